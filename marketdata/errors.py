@@ -1,0 +1,244 @@
+"""What can go wrong, as plain data.
+
+::
+
+    MarketDataError
+      ConfigError               base_url, key, range or argument refused before any request
+      RequestError              the service said no: status, detail, url
+        BadRequestError         400
+          LimitTooSmallError    the page can not hold one bucket: minimum
+          TooManyTokensError    more than 200 tokens: use the token calls
+          CursorRejectedError   the cursor is expired or unknown
+        AuthenticationError     401
+        PlanError               403
+        NotFoundError           404
+        ParameterError          422: problems
+        RateLimitError          429: retry_at
+        ServerError             5xx
+      NetworkError              no complete answer came
+        RedirectError           the answer points elsewhere; it is never followed
+        PayloadTooLargeError    the answer is larger than any page can be
+      ContractError             an answer off the interface
+        PaginationStalledError  the cursor does not advance
+      NotTidyError              a frame without the columns a rule needs
+      ArchiveError
+        NotArchivedError        the archive does not hold it: range
+        ArchiveCorruptError     stored bytes are not what was written
+        ArchiveBusyError        another process holds the range
+        ArchiveFullError        no room, or no right, to write
+
+    MarketDataWarning
+      UnweightedMeanWarning     means of unknown weight were averaged again
+      LeftOutWarning            columns that can not be averaged were left out
+      ServiceOddityWarning      data kept, but it looks odd
+      PartialCoverageWarning    the archive holds only a part of what was asked
+
+No error keeps a request, a session, a response or a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class MarketDataError(Exception):
+    """Base of every error of this library.
+
+    Attributes
+    ----------
+    attempts : int or None
+        How often the request was tried.
+    partial : frame or None
+        The rows that had arrived.
+    resume : object or None
+        What ``client.resume`` takes to go on after what had arrived.
+    """
+
+    attempts: int | None = None
+    partial: Any = None
+    resume: Any = None
+
+
+class ConfigError(MarketDataError, ValueError):
+    """A base_url, key, range or argument was refused before any request."""
+
+
+class RequestError(MarketDataError):
+    """The service said no.
+
+    Attributes
+    ----------
+    status : int or None
+        HTTP status.
+    detail : str
+        What the service said, whole.
+    url : str or None
+        Scheme, host and path that was asked; never a key.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int | None = None,
+        detail: str = "",
+        url: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.detail = detail
+        self.url = url
+
+
+class BadRequestError(RequestError):
+    """400: a timestamp, limit, cursor or market constraint was refused."""
+
+
+class LimitTooSmallError(BadRequestError):
+    """The page limit can not hold one bucket of the market.
+
+    Attributes
+    ----------
+    minimum : int or None
+        The smallest limit that the service names.
+    """
+
+    minimum: int | None = None
+
+
+class TooManyTokensError(BadRequestError):
+    """The market has more tokens than one page may hold; ask token by token."""
+
+
+class CursorRejectedError(BadRequestError):
+    """The cursor is expired, or was never given for this request."""
+
+
+class AuthenticationError(RequestError):
+    """401: the key is missing, invalid or expired."""
+
+
+class PlanError(RequestError):
+    """403: the plan of the key does not allow this data, resolution or range."""
+
+
+class NotFoundError(RequestError):
+    """404: no such market or token."""
+
+
+class ParameterError(RequestError):
+    """422: a parameter does not validate.
+
+    Attributes
+    ----------
+    problems : list of dict
+        One ``{"loc", "msg", "type"}`` per parameter.
+    """
+
+    problems: Sequence[dict[str, Any]] = ()
+
+
+class RateLimitError(RequestError):
+    """429: the key's requests per minute are spent.
+
+    Attributes
+    ----------
+    retry_at : float or None
+        Unix seconds from which the service takes requests again.
+    """
+
+    retry_at: float | None = None
+
+
+class ServerError(RequestError):
+    """5xx: the service failed."""
+
+
+class NetworkError(MarketDataError):
+    """No complete answer came.
+
+    Attributes
+    ----------
+    url : str or None
+        Scheme, host and path that was asked; never a key.
+    """
+
+    url: str | None = None
+
+
+class RedirectError(NetworkError):
+    """The answer was a redirect. It is never followed: it could carry the key to another host."""
+
+
+class PayloadTooLargeError(NetworkError):
+    """The answer is larger than any page can be; reading stopped."""
+
+
+class ContractError(MarketDataError):
+    """An answer does not follow the interface; the message names the place."""
+
+
+class PaginationStalledError(ContractError):
+    """Pages do not advance: the cursor repeats or brings no new rows."""
+
+
+class NotTidyError(MarketDataError, ValueError):
+    """A frame lacks the columns that a rule needs, or they have the wrong type."""
+
+    @classmethod
+    def from_missing(cls, needed_for: str, missing: Iterable[str], present: Iterable[str]) -> NotTidyError:
+        """Name what is missing beside what is there."""
+        return cls(
+            f"{needed_for} needs the columns {sorted(missing)} which the frame does not have; "
+            f"it has {list(present)}. Tidy frames come from client.books/prices/metrics, "
+            "an archive, or md.read_pages."
+        )
+
+
+class ArchiveError(MarketDataError):
+    """The archive can not do what was asked."""
+
+
+class NotArchivedError(ArchiveError):
+    """The archive does not hold it.
+
+    Attributes
+    ----------
+    range : tuple of datetime or None
+        The half-open range [start, end) in UTC that is missing.
+    """
+
+    range: Any = None
+
+
+class ArchiveCorruptError(ArchiveError):
+    """Stored bytes are not what was written; the message names what to pull again."""
+
+
+class ArchiveBusyError(ArchiveError):
+    """Another process is writing the same range."""
+
+
+class ArchiveFullError(ArchiveError):
+    """There is no room, or no right, to write; what was committed before is intact."""
+
+
+class MarketDataWarning(UserWarning):
+    """Base of every warning of this library."""
+
+
+class UnweightedMeanWarning(MarketDataWarning):
+    """Means whose counts are unknown were averaged again, each with the same weight."""
+
+
+class LeftOutWarning(MarketDataWarning):
+    """Columns that can not be averaged were left out of an aggregated frame."""
+
+
+class ServiceOddityWarning(MarketDataWarning):
+    """The data was kept as it came, but something about it looks odd."""
+
+
+class PartialCoverageWarning(MarketDataWarning):
+    """The archive holds only a part of the range that was asked."""

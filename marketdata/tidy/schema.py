@@ -1,0 +1,64 @@
+"""Names, order and meaning of the columns of tidy frames.
+
+=========  ===========================  =====================================================================
+frame      one row per                  columns
+=========  ===========================  =====================================================================
+books      level of a book side         ts market_id token_id token_label side level price size
+prices     token and bucket             ts market_id token_id token_label price
+metrics    market and bucket            ts market_id volume liquidity spread + further numeric metrics
+bbo        token and bucket             ts market_id token_id token_label best_bid best_bid_size best_ask
+                                        best_ask_size mid spread
+=========  ===========================  =====================================================================
+
+``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one marker row: its side,
+and null level, price and size. ``<value>_count`` beside an averaged value is the number of base points
+that its mean was taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from marketdata.errors import NotTidyError
+
+Kind = Literal["books", "prices", "metrics", "bbo"]
+
+WHO = ("market_id", "token_id", "token_label")
+BOOKS = ("ts", *WHO, "side", "level", "price", "size")
+PRICES = ("ts", *WHO, "price")
+METRICS = ("ts", "market_id", "volume", "liquidity", "spread")
+BBO = ("ts", *WHO, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
+COLUMNS: dict[Kind, tuple[str, ...]] = {"books": BOOKS, "prices": PRICES, "metrics": METRICS, "bbo": BBO}
+
+BID, ASK = "bid", "ask"
+COUNT = "_count"
+
+
+def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "metrics", "prices")) -> Kind:
+    """Which tidy frame has these columns.
+
+    Raises
+    ------
+    NotTidyError
+        If it is none of those wanted; the message names what the nearest one lacks.
+    """
+    present = list(columns)
+    lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted}
+    for kind, missing in lacks.items():
+        if not missing:
+            return kind
+    nearest = min(lacks, key=lambda kind: (len(lacks[kind]) / len(COLUMNS[kind]), kind))
+    raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
+
+
+def value_columns(columns: Iterable[str], kind: Kind) -> list[str]:
+    """The columns of a prices or metrics frame that hold values, without their counts."""
+    present = list(columns)
+    who = set(WHO) | {"ts"}
+    return [c for c in present if c not in who and not is_count(c, present)]
+
+
+def is_count(column: str, present: Iterable[str]) -> bool:
+    """Whether a column carries the counts of another one."""
+    return column.endswith(COUNT) and column.removesuffix(COUNT) in set(present)

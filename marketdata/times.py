@@ -1,0 +1,179 @@
+"""Time as users and the wire write it, to whole microseconds UTC and back.
+
+One parser for both sides: the client's arguments, the service's query parameters and the ``t`` of
+every point. Text and datetimes without a zone are UTC (readings: "time without a zone").
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any, NamedTuple
+
+from marketdata.errors import ConfigError
+
+SECOND = 1_000_000
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FIRST = -62_135_596_800 * SECOND  # 0001-01-01
+_LAST = 253_402_300_800 * SECOND  # 10000-01-01
+# 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
+_MILLISECONDS_FROM = 100_000_000_000
+
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,18}))?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+_SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+
+ALLOWED = (
+    "an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, "
+    "a datetime (without a zone: UTC), or Unix seconds"
+)
+
+
+class Range(NamedTuple):
+    """A half-open range [start, end) of microseconds since the epoch, UTC."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{to_text(self.start)}, {to_text(self.end)})"
+
+
+def parse_iso(text: str) -> int:
+    """Microseconds of an ISO 8601 text; digits below a microsecond are cut.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a time. A leap second is refused: no bucket starts there.
+    """
+    match = _ISO.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is not an ISO 8601 time")
+    year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
+    moment = dt.datetime(
+        int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=dt.UTC
+    )
+    micros = (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    if fraction:
+        micros += int(fraction[:6].ljust(6, "0"))
+    if sign:
+        hours, minutes = int(zone_h), int(zone_m or 0)
+        if hours > 23 or minutes > 59:
+            raise ValueError(f"{text[:80]!r} has no valid offset")
+        offset = (hours * 3600 + minutes * 60) * SECOND
+        micros += offset if sign == "-" else -offset
+    return micros
+
+
+def parse_seconds(text: str) -> int:
+    """Microseconds of Unix seconds written as text, to the microsecond.
+
+    Raises
+    ------
+    ValueError
+        If it is not a plain number, or is so large that it must be milliseconds.
+    """
+    if _SECONDS.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!r} is not a number of seconds")
+    whole, _, fraction = text.partition(".")
+    micros = abs(int(whole)) * SECOND + int(fraction[:6].ljust(6, "0") if fraction else 0)
+    if micros >= _MILLISECONDS_FROM * SECOND:
+        raise ValueError(f"{text[:80]!r} is too large for Unix seconds; is it milliseconds? Divide by 1000")
+    return -micros if whole.startswith("-") else micros
+
+
+def to_micros(value: Any, name: str) -> int:
+    """Microseconds since the epoch of a time as a user writes it.
+
+    Parameters
+    ----------
+    value
+        Aware or naive datetime (naive: UTC), date (its midnight UTC), ISO text, Unix seconds [s] as a
+        number or a text of 9 to 11 digits, numpy datetime64, pandas or polars timestamp.
+    name : str
+        The argument's name, for the error.
+
+    Raises
+    ------
+    ConfigError
+        For anything else, milliseconds and times outside of the years 1 to 9999.
+    """
+    try:
+        micros = _read(value)
+    except (ValueError, OverflowError, TypeError) as problem:
+        raise ConfigError(f"{name}={_short(value)} can not be read: {problem}. Allowed: {ALLOWED}.") from None
+    if not _FIRST <= micros < _LAST:
+        raise ConfigError(f"{name}={_short(value)} is outside of the years 1 to 9999.")
+    return micros
+
+
+def to_range(start: Any, end: Any) -> Range:
+    """The half-open range of two times as a user writes them.
+
+    Raises
+    ------
+    ConfigError
+        If one can not be read, or start is not before end.
+    """
+    out = Range(to_micros(start, "start"), to_micros(end, "end"))
+    if out.start >= out.end:
+        raise ConfigError(
+            f"start={_short(start)} is not before end={_short(end)}; "
+            "start is inclusive and end is exclusive, so end must be later."
+        )
+    return out
+
+
+def to_text(micros: int) -> str:
+    """ISO 8601 in UTC with a ``Z``; a fraction only where there is one.
+
+    Examples
+    --------
+    >>> to_text(0)
+    '1970-01-01T00:00:00Z'
+    """
+    moment = to_datetime(micros)
+    return moment.isoformat().replace("+00:00", "Z") if micros < _LAST else "10000-01-01T00:00:00Z"
+
+
+def to_datetime(micros: int) -> dt.datetime:
+    """Aware datetime in UTC (the last representable one for the end of the year 9999)."""
+    return _EPOCH + dt.timedelta(microseconds=min(micros, _LAST - 1))
+
+
+def _read(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip()
+        return parse_seconds(text) if re.fullmatch(r"\d{9,}(\.\d+)?", text, re.ASCII) else parse_iso(text)
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        if aware != aware:  # NaT
+            raise ValueError("it is not a time")
+        return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.date):
+        return (value - _EPOCH.date()).days * 86_400 * SECOND
+    if isinstance(value, bool):
+        raise TypeError("it is a truth value")
+    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
+        micros = value.astype("datetime64[us]").astype("int64").item()
+        if micros == -(2**63):
+            raise ValueError("it is not a time")
+        return int(micros)
+    if hasattr(value, "item") and not isinstance(value, int | float):
+        value = value.item()
+    if isinstance(value, int | float):
+        if isinstance(value, float) and not abs(value) < float("inf"):
+            raise ValueError("it is not finite")
+        if abs(value) >= _MILLISECONDS_FROM:
+            raise ValueError("it is too large for Unix seconds; is it milliseconds? Divide by 1000")
+        return round(value * SECOND) if isinstance(value, float) else value * SECOND
+    raise TypeError(f"{type(value).__name__} is not a time")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

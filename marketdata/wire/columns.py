@@ -1,0 +1,193 @@
+"""Points of the service as columns: what pages, the archive and the service hand to each other.
+
+No frame library: numpy arrays, one entry per snapshot or point, and no Python object per level.
+Times are microseconds since the epoch UTC; a missing number is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+View = Literal["books", "prices", "metrics"]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Floats = NDArray[np.float64]
+VIEWS: tuple[View, ...] = ("books", "prices", "metrics")
+
+
+class Token(NamedTuple):
+    """Who a row is about. A metric row has a market only; a label the service does not map has no id."""
+
+    market_id: str
+    token_id: str | None = None
+    token_label: str | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, bool, str, str]:
+        """Order of tidy frames: by market, then token id (a missing one last), then label."""
+        return self.market_id, self.token_id is None, self.token_id or "", self.token_label or ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Base of the three: ``tokens[token[i]]`` is who entry i is about, ``ts[i]`` is when."""
+
+    tokens: tuple[Token, ...]
+    token: Codes
+    ts: Ints
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def take(self, index: NDArray[Any]) -> Self:
+        """The entries at these positions, in this order."""
+        raise NotImplementedError
+
+    def is_sorted(self) -> bool:
+        """Whether entries stand in tidy order: tokens by their sort key, times rising."""
+        keys = [t.sort_key for t in self.tokens]
+        if keys != sorted(keys):
+            return False
+        step = np.diff(self.token)
+        return bool(np.all((step > 0) | ((step == 0) & (np.diff(self.ts) >= 0))))
+
+    def sort(self) -> Self:
+        """The same entries in tidy order; stable for equal times."""
+        if self.is_sorted():
+            return self
+        order = sorted(range(len(self.tokens)), key=lambda i: self.tokens[i].sort_key)
+        rank = np.empty(max(len(order), 1), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        codes = rank[self.token] if len(self) else self.token
+        out = self._with_tokens(tuple(self.tokens[i] for i in order), codes)
+        return out.take(np.lexsort((out.ts, out.token)))
+
+    def between(self, start: int, end: int) -> Self:
+        """The entries with start <= ts < end."""
+        inside = (self.ts >= start) & (self.ts < end)
+        return self if inside.all() else self.take(np.flatnonzero(inside))
+
+    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> Self:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BookColumns(Columns):
+    """One entry per snapshot.
+
+    ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i; ``levels`` holds
+    their (price, size) pairs one after the other, best first, so bids of entry i, its asks, bids of
+    entry i + 1, and so on.
+    """
+
+    counts: Ints
+    levels: Floats
+
+    def take(self, index: NDArray[Any]) -> BookColumns:
+        per_entry = self.counts.reshape(-1, 2).sum(axis=1)
+        starts = np.concatenate(([0], np.cumsum(per_entry)))[:-1]
+        lengths = per_entry[index]
+        rows = ranges(starts[index], lengths)
+        counts = self.counts.reshape(-1, 2)[index].reshape(-1)
+        return BookColumns(self.tokens, self.token[index], self.ts[index], counts, self.levels[rows])
+
+    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> BookColumns:
+        return BookColumns(tokens, codes, self.ts, self.counts, self.levels)
+
+    def cut(self, levels: int) -> BookColumns:
+        """At most the best ``levels`` levels of each side."""
+        kept = np.minimum(self.counts, levels)
+        if kept.sum() == len(self.levels):
+            return self
+        starts = np.concatenate(([0], np.cumsum(self.counts)))[:-1]
+        return BookColumns(self.tokens, self.token, self.ts, kept, self.levels[ranges(starts, kept)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriceColumns(Columns):
+    """One entry per token and bucket; ``price`` is a probability 0 to 1."""
+
+    price: Floats
+
+    def take(self, index: NDArray[Any]) -> PriceColumns:
+        return PriceColumns(self.tokens, self.token[index], self.ts[index], self.price[index])
+
+    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> PriceColumns:
+        return PriceColumns(tokens, codes, self.ts, self.price)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricColumns(Columns):
+    """One entry per market and bucket; ``tokens`` name markets only. Always volume, liquidity, spread."""
+
+    values: dict[str, Floats] = field(default_factory=dict)
+
+    def take(self, index: NDArray[Any]) -> MetricColumns:
+        values = {k: v[index] for k, v in self.values.items()}
+        return MetricColumns(self.tokens, self.token[index], self.ts[index], values)
+
+    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> MetricColumns:
+        return MetricColumns(tokens, codes, self.ts, self.values)
+
+
+METRICS = ("volume", "liquidity", "spread")
+AnyColumns = BookColumns | PriceColumns | MetricColumns
+C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
+
+
+def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
+    """Concatenated ``arange(start, start + length)`` of each pair.
+
+    Examples
+    --------
+    >>> ranges(np.array([5, 0]), np.array([2, 1])).tolist()
+    [5, 6, 0]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def empty(view: View) -> AnyColumns:
+    """Columns without an entry."""
+    codes, ts = np.empty(0, np.int32), np.empty(0, np.int64)
+    if view == "books":
+        return BookColumns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
+    if view == "prices":
+        return PriceColumns((), codes, ts, np.empty(0))
+    return MetricColumns((), codes, ts, {name: np.empty(0) for name in METRICS})
+
+
+def concat(parts: Sequence[C]) -> C:
+    """All entries of all parts, part after part; tokens that are the same become one.
+
+    Entries keep their order; ``sort`` brings them into tidy order.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    index: dict[Token, int] = {}
+    codes = []
+    for part in parts:
+        map_ = np.array([index.setdefault(t, len(index)) for t in part.tokens] or [0], dtype=np.int32)
+        codes.append(map_[part.token] if len(part) else part.token)
+    tokens, token = tuple(index), np.concatenate(codes)
+    ts = np.concatenate([p.ts for p in parts])
+    first = parts[0]
+    if isinstance(first, BookColumns):
+        counts = np.concatenate([p.counts for p in parts])  # type: ignore[union-attr]
+        levels = np.concatenate([p.levels for p in parts])  # type: ignore[union-attr]
+        return BookColumns(tokens, token, ts, counts, levels)  # type: ignore[return-value]
+    if isinstance(first, PriceColumns):
+        price = np.concatenate([p.price for p in parts])  # type: ignore[union-attr]
+        return PriceColumns(tokens, token, ts, price)  # type: ignore[return-value]
+    names = dict.fromkeys(name for p in parts for name in p.values)  # type: ignore[union-attr]
+    values = {
+        name: np.concatenate([p.values.get(name, np.full(len(p), np.nan)) for p in parts])  # type: ignore[union-attr]
+        for name in names
+    }
+    return MetricColumns(tokens, token, ts, values)  # type: ignore[return-value]
