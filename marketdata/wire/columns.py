@@ -110,15 +110,27 @@ class BookColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriceColumns(Columns):
-    """One entry per token and bucket; ``price`` is a probability 0 to 1."""
+    """One entry per token and bucket; ``price`` is a probability 0 to 1, ``extra`` whatever numbers came with it."""
 
     price: Floats
+    extra: dict[str, Floats] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, Floats]:
+        """Every number by its column name, price first."""
+        return {"price": self.price, **self.extra}
+
+    def with_values(self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]) -> PriceColumns:
+        """The same kind of columns with other content."""
+        extra = {k: v for k, v in values.items() if k != "price"}
+        return PriceColumns(tokens, token, ts, values["price"], extra)
 
     def take(self, index: NDArray[Any]) -> PriceColumns:
-        return PriceColumns(self.tokens, self.token[index], self.ts[index], self.price[index])
+        values = {k: v[index] for k, v in self.values.items()}
+        return self.with_values(self.tokens, self.token[index], self.ts[index], values)
 
     def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> PriceColumns:
-        return PriceColumns(tokens, codes, self.ts, self.price)
+        return PriceColumns(tokens, codes, self.ts, self.price, self.extra)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +138,12 @@ class MetricColumns(Columns):
     """One entry per market and bucket; ``tokens`` name markets only. Always volume, liquidity, spread."""
 
     values: dict[str, Floats] = field(default_factory=dict)
+
+    def with_values(
+        self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]
+    ) -> MetricColumns:
+        """The same kind of columns with other content."""
+        return MetricColumns(tokens, token, ts, values)
 
     def take(self, index: NDArray[Any]) -> MetricColumns:
         values = {k: v[index] for k, v in self.values.items()}
@@ -182,12 +200,9 @@ def concat(parts: Sequence[C]) -> C:
         counts = np.concatenate([p.counts for p in parts])  # type: ignore[union-attr]
         levels = np.concatenate([p.levels for p in parts])  # type: ignore[union-attr]
         return BookColumns(tokens, token, ts, counts, levels)  # type: ignore[return-value]
-    if isinstance(first, PriceColumns):
-        price = np.concatenate([p.price for p in parts])  # type: ignore[union-attr]
-        return PriceColumns(tokens, token, ts, price)  # type: ignore[return-value]
     names = dict.fromkeys(name for p in parts for name in p.values)  # type: ignore[union-attr]
     values = {
-        name: np.concatenate([p.values.get(name, np.full(len(p), np.nan)) for p in parts])  # type: ignore[union-attr]
+        name: np.concatenate([p.values[name] if name in p.values else np.full(len(p), np.nan) for p in parts])  # type: ignore[union-attr]
         for name in names
     }
-    return MetricColumns(tokens, token, ts, values)  # type: ignore[return-value]
+    return first.with_values(tokens, token, ts, values)  # type: ignore[return-value]

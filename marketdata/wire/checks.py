@@ -1,0 +1,69 @@
+"""Checks on decoded columns, vectorised: what is repaired, what is only noted.
+
+Both decoders end here, so a page means the same whichever of them read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from marketdata.resolution import Resolution
+from marketdata.wire.columns import AnyColumns, BookColumns, PriceColumns
+
+REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
+
+
+def check(columns: AnyColumns, resolution: str, notes: Counter[str]) -> AnyColumns:
+    """The columns with levels best first; every oddity counted in ``notes``."""
+    if resolution in Resolution and len(columns):
+        _note(notes, "time_not_on_a_bucket", columns.ts % Resolution(resolution).micros != 0)
+    if isinstance(columns, BookColumns):
+        return _check_books(columns, notes)
+    if isinstance(columns, PriceColumns):
+        _note(notes, "price_outside_0_1", (columns.price < 0) | (columns.price > 1))
+    for values in columns.values.values():
+        _note(notes, "null_value", np.isnan(values))
+    return columns
+
+
+def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
+    if len(books.levels) == 0:
+        return books
+    books = _best_first(books, notes)
+    price, size = books.levels[:, 0], books.levels[:, 1]
+    if price.min() < 0 or price.max() > 1:
+        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
+    if size.min() <= 0:
+        _note(notes, "size_not_positive", size <= 0)
+    both = books.counts.reshape(-1, 2).all(axis=1)
+    starts = (np.cumsum(books.counts) - books.counts).reshape(-1, 2)[both]
+    bid, ask = price[starts[:, 0]], price[starts[:, 1]]
+    _note(notes, "crossed_book", bid > ask)
+    _note(notes, "locked_book", bid == ask)
+    return books
+
+
+def _best_first(books: BookColumns, notes: Counter[str]) -> BookColumns:
+    price, counts = books.levels[:, 0], books.counts
+    sign = np.repeat(np.resize(np.array([-1.0, 1.0]), len(counts)), counts)
+    step = np.diff(price) * sign[1:]
+    borders = np.cumsum(counts)[:-1] - 1
+    step[borders[(borders >= 0) & (borders < len(step))]] = 1.0
+    if step.size == 0 or step.min() > 0:
+        return books
+    _note(notes, "same_price_twice", step == 0)
+    wrong = step < 0
+    if not wrong.any():
+        return books
+    side = np.repeat(np.arange(len(counts)), counts)
+    notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
+    order = np.lexsort((price * sign, side))
+    return BookColumns(books.tokens, books.token, books.ts, counts, books.levels[order])
+
+
+def _note(notes: Counter[str], name: str, hits: np.ndarray) -> None:
+    found = int(np.count_nonzero(hits))
+    if found:
+        notes[name] += found

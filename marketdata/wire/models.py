@@ -1,0 +1,217 @@
+"""The bodies of the interface as pydantic models. Unknown fields are kept.
+
+Points are not modelled here: ``decode`` reads them as columns and checks them there.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from marketdata.resolution import Resolution
+
+
+class Body(BaseModel):
+    """Base of every body: unknown fields are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ErrorResponse(Body):
+    """Every error except 422 (interface 2.7)."""
+
+    detail: str
+
+
+class Problem(BaseModel):
+    """One parameter that does not validate (interface 7, 422)."""
+
+    loc: list[str]
+    msg: str
+    type: str
+
+
+class ValidationErrorResponse(BaseModel):
+    """422 (interface 7)."""
+
+    detail: list[Problem]
+
+
+class HistoryPageMetadata(Body):
+    """Paging of every history answer (interface 2.4)."""
+
+    count: StrictInt
+    limit: StrictInt
+    next_cursor: StrictStr | None = None
+
+
+class MarketEnvelope(Body):
+    """A market's books or prices without their points (interface 2.2, 2.5)."""
+
+    market_id: StrictStr
+    resolution: StrictStr
+    tokens: dict[StrictStr, StrictStr]
+    metadata: HistoryPageMetadata
+
+
+class MetricsEnvelope(Body):
+    """A market's metrics without their points (interface 2.6)."""
+
+    market_id: StrictStr
+    resolution: StrictStr
+    metadata: HistoryPageMetadata
+
+
+class TokenEnvelope(Body):
+    """A token's books or prices without their points (readings: single-token history)."""
+
+    market_id: StrictStr
+    token_id: StrictStr
+    token_label: StrictStr | None = None
+    resolution: StrictStr
+    metadata: HistoryPageMetadata
+
+
+Level = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class OrderBookSnapshot(Body):
+    """One book (interface 2.3): levels are [price, size], best first."""
+
+    t: str
+    bids: list[Level]
+    asks: list[Level]
+
+
+class PricePoint(Body):
+    """One price (readings: price point)."""
+
+    t: str
+    p: float | None
+
+
+class MetricPoint(Body):
+    """One point of a market's metrics (readings: metric point)."""
+
+    t: str
+    volume: float | None = None
+    liquidity: float | None = None
+    spread: float | None = None
+
+
+P = TypeVar("P")
+
+
+class MarketHistory(Body, Generic[P]):
+    """Points grouped by token label (interface 2.2, 2.5)."""
+
+    market_id: str
+    resolution: Resolution
+    tokens: dict[str, str]
+    data: dict[str, list[P]]
+    metadata: HistoryPageMetadata
+
+
+class TokenHistory(Body, Generic[P]):
+    """Points of one token (readings: single-token history)."""
+
+    market_id: str
+    token_id: str
+    token_label: str | None
+    resolution: Resolution
+    data: list[P]
+    metadata: HistoryPageMetadata
+
+
+class MetricsHistory(Body):
+    """Points of a market (interface 2.6)."""
+
+    market_id: str
+    resolution: Resolution
+    data: list[MetricPoint]
+    metadata: HistoryPageMetadata
+
+
+class TokenRecord(Body):
+    """An outcome contract of a market."""
+
+    id: StrictStr
+    label: StrictStr | None = None
+
+
+class Series(Body):
+    """A theme or recurring category."""
+
+    id: str | None = None
+    slug: str | None = None
+    title: str | None = None
+    status: str | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+
+
+class Event(Series):
+    """A happening inside a series."""
+
+    tags: list[str] | None = None
+
+
+class Market(Body):
+    """A tradable question inside an event."""
+
+    id: StrictStr
+    slug: str | None = None
+    question: str | None = None
+    status: str | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+    tokens: list[TokenRecord] = Field(default_factory=list)
+
+
+class MarketDetail(Market):
+    """One market (readings: one market)."""
+
+    description: str | None = None
+    closed_at: str | None = None
+    resolved_token_id: str | None = None
+    resolved_token_label: str | None = None
+
+
+class Listing(Body):
+    """One page of a discovery listing; the records stay plain."""
+
+    data: list[dict[str, Any]]
+    metadata: HistoryPageMetadata
+
+
+class Tags(Body):
+    """Every tag in use."""
+
+    count: int | None = None
+    data: list[str]
+
+
+class Health(Body):
+    """Whether the service is up."""
+
+    status: Literal["ok"] | str
+    timestamp: str | int | float | None = None
+
+
+class UsageLimits(Body):
+    """What the plan of the key allows."""
+
+    requests_per_minute: int | None = None
+    requests_remaining: int | None = None
+    granularity_allowed: str | None = None
+    max_history_days: str | None = None
+
+
+class Usage(Body):
+    """Plan and remaining requests of the key (readings: usage)."""
+
+    plan: str | None = None
+    organization: str | None = None
+    limits: UsageLimits = Field(default_factory=UsageLimits)
+    reset_at: int | float | None = None
