@@ -1,0 +1,133 @@
+"""Who exists: series, events, markets and their tokens, each marked as simulated."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from marketdata.wire.columns import Token
+
+SERIES = (
+    ("simulated-ruritania-elections", "Simulated: Elections of Ruritania", "politics"),
+    ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
+    ("simulated-florin", "Simulated: The florin, up or down", "economy"),
+)
+EVENTS_PER_SERIES = 2
+WIDE = 210
+_TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Kites", "Höganäs BK", "Port 17")
+_PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One market before anything happens in it."""
+
+    key: tuple[int, ...]
+    event: int
+    market_id: str
+    slug: str
+    question: str
+    labels: tuple[str, ...]
+    token_ids: tuple[str, ...]
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Its tokens as history columns name them."""
+        return tuple(Token(self.market_id, i, label) for i, label in zip(self.token_ids, self.labels, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlan:
+    """One event and the series it belongs to."""
+
+    number: int
+    slug: str
+    title: str
+    series: tuple[str, str, str]
+
+    @property
+    def event_id(self) -> str:
+        """Its id, a number as text."""
+        return str(900_001 + self.number)
+
+    @property
+    def series_id(self) -> str:
+        """Id of its series, a number as text."""
+        return str(9_001 + SERIES.index(self.series))
+
+
+def plan_events(events: int) -> list[EventPlan]:
+    """The events, two of a series after each other, over three series."""
+    out = []
+    for number in range(events):
+        series = SERIES[number // EVENTS_PER_SERIES % len(SERIES)]
+        title = f"{_TOPIC[series[2]]} {number + 1}"
+        out.append(EventPlan(number, f"{series[0]}-{number + 1}", f"Simulated: {title}", series))
+    return out
+
+
+def plan_markets(event: EventPlan, markets: int, seed: int, *, three: bool, wide: bool) -> list[Plan]:
+    """Markets of an event: pairs, then one of three tokens and one of 210 where asked for."""
+    out = [_plan(event, k, seed, *_pair(event, k)) for k in range(markets)]
+    if three:
+        question = f"Who leads after {_TOPIC[event.series[2]]} {event.number + 1}?"
+        out.append(_plan(event, len(out), seed, question, ("Alder", "Birch & Sons", "Neither")))
+    if wide:
+        runners = tuple(f"Runner {n:03d}" for n in range(1, WIDE + 1))
+        out.append(_plan(event, len(out), seed, f"Which of {WIDE} runners wins the Ruritania marathon?", runners))
+    return out
+
+
+_TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
+
+
+def _pair(event: EventPlan, k: int) -> tuple[str, tuple[str, str]]:
+    nth = event.number * 7 + k
+    if event.series[2] == "politics":
+        return f"Will the {_PARTIES[nth % 4]} win district {event.number + 1}-{k + 1}?", ("Yes", "No")
+    if event.series[2] == "sports":
+        home, away = _TEAMS[nth % 6], _TEAMS[(nth + 1 + k % 4) % 6]
+        return f"{home} v {away}, match {event.number + 1}-{k + 1}", (home, away)
+    return f"Florin up or down, week {event.number + 1}-{k + 1}?", ("Up", "Down")
+
+
+def _plan(event: EventPlan, k: int, seed: int, question: str, labels: tuple[str, ...]) -> Plan:
+    name = f"{seed}/{event.number}/{k}"
+    plain = "".join(c if c.isascii() and c.isalnum() else " " for c in question.lower())
+    return Plan(
+        key=(seed, event.number, k),
+        event=event.number,
+        market_id="0x" + hashlib.sha256(name.encode()).hexdigest(),
+        slug=f"simulated-{'-'.join(plain.split())}"[:180] + f"-{event.number + 1}-{k + 1}",
+        question=f"Simulated: {question}",
+        labels=labels,
+        token_ids=tuple(_token_id(f"{name}/{label}") for label in labels),
+    )
+
+
+def _token_id(name: str) -> str:
+    """A number of 77 digits, as exchanges with 256-bit ids have."""
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
+    return str(10**76 + number % (9 * 10**76))
+
+
+def record(plan: Plan, event: EventPlan, **more: Any) -> dict[str, Any]:
+    """A market as a row of a markets frame."""
+    return {
+        "market_id": plan.market_id,
+        "slug": plan.slug,
+        "question": plan.question,
+        "description": "Made by marketdata.simulate; no such market exists.",
+        "event_id": event.event_id,
+        "event_slug": event.slug,
+        "event_title": event.title,
+        "series_id": event.series_id,
+        "series_slug": event.series[0],
+        "series_title": event.series[1],
+        "token_ids": list(plan.token_ids),
+        "token_labels": list(plan.labels),
+        "tags": ["simulated", event.series[2]],
+        **more,
+        "simulated": True,
+    }
