@@ -12,12 +12,13 @@ import numpy as np
 from marketdata.resolution import Resolution
 from marketdata.wire.columns import AnyColumns, BookColumns, PriceColumns
 
+_NAMES = frozenset(str(r) for r in Resolution)
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
 
 
 def check(columns: AnyColumns, resolution: str, notes: Counter[str]) -> AnyColumns:
     """The columns with levels best first; every oddity counted in ``notes``."""
-    if resolution in Resolution and len(columns):
+    if resolution in _NAMES and len(columns):
         _note(notes, "time_not_on_a_bucket", columns.ts % Resolution(resolution).micros != 0)
     if isinstance(columns, BookColumns):
         return _check_books(columns, notes)

@@ -1,0 +1,242 @@
+"""The plain decoder: one Python value at a time. It words the errors, and the fast one is compared with it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from marketdata.errors import ContractError
+from marketdata.times import Range, parse_iso
+from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
+_BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
+_DEEPEST = 64
+
+
+def load(body: bytes) -> Any:
+    """The JSON of a body, strictly RFC 8259, every key once.
+
+    Raises
+    ------
+    ContractError
+        If it is not JSON, not UTF-8, too deep, or holds a key twice.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ContractError(f"The answer is not UTF-8 text: byte {problem.start} can not be read.") from None
+    if _depth(text) > _DEEPEST:
+        raise ContractError(f"The answer nests more than {_DEEPEST} levels deep.")
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except ContractError:
+        raise
+    except (ValueError, RecursionError) as problem:
+        start = " ".join(text[:200].split())
+        raise ContractError(f"The answer is not JSON: {str(problem)[:200]}. It starts: {start!r}") from None
+
+
+def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> AnyColumns:
+    """The points of a loaded body as columns.
+
+    ``grouped``: ``data`` maps labels to lists of points; otherwise it is one list.
+
+    Raises
+    ------
+    ContractError
+        Naming the path of the first value off the interface.
+    """
+    reader = _Reader(rng, notes)
+    data = top.get("data")
+    if view == "metrics":
+        return _read_metrics(reader, top["market_id"], data)
+    if not grouped:
+        token = Token(top["market_id"], top["token_id"], top.get("token_label"))
+        return reader.rows(view, [(token, "data", _expect(data, list, "data"))])
+    labels: dict[str, str] = top["tokens"]
+    groups = []
+    for label, points in _expect(data, dict, "data").items():
+        if label not in labels:
+            notes["label_without_token"] += 1
+        token = Token(top["market_id"], labels.get(label), label)
+        path = f"data.{label}"
+        groups.append((token, path, _expect(points, list, path)))
+    return reader.rows(view, groups)
+
+
+def _read_metrics(reader: _Reader, market_id: str, data: Any) -> AnyColumns:
+    path = "data"
+    if isinstance(data, dict) and len(data) == 1:
+        path = f"data.{next(iter(data))}"
+        data = next(iter(data.values()))
+    return reader.rows("metrics", [(Token(market_id), path, _expect(data, list, path))])
+
+
+class _Reader:
+    """Reads points value by value, knowing where it is."""
+
+    def __init__(self, rng: Range | None, notes: Counter[str]) -> None:
+        self.rng = rng
+        self.notes = notes
+
+    def rows(self, view: View, groups: list[tuple[Token, str, list[Any]]]) -> AnyColumns:
+        tokens = tuple(token for token, _, _ in groups)
+        code: list[int] = []
+        ts: list[int] = []
+        points: list[tuple[str, dict[str, Any]]] = []
+        for i, (_, path, group) in enumerate(groups):
+            for k, raw in enumerate(group):
+                where = f"{path}[{k}]"
+                point = _expect(raw, dict, where)
+                ts.append(self.time(point, where))
+                code.append(i)
+                points.append((where, point))
+        head = (tokens, np.array(code, np.int32), np.array(ts, np.int64))
+        if view == "books":
+            return BookColumns(*head, *self.books(points))
+        if view == "prices":
+            values = self.numbers(points, {"p": "price"})
+            return PriceColumns(*head, values.pop("price"), values)
+        return MetricColumns(*head, self.numbers(points, {name: name for name in METRICS}))
+
+    def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
+        counts: list[int] = []
+        levels: list[tuple[float, float]] = []
+        for where, point in points:
+            for side in ("bids", "asks"):
+                path = f"{where}.{side}"
+                if side not in point:
+                    _off(path, "is missing")
+                pairs = point[side]
+                if pairs is None:
+                    self.notes["null_side"] += 1
+                    pairs = []
+                for k, pair in enumerate(_expect(pairs, list, path)):
+                    levels.append(self.level(pair, f"{path}[{k}]"))
+                counts.append(len(pairs))
+            self.extras(set(point) - {"t", "bids", "asks"})
+        return np.array(counts, np.int64), np.array(levels, np.float64).reshape(-1, 2)
+
+    def level(self, pair: Any, path: str) -> tuple[float, float]:
+        if not isinstance(pair, list) or len(pair) < 2:
+            _off(path, f"is {_short(pair)}, not a [price, size] pair")
+        if len(pair) > 2:
+            self.notes["level_with_more_than_two_numbers"] += 1
+        return self.number(pair[0], f"{path}[0]"), self.number(pair[1], f"{path}[1]")
+
+    def numbers(self, points: list[tuple[str, dict[str, Any]]], names: dict[str, str]) -> dict[str, Any]:
+        """The named fields as float columns, then every further field that is a number."""
+        more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in names)
+        out = {
+            column: np.array(
+                [self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name) for w, point in points],
+                np.float64,
+            )
+            for name, column in names.items()
+        }
+        for name in more:
+            found = [point.get(name) for _, point in points]
+            if name in out or not all(v is None or type(v) in (int, float) for v in found):
+                self.extras({name})
+            else:
+                column = [self.number(v, name) for v in found]
+                out[name] = np.array(column, np.float64)
+        return out
+
+    def absent(self, where: str, name: str) -> float:
+        if name == "p":
+            _off(f"{where}.p", "is missing")
+        self.notes["metric_missing"] += 1
+        return math.nan
+
+    def extras(self, names: set[str]) -> None:
+        for name in names:
+            self.notes[f"unknown_field:{name[:40]}"] += 1
+
+    def number(self, value: Any, path: str) -> float:
+        if type(value) is str and _NUMBER.fullmatch(value):
+            self.notes["number_as_text"] += 1
+            value = float(value)
+        if value is None and not path.endswith("]"):
+            return math.nan
+        if type(value) not in (int, float):
+            _off(path, f"is {_short(value)}, not a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            _off(path, "is beyond the range of a number")
+        return number
+
+    def time(self, point: dict[str, Any], where: str) -> int:
+        value = point.get("t")
+        path = f"{where}.t"
+        if type(value) in (int, float):
+            self.notes["time_as_number"] += 1
+            return self.numeric_time(value, path)
+        if type(value) is not str:
+            _off(path, f"is {_short(value)}, not an ISO 8601 text")
+        try:
+            micros = parse_iso(value)
+        except ValueError as problem:
+            _off(path, str(problem))
+        if not _HAS_ZONE.search(value[10:]):
+            self.notes["time_without_zone"] += 1
+        if _BELOW_MICRO.search(value):
+            self.notes["time_below_a_microsecond"] += 1
+        return micros
+
+    def numeric_time(self, value: float, path: str) -> int:
+        scale = 1_000_000 if 1e8 <= value < 1e11 else 1_000 if 1e11 <= value < 1e14 else 0
+        micros = round(value * scale)
+        if not scale or (self.rng is not None and not self.rng.start <= micros < self.rng.end):
+            _off(path, f"is the number {_short(value)}, which is no time inside the range asked")
+        return micros
+
+
+def _expect(value: Any, kind: type, path: str) -> Any:
+    if not isinstance(value, kind):
+        _off(path, f"is {_short(value)}, not {'an object' if kind is dict else 'a list'}")
+    return value
+
+
+def _off(path: str, what: str) -> NoReturn:
+    raise ContractError(f"The answer does not follow the interface: {path} {what}.")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str) if not isinstance(value, dict | list) or len(str(value)) < 60 else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
+        raise ContractError(f"The answer holds the key {twice[:80]!r} twice in one object.")
+    return out
+
+
+def _refuse(name: str) -> Callable[[str], float]:
+    raise ContractError(f"The answer holds {name}, which is not JSON.")
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+        sign = match[0]
+        if sign in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in "]}":
+            depth -= 1
+    return deepest
