@@ -1,0 +1,238 @@
+"""Columns to tidy frames and back.
+
+Ids and sides are dictionary encoded: pandas categoricals whose categories are sorted, polars categoricals
+and an enum for the side. Columns are handed over without a copy where the library allows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.kinds import collected, floats, identity, micros, texts
+from marketdata.tidy.runs import group_starts
+from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.wire.columns import (
+    METRICS,
+    AnyColumns,
+    BookColumns,
+    Codes,
+    Floats,
+    Ints,
+    MetricColumns,
+    PriceColumns,
+    Token,
+    View,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+FrameKind = Literal["pandas", "polars"]
+
+
+def frame_kind(value: Any) -> FrameKind:
+    """Check the ``frame`` argument.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither "pandas" nor "polars".
+    """
+    if value not in ("pandas", "polars"):
+        raise ConfigError(f"frame={value!r} does not exist; allowed are 'pandas' and 'polars'.")
+    return value  # type: ignore[no-any-return]
+
+
+def to_frame(columns: AnyColumns, frame: FrameKind = "pandas") -> Any:
+    """A tidy frame of columns, in tidy order.
+
+    Books: one row per level of a book side, and one marker row (null level, price, size) per empty side.
+    Prices: one row per token and bucket. Metrics: one row per market and bucket.
+    """
+    columns = columns.sort()
+    build = _Pandas() if frame == "pandas" else _Polars()
+    if isinstance(columns, BookColumns):
+        return build.frame(_book_series(columns, build))
+    who = WHO if isinstance(columns, PriceColumns) else WHO[:1]
+    series = {"ts": build.times(columns.ts), **_who(columns.tokens, columns.token, build, who)}
+    series |= {name: build.floats(values, None) for name, values in columns.values.items()}
+    return build.frame(series)
+
+
+def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]:
+    rows = np.maximum(books.counts, 1)
+    per_snapshot = rows.reshape(-1, 2).sum(axis=1)
+    total = int(per_snapshot.sum())
+    ends = np.cumsum(rows)
+    level = np.arange(total, dtype=np.int32) - np.repeat((ends - rows).astype(np.int32), rows)
+    side = np.repeat(np.resize(np.array([0, 1], np.int8), len(rows)), rows)
+    markers = (ends - 1)[books.counts == 0]
+    if len(markers):
+        held = np.ones(total, bool)
+        held[markers] = False
+        price, size = np.full(total, np.nan), np.full(total, np.nan)
+        price[held], size[held] = books.levels[:, 0], books.levels[:, 1]
+    else:
+        price, size = (np.ascontiguousarray(books.levels[:, i]) for i in (0, 1))
+    return {
+        "ts": build.times(np.repeat(books.ts, per_snapshot)),
+        **_who(books.tokens, books.token, build, WHO, per_snapshot),
+        "side": build.sides(side),
+        "level": build.levels(level, markers),
+        "price": build.floats(price, markers),
+        "size": build.floats(size, markers),
+    }
+
+
+def _who(
+    tokens: tuple[Token, ...], token: Codes, build: _Pandas | _Polars, names: tuple[str, ...], repeat: Ints | None = None
+) -> dict[str, Any]:
+    out = {}
+    for i, name in enumerate(names):
+        texts = [t[i] for t in tokens]
+        categories = sorted({t for t in texts if t is not None})
+        place = {t: k for k, t in enumerate(categories)}
+        width = np.int8 if len(categories) < 128 else np.int16 if len(categories) < 32_768 else np.int32
+        map_ = np.array([place.get(t, -1) for t in texts] or [-1], dtype=width)  # type: ignore[arg-type]
+        codes = map_[token] if len(token) else np.empty(0, width)
+        out[name] = build.texts(codes if repeat is None else np.repeat(codes, repeat), categories)
+    return out
+
+
+class _Pandas:
+    """Builds pandas columns."""
+
+    def __init__(self) -> None:
+        import pandas as pd
+
+        import marketdata.pandas  # noqa: F401  frames that we return have .md
+
+        self.pd = pd
+
+    def times(self, ts: Ints) -> Any:
+        return self.pd.DatetimeIndex(ts.view("M8[us]"), tz="UTC")
+
+    def texts(self, codes: NDArray[Any], categories: list[str]) -> Any:
+        dtype = self.pd.CategoricalDtype(self.pd.Index(categories, dtype="str"))
+        return self.pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
+    def sides(self, codes: NDArray[Any]) -> Any:
+        return self.texts(codes, [BID, ASK])
+
+    def levels(self, level: NDArray[Any], markers: Ints) -> Any:
+        mask = np.zeros(len(level), bool)
+        mask[markers] = True
+        return self.pd.arrays.IntegerArray(level, mask)
+
+    def floats(self, values: Floats, markers: Ints | None) -> Any:
+        return values
+
+    def frame(self, series: dict[str, Any]) -> pd.DataFrame:
+        return self.pd.DataFrame(series, copy=False)
+
+
+class _Polars:
+    """Builds polars columns."""
+
+    def __init__(self) -> None:
+        import polars as pl
+
+        import marketdata.polars  # noqa: F401  frames that we return have .md
+
+        self.pl = pl
+
+    def times(self, ts: Ints) -> Any:
+        return self.pl.Series(ts).cast(self.pl.Datetime("us", "UTC"))
+
+    def texts(self, codes: NDArray[Any], categories: list[str]) -> Any:
+        # The last entry is the null that code -1 stands for.
+        lookup = self.pl.Series([*categories, None], dtype=self.pl.Categorical)
+        return lookup.gather(np.where(codes < 0, len(categories), codes).astype(np.uint32))
+
+    def sides(self, codes: NDArray[Any]) -> Any:
+        return self.pl.Series([BID, ASK], dtype=self.pl.Enum([BID, ASK])).gather(codes.astype(np.uint32))
+
+    def levels(self, level: NDArray[Any], markers: Ints) -> Any:
+        return self._null(self.pl.Series(level), markers)
+
+    def floats(self, values: Floats, markers: Ints | None) -> Any:
+        out = self.pl.Series(np.ascontiguousarray(values))
+        return out.fill_nan(None) if markers is None else self._null(out, markers)
+
+    def _null(self, series: pl.Series, markers: Ints) -> pl.Series:
+        return series.scatter(markers.astype(np.uint32), None) if len(markers) else series
+
+    def frame(self, series: dict[str, Any]) -> pl.DataFrame:
+        return self.pl.DataFrame(series)
+
+
+def to_columns(view: View, frame: Any) -> AnyColumns:
+    """Columns of a frame of any kind, in tidy order.
+
+    Missing id columns are left None. Rows of a book snapshot are those of one token and ``ts``; marker rows
+    become empty sides. Further numeric columns of prices and metrics are kept.
+
+    Raises
+    ------
+    NotTidyError
+        If a column that the view needs is missing or of the wrong type.
+    """
+    needs = {"books": ("token_id", "side", "level", "price", "size"), "prices": ("token_id", "price")}
+    data = collected(frame)
+    present = data.columns
+    missing = [c for c in ("ts", *needs.get(view, ("market_id",))) if c not in present]
+    if missing:
+        raise NotTidyError.from_missing(f"A {view} frame", missing, present)
+    data = _sorted(view, data)
+    who = [c for c in (WHO if view != "metrics" else WHO[:1]) if c in present]
+    groups = group_starts(*(identity(data[c]) for c in who))
+    heads = [texts(data[c][groups]) for c in who]
+    tokens = tuple(
+        Token(**{"market_id": "", **dict(zip(who, head, strict=True))}) for head in zip(*heads, strict=True)
+    )
+    rows_per_group = np.diff(np.append(groups, len(data)))
+    token = np.repeat(np.arange(len(groups), dtype=np.int32), rows_per_group)
+    ts = micros(data["ts"])
+    if view == "books":
+        return _snapshots(tokens, token, ts, data).sort()
+    skip = {"ts", *WHO}
+    numeric = {c: floats(data[c]) for c in present if c not in skip and data[c].dtype.is_numeric()}
+    if view == "prices":
+        return PriceColumns(tokens, token, ts, numeric.pop("price"), numeric).sort()
+    ordered = {c: numeric[c] if c in numeric else np.full(len(ts), np.nan) for c in (*METRICS, *numeric)}
+    return MetricColumns(tokens, token, ts, ordered).sort()
+
+
+def _sorted(view: View, data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    who = [c for c in WHO if c in data.columns]
+    # Categories may have any order: sort by the texts themselves.
+    data = data.with_columns(nw.col(*who).cast(nw.String)) if who else data
+    by, falling = [*who, "ts"], [False] * (len(who) + 1)
+    if view == "books":
+        data = data.with_columns(nw.col("side").cast(nw.String))
+        unknown = set(data["side"].unique().to_list()) - {BID, ASK}
+        if unknown:
+            raise NotTidyError(f"side is {BID!r} or {ASK!r}; the frame also holds {sorted(map(str, unknown))}.")
+        by, falling = [*by, "side", "level"], [*falling, True, False]
+    return data.sort(by, descending=falling)
+
+
+def _snapshots(tokens: tuple[Token, ...], token: Codes, ts: Ints, data: nw.DataFrame[Any]) -> BookColumns:
+    starts = group_starts(token, ts)
+    is_ask = identity(data["side"] == ASK).astype(bool)
+    price, size = floats(data["price"]), floats(data["size"])
+    held = ~np.isnan(price)
+    if np.isnan(size[held]).any():
+        raise NotTidyError("A level with a price has no size; only the marker row of an empty side has neither.")
+    counts = np.zeros(2 * len(starts), np.int64)
+    if len(starts):
+        counts[0::2] = np.add.reduceat((held & ~is_ask).astype(np.int64), starts)
+        counts[1::2] = np.add.reduceat((held & is_ask).astype(np.int64), starts)
+    levels = np.column_stack((price[held], size[held]))
+    return BookColumns(tokens, token[starts], ts[starts], counts, levels)

@@ -1,0 +1,97 @@
+"""What is asked of a frame of any kind: its columns as numpy arrays, without copies where possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.errors import NotTidyError
+from marketdata.wire.columns import Floats, Ints
+
+
+def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """The frame behind one interface.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame of a known kind.
+    """
+    try:
+        return nw.from_native(frame)
+    except TypeError:
+        raise NotTidyError(
+            f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
+            "and DuckDB frames."
+        ) from None
+
+
+def collected(frame: Any) -> nw.DataFrame[Any]:
+    """The frame in memory; lazy kinds are computed."""
+    data = wrapped(frame)
+    return data.collect() if isinstance(data, nw.LazyFrame) else data
+
+
+def micros(series: nw.Series[Any]) -> Ints:
+    """Times as microseconds since the epoch UTC; without a zone they are UTC.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no times, or a null.
+    """
+    if not isinstance(series.dtype, nw.Datetime):
+        raise NotTidyError(f"{series.name} holds {series.dtype}, not times; make it a UTC datetime column.")
+    if series.null_count():
+        raise NotTidyError(f"{series.name} is null in {series.null_count()} rows; every row needs a time.")
+    return np.asarray(series.dt.timestamp("us").to_numpy(), np.int64)
+
+
+def floats(series: nw.Series[Any]) -> Floats:
+    """Numbers as float64; null is NaN.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no numbers.
+    """
+    if not series.dtype.is_numeric() and not (series.null_count() == len(series)):
+        raise NotTidyError(f"{series.name} holds {series.dtype}, not numbers.")
+    return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+
+
+def texts(series: nw.Series[Any]) -> list[str | None]:
+    """Values as Python texts; null is None."""
+    return [None if v is None or v != v else str(v) for v in series.cast(nw.String).to_list()]
+
+
+def identity(series: nw.Series[Any]) -> NDArray[Any]:
+    """Integers that are equal exactly where the values are; a null is like any value."""
+    native = series.to_native()
+    kind = series.implementation
+    if kind.is_pandas():
+        import pandas as pd
+
+        if isinstance(native.dtype, pd.CategoricalDtype):
+            return np.asarray(native.cat.codes)
+        return pd.factorize(native)[0] if native.dtype != bool else native.to_numpy()
+    if kind.is_polars():
+        import polars as pl
+
+        if native.dtype == pl.String:
+            native = native.cast(pl.Categorical)
+        codes = native.to_physical()
+        return codes.cast(pl.Int64).fill_null(-1).to_numpy()
+    if kind.is_pyarrow():
+        import pyarrow as pa
+
+        if not pa.types.is_dictionary(native.type):
+            native = native.dictionary_encode() if not pa.types.is_boolean(native.type) else native.cast(pa.int8())
+        if pa.types.is_dictionary(native.type):
+            native = native.unify_dictionaries()
+            return np.concatenate([c.indices.fill_null(-1).to_numpy(zero_copy_only=False) for c in native.chunks])
+        return native.to_numpy()
+    return np.unique(np.asarray(series.to_numpy(), dtype=object).astype(str), return_inverse=True)[1]
