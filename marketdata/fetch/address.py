@@ -1,0 +1,101 @@
+"""Where the service is, and paths that no slug can change."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlsplit
+
+from marketdata.errors import ConfigError
+
+VARIABLE = "MARKETDATA_BASE_URL"
+_LONGEST = 200
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+
+
+def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str:
+    """Scheme, host, port and path of the service, without ``/v1`` and trailing slash.
+
+    Raises
+    ------
+    ConfigError
+        For another scheme than https, user or password, query, fragment, and ``http`` beyond this machine
+        unless ``allow_insecure``.
+
+    Examples
+    --------
+    >>> check_base_url("https://example.org/v1/")
+    'https://example.org'
+    """
+    given = base_url if base_url is not None else os.environ.get(VARIABLE)
+    if not given:
+        raise ConfigError(f"There is no base_url. Pass base_url=... or set {VARIABLE}.")
+    try:
+        parts = urlsplit(given.strip())
+        port, host = parts.port, parts.hostname or ""
+    except ValueError:
+        raise ConfigError("base_url is not an address; it looks like 'https://host'.") from None
+    if "@" in parts.netloc:
+        raise ConfigError("base_url holds a user or a password; give the address alone, the key goes into api_key.")
+    if parts.scheme not in ("https", "http"):
+        raise ConfigError(f"base_url has the scheme {parts.scheme!r}; allowed is https (http on this machine).")
+    if parts.query or parts.fragment or "?" in given or "#" in given:
+        raise ConfigError("base_url holds a query or a fragment; give scheme, host and path alone.")
+    netloc_host = f"[{host}]" if ":" in host else host
+    if not _HOST.fullmatch(netloc_host):
+        raise ConfigError("base_url has no valid host; it looks like 'https://host'.")
+    if parts.scheme == "http" and not allow_insecure and not is_loopback(host):
+        raise ConfigError(
+            f"base_url is http to {host}: the key would travel in clear. "
+            "Use https, or pass allow_insecure=True if that is what you want."
+        )
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    if quote(path, safe="/-._~") != path or any(s in (".", "..") for s in path.split("/")):
+        raise ConfigError("base_url has a path that would have to be rewritten; give a plain one.")
+    return f"{parts.scheme}://{netloc_host}{f':{port}' if port is not None else ''}{path}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_segment(segment: str) -> str:
+    """An id or slug that can stand as one segment of a path.
+
+    Raises
+    ------
+    ConfigError
+        If it is not 1 to 200 characters, or is ``.`` or ``..`` (interface 4.1).
+    """
+    if not isinstance(segment, str):
+        raise ConfigError(f"An id or slug is a text, not {type(segment).__name__}; write it in quotes.")
+    if not 1 <= len(segment) <= _LONGEST:
+        raise ConfigError(f"An id or slug has 1 to {_LONGEST} characters; this one has {len(segment)}.")
+    if segment in (".", ".."):
+        raise ConfigError(f"{segment!r} is not an id or slug: it would change the path.")
+    try:
+        segment.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("An id or slug holds half a character (a lone surrogate).") from None
+    return segment
+
+
+def target(segments: Sequence[str], params: Mapping[str, str] | None) -> str:
+    """Path and query, each segment and value quoted whole.
+
+    Examples
+    --------
+    >>> target(["markets", "a/b", "books"], {"limit": "200"})
+    '/v1/markets/a%2Fb/books?limit=200'
+    """
+    path = "/".join(quote(check_segment(s), safe="") for s in segments)
+    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in (params or {}).items())
+    return f"/v1/{path}" + (f"?{query}" if query else "")

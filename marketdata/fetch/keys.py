@@ -1,0 +1,124 @@
+"""Where the API key comes from, and how it never shows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+
+from marketdata.errors import ConfigError
+
+VARIABLE = "MARKETDATA_API_KEY"
+
+
+def mask(key: str) -> str:
+    """The key as it may be shown: its last four characters if it has 16 or more.
+
+    Examples
+    --------
+    >>> mask("short")
+    '***'
+    """
+    return "…" + key[-4:] if len(key) >= 16 else "***"
+
+
+class Secret(str):
+    """A text that is sent, and is masked wherever it is shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(mask(str.__str__(self)))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (mask(str.__str__(self)),)
+
+
+def check_key(key: object) -> Secret:
+    """The key, if a header can carry it.
+
+    Raises
+    ------
+    ConfigError
+        If it is empty, or holds a space, a line break or a character beyond ASCII. The message does not show it.
+    """
+    if not isinstance(key, str):
+        raise ConfigError(f"The API key is a {type(key).__name__}; it must be a text.")
+    if not key:
+        raise ConfigError(f"The API key is empty. Pass api_key=... or set {VARIABLE}.")
+    if not all("!" <= c <= "~" for c in key):
+        raise ConfigError(
+            "The API key holds a space, a line break or a character beyond ASCII; was it copied whole and alone?"
+        )
+    return Secret(key)
+
+
+class KeyProvider:
+    """The key from a text, a callable, or the environment variable MARKETDATA_API_KEY.
+
+    A pickle never holds the key: a copy made from one asks its callable or the environment.
+
+    Parameters
+    ----------
+    source : str, callable or None
+        None reads the environment. A callable is asked once, and again if the service says 401.
+
+    Examples
+    --------
+    >>> KeyProvider("0123456789abcdef")
+    KeyProvider('…cdef')
+    """
+
+    __slots__ = ("_call", "_held", "_lock", "_text")
+
+    def __init__(self, source: str | Callable[[], str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._text: Secret | None = None
+        self._call: Callable[[], str] | None = None
+        self._held: Secret | None = None
+        if callable(source):
+            self._call = source
+        elif source is not None:
+            self._text = check_key(source)
+
+    def get(self) -> Secret:
+        """The key.
+
+        Raises
+        ------
+        ConfigError
+            If there is none, or a header can not carry it.
+        """
+        with self._lock:
+            if self._held is None:
+                self._held = self._read()
+            return self._held
+
+    def refresh(self) -> Secret:
+        """The key, asked for anew: it may have been rotated."""
+        with self._lock:
+            self._held = self._read()
+            return self._held
+
+    def digest(self, base_url: str) -> str:
+        """A name for this key at this address, from which the key can not be read back."""
+        return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
+
+    def _read(self) -> Secret:
+        if self._text is not None:
+            return self._text
+        if self._call is not None:
+            return check_key(self._call())
+        found = os.environ.get(VARIABLE)
+        if found is None:
+            raise ConfigError(f"There is no API key. Pass api_key=... or set {VARIABLE}.")
+        return check_key(found)
+
+    def __repr__(self) -> str:
+        if self._text is not None:
+            return f"KeyProvider({self._text!r})"
+        return f"KeyProvider({'a callable' if self._call else VARIABLE})"
+
+    def __reduce__(self) -> tuple[type[KeyProvider], tuple[Callable[[], str] | None]]:
+        return KeyProvider, (self._call,)

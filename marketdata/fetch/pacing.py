@@ -1,0 +1,178 @@
+"""One pacer per key: at most its requests per minute in any 60 s, from however many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+
+from marketdata.fetch.clock import SYSTEM, Clock
+
+_WINDOW = 60.0
+# Requests that leave evenly may arrive closer together; a hundredth keeps a strict server content.
+_GUARD = 1.01
+_LARGEST_BURST = 32
+
+
+class Pacer:
+    """Slots for requests, each reserved before the wait, so that threads never race for one.
+
+    Parameters
+    ----------
+    requests_per_minute : int or None
+        What the key's plan allows [requests per 60 s]; None until it is known: nothing is held back then,
+        except after an answer of 429.
+    clock : Clock
+
+    Examples
+    --------
+    >>> pacer = Pacer(60)
+    >>> [round(pacer.reserve(0.0), 2) for _ in range(8)]
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.01, 2.02]
+    """
+
+    def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._slots: deque[float] = deque()
+        self._due = float("-inf")  # when the next request is due in an even spacing
+        self._gate = float("-inf")
+        self._round = 0
+        self._ease = 1.0  # > 1 after answers of 429: others use the key too
+        self._eased_at = 0.0
+        self._announced = False
+        self.requests_per_minute: int | None = None
+        self.refusals = 0
+        if requests_per_minute is not None:
+            self.allow(requests_per_minute)
+        _ALL.add(self)
+
+    @property
+    def known(self) -> bool:
+        """Whether the service has said what the key may spend."""
+        return self._announced
+
+    def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
+        """Take over what ``usage`` says.
+
+        Parameters
+        ----------
+        requests_per_minute : int
+        remaining : int, optional
+            Requests left of the running minute; those that others spent count as spent now.
+        reset_in : float, optional
+            Seconds until they are given back [s].
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            self.requests_per_minute = max(1, int(requests_per_minute))
+            self._announced = True
+            self._forget(now)
+            if remaining is None:
+                return
+            spent = self.requests_per_minute - max(0, int(remaining)) - len(self._slots)
+            back = min(_WINDOW, reset_in) if reset_in is not None and reset_in > 0 else _WINDOW
+            if spent > 0:
+                self._slots = deque(sorted([*self._slots, *[now - (_WINDOW - back)] * spent]))
+
+    def reserve(self, now: float) -> float:
+        """The steady time at which one more request may leave [s]."""
+        with self._lock:
+            return self._reserve(now)
+
+    def wait(self, stop: threading.Event | None = None) -> None:
+        """Return when one more request may leave, or when ``stop`` is set."""
+        while True:
+            with self._lock:
+                now = self._clock.monotonic()
+                slot, round_ = self._reserve(now), self._round
+            self._clock.sleep(slot - now, stop)
+            if stop is not None and stop.is_set():
+                return
+            with self._lock:
+                if round_ == self._round and self._clock.monotonic() >= slot - 1e-3:
+                    return
+                if round_ == self._round and slot in self._slots:
+                    self._slots.remove(slot)
+
+    def pause(self, seconds: float, *, refused: bool = True) -> None:
+        """The service asked to wait [s]: no thread sends before that; slots not used yet are drawn anew."""
+        with self._lock:
+            now = self._clock.monotonic()
+            gate = now + seconds
+            if refused:
+                self.refusals += 1
+                self._learn(now)
+            if gate <= self._gate:
+                return
+            self._gate = gate
+            self._round += 1
+            while self._slots and self._slots[-1] > now:
+                self._slots.pop()
+            self._due = gate + self._burst() * self._spacing()
+
+    def _reserve(self, now: float) -> float:
+        if now - self._eased_at > _WINDOW and self._ease > 1.0:
+            self._ease, self._eased_at = max(1.0, self._ease * 0.9), now
+        slot = max(now, self._gate)
+        if self.requests_per_minute is not None:
+            spacing = self._spacing()
+            slot = max(slot, self._due - self._burst() * spacing)
+            self._forget(slot)
+            if len(self._slots) >= self.requests_per_minute:
+                slot = max(slot, self._slots[-self.requests_per_minute] + _WINDOW * _GUARD)
+            self._due = max(self._due, slot) + spacing
+        self._slots.append(slot)
+        if self.requests_per_minute is None:
+            self._forget(now)
+        return slot
+
+    def _spacing(self) -> float:
+        return _WINDOW * _GUARD * self._ease / self.requests_per_minute if self.requests_per_minute else 0.0
+
+    def _burst(self) -> int:
+        """Requests that may leave at once when none did for a while, beside the one that is due."""
+        rate = self.requests_per_minute
+        return min(rate - 1, max(4, rate // 12), _LARGEST_BURST) if rate else 0
+
+    def _forget(self, now: float) -> None:
+        keep = self.requests_per_minute or 0
+        while self._slots and self._slots[0] <= now - _WINDOW * _GUARD and len(self._slots) > keep:
+            self._slots.popleft()
+
+    def _learn(self, now: float) -> None:
+        if self._announced:
+            if now - self._eased_at > 1.0:
+                self._ease, self._eased_at = min(4.0, self._ease * 1.1), now
+            return
+        sent = sum(1 for s in self._slots if now - _WINDOW < s <= now)
+        self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
+
+    def renew_lock(self) -> None:
+        """In a forked child, where the thread that held the lock does not exist."""
+        self._lock = threading.Lock()
+
+
+_ALL: weakref.WeakSet[Pacer] = weakref.WeakSet()
+_BY_KEY: weakref.WeakValueDictionary[str, Pacer] = weakref.WeakValueDictionary()
+_REGISTRY = [threading.Lock()]
+
+
+def pacer_for(digest: str) -> Pacer:
+    """The one pacer of this process for a key at an address, named by ``KeyProvider.digest``."""
+    with _REGISTRY[0]:
+        found = _BY_KEY.get(digest)
+        if found is None:
+            found = _BY_KEY[digest] = Pacer()
+        return found
+
+
+def _after_fork() -> None:
+    _REGISTRY[0] = threading.Lock()
+    for pacer in list(_ALL):
+        pacer.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,131 @@
+"""What the service said when it said no, as a typed error (interface 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from marketdata.errors import (
+    AuthenticationError,
+    BadRequestError,
+    CursorRejectedError,
+    LimitTooSmallError,
+    NotFoundError,
+    ParameterError,
+    PlanError,
+    RateLimitError,
+    RequestError,
+    ServerError,
+    TooManyTokensError,
+)
+
+_LONGEST = 2048
+_CLASSES: dict[int, type[RequestError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: PlanError,
+    404: NotFoundError,
+    422: ParameterError,
+    429: RateLimitError,
+}
+_MINIMUM = re.compile(r"limit too small.*?minimum required:\s*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
+_TOO_SMALL = re.compile(r"limit too small", re.IGNORECASE)
+_TOO_MANY = re.compile(r"(more than|over|exceeds)\s+\d+\s+tokens|too many tokens", re.IGNORECASE)
+_CURSOR = re.compile(r"\bcursor\b", re.IGNORECASE)
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> RequestError:
+    """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key."""
+    raw = _detail(body, content_type)
+    detail = _text(raw).replace(key, "***")[:_LONGEST]
+    shown = detail or "no detail"
+    kind = _kind(status, detail)
+    error = kind(f"{status}: {shown} ({url})", status=status, detail=detail, url=url)
+    if isinstance(error, LimitTooSmallError):
+        found = _MINIMUM.search(detail)
+        error.minimum = int(found[1]) if found else None
+    if isinstance(error, ParameterError) and isinstance(raw, list):
+        error.problems = [_scrubbed(p, key) for p in raw[:50] if isinstance(p, dict)]
+    return error
+
+
+def _kind(status: int, detail: str) -> type[RequestError]:
+    if status == 400:
+        if _TOO_SMALL.search(detail):
+            return LimitTooSmallError
+        if _TOO_MANY.search(detail):
+            return TooManyTokensError
+        if _CURSOR.search(detail):
+            return CursorRejectedError
+    if status >= 500:
+        return ServerError
+    return _CLASSES.get(status, RequestError)
+
+
+def _detail(body: bytes, content_type: str) -> Any:
+    if "html" not in content_type:
+        try:
+            top = json.loads(body.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            top = None
+        if isinstance(top, dict) and "detail" in top:
+            return top["detail"]
+        if top is not None:
+            return top
+    plain = _TAGS.sub(" ", body[:65536].decode("utf-8", "replace"))
+    return " ".join(plain.split())[:200]
+
+
+def _text(detail: Any) -> str:
+    if isinstance(detail, str):
+        return detail
+    if isinstance(detail, list) and detail and all(isinstance(p, dict) and "msg" in p for p in detail):
+        return "; ".join(f"{'.'.join(map(str, _loc(p)))}: {p['msg']}" for p in detail[:50])
+    return json.dumps(detail, ensure_ascii=False)[: 4 * _LONGEST]
+
+
+def _loc(problem: dict[str, Any]) -> list[Any]:
+    loc = problem.get("loc")
+    return loc[:10] if isinstance(loc, list) else [loc]
+
+
+def _scrubbed(problem: dict[str, Any], key: str) -> dict[str, Any]:
+    return {
+        "loc": [str(x).replace(key, "***")[:200] for x in _loc(problem)],
+        "msg": str(problem.get("msg", "")).replace(key, "***")[:_LONGEST],
+        "type": str(problem.get("type", "")).replace(key, "***")[:200],
+    }
+
+
+def server_date(value: str | None) -> float | None:
+    """Unix seconds of a ``Date`` header [s], None if it is none."""
+    if not value:
+        return None
+    try:
+        return parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def retry_after(value: str | None, date: float | None) -> float | None:
+    """Seconds that a ``Retry-After`` header asks to wait [s]; None if it says nothing that can be used.
+
+    A date is measured against the ``Date`` of the same answer, so that a skewed clock does no harm.
+
+    Examples
+    --------
+    >>> retry_after("7", None)
+    7.0
+    >>> retry_after("-1", None) is None
+    True
+    """
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        return float(text) or None
+    moment = server_date(text) if re.match(r"[A-Za-z]{3}", text) else None
+    if moment is None or date is None:
+        return None
+    return moment - date if moment > date else None

@@ -1,0 +1,79 @@
+"""When a request is tried again, and when that would only do harm."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits of one request.
+
+    Attributes
+    ----------
+    attempts : int
+        How often one request is sent at most.
+    connect, silence, total : float
+        Longest time to connect, between two bytes, and for one attempt as a whole [s].
+    longest_wait : float
+        A longer Retry-After is an error, not a wait [s].
+    largest_body : int
+        Decoded size at which reading stops [bytes].
+    largest_ratio : int
+        Decoded over sent size at which reading stops, once ``ratio_from`` bytes came out.
+    """
+
+    attempts: int = 5
+    connect: float = 5.0
+    silence: float = 30.0
+    total: float = 120.0
+    base: float = 0.5
+    cap: float = 20.0
+    throttle_base: float = 1.0
+    throttle_cap: float = 60.0
+    longest_wait: float = 120.0
+    largest_body: int = 64 << 20
+    largest_ratio: int = 200
+    ratio_from: int = 1 << 20
+
+    def backoff(self, tried: int, draw: random.Random) -> float:
+        """Seconds before the next attempt after ``tried`` of them, with full jitter [s]."""
+        return draw.uniform(0, min(self.cap, self.base * 2.0 ** min(tried - 1, 30)))
+
+    def throttle(self, tried: int, draw: random.Random) -> float:
+        """Seconds after a 429 that does not say how long to wait [s]."""
+        longest = min(self.throttle_cap, self.throttle_base * 2.0 ** min(tried - 1, 30))
+        return draw.uniform(longest / 2, longest)
+
+
+@dataclass
+class Quota:
+    """Retries that all threads of a client share, so that an outage does not become a storm.
+
+    A retry is paid before it is sent; a request that ends well pays back all it took, and one more.
+    """
+
+    size: int = 500
+    retry_cost: int = 14
+    throttle_cost: int = 5
+    left: int = field(init=False)
+    _lock: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.left = self.size
+
+    def take(self, *, throttled: bool) -> int:
+        """What a retry costs, or 0 if the quota can not pay for it."""
+        cost = self.throttle_cost if throttled else self.retry_cost
+        with self._lock:
+            if self.left < cost:
+                return 0
+            self.left -= cost
+            return cost
+
+    def give_back(self, taken: int) -> None:
+        """A request ended well."""
+        with self._lock:
+            self.left = min(self.size, self.left + taken + 1)

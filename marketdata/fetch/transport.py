@@ -1,0 +1,332 @@
+"""One request to the service, tried until it is answered, refused, or not worth another try."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import requests
+import urllib3
+
+from marketdata.errors import (
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    NetworkError,
+    RateLimitError,
+    RedirectError,
+)
+from marketdata.fetch.address import check_base_url, target
+from marketdata.fetch.body import read_body
+from marketdata.fetch.clock import SYSTEM, Clock
+from marketdata.fetch.failures import Failure, again_after, network_failure, redirect_text
+from marketdata.fetch.keys import KeyProvider, Secret
+from marketdata.fetch.pacing import Pacer, pacer_for
+from marketdata.fetch.refusals import refusal, retry_after, server_date
+from marketdata.fetch.retry import Policy, Quota
+from marketdata.fetch.sessions import ATTEMPT, Line, Sessions
+from marketdata.wire import plain
+
+T = TypeVar("T")
+_AGENT = "marketdata-python"
+_RETRYABLE = frozenset({408, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer with status 200.
+
+    Attributes
+    ----------
+    body : bytes
+    date : float or None
+        The server's own time [Unix s].
+    url : str
+        Scheme, host and path; never a key.
+    attempts : int
+        How many requests it took.
+    notes : tuple of str
+        Oddities that put no data at risk.
+    """
+
+    body: bytes
+    date: float | None
+    url: str
+    attempts: int = 1
+    notes: tuple[str, ...] = ()
+
+
+class Transport:
+    """GET requests to one service with one key.
+
+    Parameters
+    ----------
+    base_url : str or None
+        Scheme and host, a trailing ``/`` or ``/v1`` is dropped; None reads MARKETDATA_BASE_URL.
+    api_key : str, callable or None
+        None reads MARKETDATA_API_KEY.
+    pacer : Pacer, optional
+        By default the one of this process for this key.
+    clock : Clock
+    policy : Policy, optional
+        Attempts, deadlines and caps.
+    allow_insecure : bool
+        Allow ``http`` beyond this machine.
+
+    Raises
+    ------
+    ConfigError
+        If address or key are refused.
+
+    Source: interface 5, 7.
+
+    Examples
+    --------
+    >>> Transport("http://127.0.0.1:1/v1", "0123456789abcdef").base_url
+    'http://127.0.0.1:1'
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | Callable[[], str] | KeyProvider | None = None,
+        *,
+        pacer: Pacer | None = None,
+        clock: Clock = SYSTEM,
+        policy: Policy | None = None,
+        allow_insecure: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
+        self._allow_insecure = allow_insecure
+        self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key)
+        self.keys.get()
+        self.policy = policy or Policy()
+        self.quota = Quota()
+        self.pacer = pacer if pacer is not None else pacer_for(self.keys.digest(self.base_url))
+        self._clock = clock
+        self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
+        self._sessions = Sessions(self.base_url)
+        self._measured: float | None = None
+        self._count = threading.Lock()
+        self.requests, self.retries = 0, 0
+
+    @property
+    def latency(self) -> float | None:
+        """Smoothed seconds from request to whole answer [s], None before the first."""
+        return self._measured
+
+    def get(
+        self,
+        segments: Sequence[str],
+        params: Mapping[str, str] | None = None,
+        *,
+        stop: threading.Event | None = None,
+        deadline: float | None = None,
+    ) -> Answer:
+        """The answer to ``GET /v1/<segments>?<params>``.
+
+        Parameters
+        ----------
+        segments : sequence of str
+            Parts of the path, ids and slugs as they are.
+        params : mapping of str to str, optional
+        stop : threading.Event, optional
+            Set it to send nothing more.
+        deadline : float, optional
+            Longest time for all attempts together [s].
+
+        Raises
+        ------
+        ConfigError
+            If a segment is refused; nothing was sent.
+        RequestError
+            The service said no.
+        NetworkError
+            No complete answer came.
+        ContractError
+            The answer is none of the interface.
+        """
+        path = target(segments, params)
+        began = self._clock.monotonic()
+        tried, taken = 0, 0
+        while True:
+            self.pacer.wait(stop)
+            if stop is not None and stop.is_set():
+                raise NetworkError("The request was given up before it was sent.")
+            tried += 1
+            outcome = self._attempt(path, tried)
+            if isinstance(outcome, Answer):
+                self.quota.give_back(taken)
+                return outcome
+            left = None if deadline is None else deadline - (self._clock.monotonic() - began)
+            cost = self._prepare_retry(outcome, tried, left, stop)
+            if cost is None:
+                _raise(outcome.error, tried)
+            taken += cost
+            with self._count:
+                self.retries += 1
+
+    def get_json(self, segments: Sequence[str], params: Mapping[str, str] | None = None) -> Any:
+        """The same, read as JSON; an answer that is none is asked for once more.
+
+        Raises
+        ------
+        ContractError
+            If it is not JSON twice, and all that ``get`` raises.
+        """
+        return ask_twice(self.get, segments, params, lambda a: plain.load(a.body))[1]
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._sessions.close()
+
+    def _prepare_retry(
+        self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None
+    ) -> int | None:
+        """Pay and wait for one more attempt; None: there shall be none."""
+        policy, again = self.policy, failure.again
+        if again == "no" or tried >= policy.attempts or (again in ("once", "new_key") and tried >= 2):
+            return None
+        if again == "new_key":
+            return 0
+        throttled = again == "throttled"
+        if failure.wait is not None:
+            if failure.wait > policy.longest_wait:
+                return None
+            wait = failure.wait + self._random.uniform(0, 1)
+        elif again == "at_once":
+            wait = 0.0
+        else:
+            wait = policy.throttle(tried, self._random) if throttled else policy.backoff(tried, self._random)
+        if left is not None and wait > left:
+            return None
+        cost = self.quota.take(throttled=throttled)
+        if not cost:
+            return None
+        if throttled or failure.wait is not None:
+            self.pacer.pause(wait, refused=throttled)
+        else:
+            self._clock.sleep(wait, stop)
+        return cost
+
+    def _attempt(self, path: str, tried: int) -> Answer | Failure:
+        """One request. Library errors end here: they hold the header with the key (and are not chained)."""
+        url = self.base_url + path.partition("?")[0]
+        policy = self.policy
+        until = time.monotonic() + policy.total
+        token = ATTEMPT.set((until, policy.silence))
+        with self._count:
+            self.requests += 1
+        reused = False
+        key = self.keys.get()
+        try:
+            with self._sessions.line() as line:
+                reused = line.answered > 0
+                outcome = self._exchange(line, path, url, key, until, tried)
+                line.answered += 1
+                return outcome
+        except MarketDataError as error:
+            error.__traceback__ = None
+            return Failure(error, again_after(error))
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
+            failed = network_failure(problem, url)
+        finally:
+            ATTEMPT.reset(token)
+        if reused and tried == 1 and failed.again == "yes":
+            self._sessions.close()
+            return failed._replace(again="at_once")
+        return failed
+
+    def _exchange(self, line: Line, path: str, url: str, key: Secret, until: float, tried: int) -> Answer | Failure:
+        session, policy = line.session, self.policy
+        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        prepared = session.prepare_request(requests.Request("GET", self.base_url + path, headers=headers))
+        if prepared.url != self.base_url + path:
+            raise ConfigError("The path would be changed on its way; this id or slug can not be asked for.")
+        began = time.monotonic()
+        response = session.send(prepared, stream=True, allow_redirects=False, timeout=(policy.connect, policy.silence))
+        with response:
+            status, head = response.status_code, response.headers
+            date = server_date(head.get("Date"))
+            kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
+            if 300 <= status < 400 and status != 304:
+                raise RedirectError(redirect_text(status, head.get("Location", "")))
+            body = read_body(response.raw, head.get("Content-Encoding", ""), policy, until)
+        if status == 200 and kind not in ("text/html", "application/xhtml+xml"):
+            self._measure(time.monotonic() - began)
+            notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
+            return Answer(body, date, url, tried, notes)
+        return self._refused(status, head, kind, body, url, key, date)
+
+    def _refused(
+        self, status: int, head: Mapping[str, str], kind: str, body: bytes, url: str, key: Secret, date: float | None
+    ) -> Failure:
+        if status == 200:
+            text = f"The answer is {kind}, not JSON: is there a login page or a proxy in between? ({url})"
+            return Failure(ContractError(text), "once")
+        if status < 400:
+            return Failure(ContractError(f"The answer has the status {status}; the interface knows 200 ({url})."))
+        error = refusal(status, body, kind, url, str.__str__(key))
+        wait = retry_after(head.get("Retry-After"), date)
+        if isinstance(error, RateLimitError):
+            now = date if date is not None else self._clock.time()
+            error.retry_at = now + wait if wait is not None else None
+            return Failure(error, "throttled", wait)
+        if status in _RETRYABLE:
+            return Failure(error, "yes", wait)
+        if status == 401 and str.__str__(self.keys.refresh()) != str.__str__(key):
+            return Failure(error, "new_key")
+        return Failure(error)
+
+    def _measure(self, seconds: float) -> None:
+        before = self._measured
+        self._measured = seconds if before is None else 0.9 * before + 0.1 * seconds
+
+    def __repr__(self) -> str:
+        return f"Transport({self.base_url!r}, {self.keys!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        insecure = self._allow_insecure
+        return {"base_url": self.base_url, "api_key": self.keys, "policy": self.policy, "insecure": insecure}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(  # type: ignore[misc]
+            state["base_url"], state["api_key"], policy=state["policy"], allow_insecure=state["insecure"]
+        )
+
+
+def ask_twice(
+    get: Callable[..., Answer],
+    segments: Sequence[str],
+    params: Mapping[str, str] | None,
+    read: Callable[[Answer], T],
+) -> tuple[Answer, T]:
+    """An answer and what ``read`` makes of it; where ``read`` finds it off the interface, it is asked for once more.
+
+    Raises
+    ------
+    ContractError
+        If ``read`` refuses the second answer too; ``attempts`` counts both.
+    """
+    first = get(segments, params)
+    try:
+        return first, read(first)
+    except ContractError:
+        pass
+    second = get(segments, params)
+    answer = Answer(second.body, second.date, second.url, first.attempts + second.attempts, second.notes)
+    try:
+        return answer, read(answer)
+    except ContractError as error:
+        error.attempts = answer.attempts
+        raise
+
+
+def _raise(error: MarketDataError, tried: int) -> NoReturn:
+    error.attempts = tried
+    raise error
