@@ -1,1 +1,7 @@
-"""Registers ``DataFrame.md``."""
+"""``import marketdata.pandas`` registers ``pandas.DataFrame.md``."""
+
+from __future__ import annotations
+
+from marketdata.accessor import register_pandas
+
+register_pandas()

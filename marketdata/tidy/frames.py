@@ -111,8 +111,6 @@ class _Pandas:
     def __init__(self) -> None:
         import pandas as pd
 
-        import marketdata.pandas  # noqa: F401  frames that we return have .md
-
         self.pd = pd
 
     def times(self, ts: Ints) -> Any:
@@ -142,8 +140,6 @@ class _Polars:
 
     def __init__(self) -> None:
         import polars as pl
-
-        import marketdata.polars  # noqa: F401  frames that we return have .md
 
         self.pl = pl
 

@@ -68,6 +68,11 @@ def texts(series: nw.Series[Any]) -> list[str | None]:
     return [None if v is None or v != v else str(v) for v in series.cast(nw.String).to_list()]
 
 
+def texts_equal(series: nw.Series[Any], text: str) -> NDArray[np.bool_]:
+    """Where a text column, dictionary encoded or not, equals a text."""
+    return np.asarray((series.cast(nw.String) == text).fill_null(value=False).to_numpy(), bool)
+
+
 def identity(series: nw.Series[Any]) -> NDArray[Any]:
     """Integers that are equal exactly where the values are; a null is like any value."""
     native = series.to_native()

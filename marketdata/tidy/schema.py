@@ -22,13 +22,15 @@ from typing import Literal
 
 from marketdata.errors import NotTidyError
 
-Kind = Literal["books", "prices", "metrics", "bbo"]
+Kind = Literal["books", "prices", "metrics", "bbo", "quotes"]
 
 WHO = ("market_id", "token_id", "token_label")
 BOOKS = ("ts", *WHO, "side", "level", "price", "size")
 PRICES = ("ts", *WHO, "price")
 METRICS = ("ts", "market_id", "volume", "liquidity", "spread")
 BBO = ("ts", *WHO, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
+# What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
+QUOTES = frozenset(BBO) - {"ts", *WHO}
 COLUMNS: dict[Kind, tuple[str, ...]] = {"books": BOOKS, "prices": PRICES, "metrics": METRICS, "bbo": BBO}
 
 BID, ASK = "bid", "ask"
@@ -44,15 +46,17 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "m
         If it is none of those wanted; the message names what the nearest one lacks.
     """
     present = list(columns)
-    lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted}
+    lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
     for kind, missing in lacks.items():
         if not missing:
             return kind
-    nearest = min(lacks, key=lambda kind: (len(lacks[kind]) / len(COLUMNS[kind]), kind))
+    if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *WHO}:
+        return "quotes"
+    nearest = min(lacks, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
 
 
-def value_columns(columns: Iterable[str], kind: Kind) -> list[str]:
+def value_columns(columns: Iterable[str]) -> list[str]:
     """The columns of a prices or metrics frame that hold values, without their counts."""
     present = list(columns)
     who = set(WHO) | {"ts"}

@@ -1,0 +1,136 @@
+"""Historical prediction-market data as tidy frames.
+
+Tidy pandas or polars frames of order books, prices and metrics; the service's own aggregation rules on them;
+a local archive that is filled gap by gap; and a local service that answers the same interface from it.
+
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> archive.books(archive.records("markets")[0]["id"], resolution="1h").columns.tolist()
+    ['ts', 'market_id', 'token_id', 'token_label', 'side', 'level', 'price', 'size']
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from marketdata import errors
+from marketdata.errors import (
+    ArchiveBusyError,
+    ArchiveCorruptError,
+    ArchiveError,
+    ArchiveFullError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigError,
+    ContractError,
+    CursorRejectedError,
+    LeftOutWarning,
+    LimitTooSmallError,
+    MarketDataError,
+    MarketDataWarning,
+    NetworkError,
+    NotArchivedError,
+    NotFoundError,
+    NotTidyError,
+    PaginationStalledError,
+    ParameterError,
+    PartialCoverageWarning,
+    PayloadTooLargeError,
+    PlanError,
+    RateLimitError,
+    RedirectError,
+    RequestError,
+    ServerError,
+    ServiceOddityWarning,
+    TooManyTokensError,
+    UnweightedMeanWarning,
+)
+from marketdata.resolution import Resolution
+
+if TYPE_CHECKING:
+    from marketdata import testing
+    from marketdata.archive import Archive
+    from marketdata.client import Client, read_pages
+    from marketdata.service import serve
+    from marketdata.simulation import simulate
+    from marketdata.tidy.book import bbo, mid, spread
+    from marketdata.tidy.rules import resample
+
+    __version__: str
+
+# Where each name is loaded from on first use: importing the package loads no frame library and no web framework.
+_HOMES = {
+    "Archive": "archive",
+    "Client": "client",
+    "bbo": "tidy.book",
+    "mid": "tidy.book",
+    "read_pages": "client",
+    "resample": "tidy.rules",
+    "serve": "service",
+    "simulate": "simulation",
+    "spread": "tidy.book",
+}
+
+__all__ = [
+    "Archive",
+    "ArchiveBusyError",
+    "ArchiveCorruptError",
+    "ArchiveError",
+    "ArchiveFullError",
+    "AuthenticationError",
+    "BadRequestError",
+    "Client",
+    "ConfigError",
+    "ContractError",
+    "CursorRejectedError",
+    "LeftOutWarning",
+    "LimitTooSmallError",
+    "MarketDataError",
+    "MarketDataWarning",
+    "NetworkError",
+    "NotArchivedError",
+    "NotFoundError",
+    "NotTidyError",
+    "PaginationStalledError",
+    "ParameterError",
+    "PartialCoverageWarning",
+    "PayloadTooLargeError",
+    "PlanError",
+    "RateLimitError",
+    "RedirectError",
+    "RequestError",
+    "Resolution",
+    "ServerError",
+    "ServiceOddityWarning",
+    "TooManyTokensError",
+    "UnweightedMeanWarning",
+    "bbo",
+    "errors",
+    "mid",
+    "read_pages",
+    "resample",
+    "serve",
+    "simulate",
+    "spread",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name == "testing":
+        value = import_module(f"{__name__}.testing")
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version(__name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

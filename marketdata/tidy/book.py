@@ -1,0 +1,135 @@
+"""The top of the book: best bid, best ask, mid and spread of every snapshot."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import narwhals as nw
+
+from marketdata.tidy.kinds import wrapped
+from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
+
+F = TypeVar("F")
+_KEYS = (*WHO, "ts")
+
+
+def bbo(frame: F) -> F:
+    """Best bid and offer of every book.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of any frame kind; a bbo frame is given back as it is.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
+        spread``. Prices are probabilities 0 to 1, sizes shares. A missing side gives null, in ``mid`` and ``spread``
+        too, never 0 or 0.5. ``ts`` as in the frame. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+
+    Notes
+    -----
+    mid = (best_bid + best_ask) / 2, spread = best_ask - best_bid. The market-level metric ``spread`` of the
+    service is another number (interface 2.6).
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> book = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"] * 2, "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "side": ["bid", "ask"], "level": [0, 0], "price": [0.25, 0.75], "size": [10.0, 20.0],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.bbo(book).select("mid", "spread").row(0)
+    (0.5, 0.5)
+    """
+    data = wrapped(frame)
+    if kind_of(data.collect_schema().names(), ("books", "bbo")) == "bbo":
+        return frame
+    out = bbo_rows(data)
+    return nw.maybe_reset_index(out).to_native()  # type: ignore[no-any-return]
+
+
+def mid(frame: F) -> F:
+    """Mid price of every book: (best_bid + best_ask) / 2.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label mid`` [probability 0 to 1], null where a side is
+        missing.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> list(archive.books(archive.records("markets")[0]["id"]).md.mid().columns)
+    ['ts', 'market_id', 'token_id', 'token_label', 'mid']
+    """
+    return _one(frame, "mid")
+
+
+def spread(frame: F) -> F:
+    """Spread of every book: best_ask - best_bid.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind. A metrics frame is refused: its ``spread`` is another number.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label spread`` [probability], null where a side is
+        missing, negative where the book is crossed.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread().columns)
+    ['ts', 'market_id', 'token_id', 'token_label', 'spread']
+    """
+    return _one(frame, "spread")
+
+
+def _one(frame: Any, name: str) -> Any:
+    data = wrapped(bbo(frame))
+    return data.select("ts", *WHO, name).to_native()
+
+
+def bbo_rows(data: Any) -> Any:
+    """The measure as expressions: one group per snapshot, the level 0 of each side."""
+    parts = []
+    top = (nw.col("level") == 0).fill_null(value=False)
+    for side in (BID, ASK):
+        best = top & (nw.col("side").cast(nw.String) == side)
+        parts += [
+            nw.when(best).then(nw.col("price")).alias(f"best_{side}"),
+            nw.when(best).then(nw.col("size")).alias(f"best_{side}_size"),
+        ]
+    names = BBO[4:8]
+    data = data.select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())
+    bid, ask = nw.col("best_bid"), nw.col("best_ask")
+    data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
+    return data.select(*BBO).sort(*_KEYS, nulls_last=True)
