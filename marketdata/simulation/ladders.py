@@ -52,7 +52,7 @@ class Ladders:
     def spread(self) -> Floats:
         """Best ask less best bid [probability]; NaN where a side is empty."""
         out = (self.prices[:, 1, 0] - self.prices[:, 0, 0]) / UNIT
-        return np.where((self.bids > 0) & (self.asks > 0), out, np.nan)
+        return np.asarray(np.where((self.bids > 0) & (self.asks > 0), out, np.nan))
 
     def value(self) -> Floats:
         """Money resting in the book [USD]: bids at their price, asks at what their seller risks."""
@@ -143,7 +143,7 @@ def _sizes(rng: np.random.Generator, prices: NDArray[np.int32], left: Floats, ac
     calm = 180.0 * np.sqrt(0.03 + left) / np.sqrt(0.5 + activity)
     chance = rng.standard_exponential(prices.shape, dtype=np.float32)
     sizes = wall[np.clip(prices, 0, UNIT)] * (0.15 + chance) * behind * calm[:, None, None]
-    huge = rng.random(len(left)) < 2e-3
+    huge = rng.random(len(left)) < 5e-4
     sizes[huge, :, -1] *= 400.0
     sizes *= 100.0
-    return np.maximum(np.rint(sizes, out=sizes), 2.0) / 100.0
+    return np.asarray(np.maximum(np.rint(sizes, out=sizes), 2.0) / 100.0)
