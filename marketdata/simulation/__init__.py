@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from marketdata.errors import ConfigError
 from marketdata.simulation.lives import END, Stretch, live, observe
@@ -30,7 +30,7 @@ def simulate(
     seed: int = 0,
     markets: int = 2,
     levels: int = 12,
-    frame: str = "pandas",
+    frame: Literal["pandas", "polars"] = "pandas",
 ) -> Archive:
     """Make an archive of simulated markets; equal arguments make equal data.
 

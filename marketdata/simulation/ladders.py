@@ -59,7 +59,7 @@ class Ladders:
         there = np.arange(self.prices.shape[2]) < np.stack((self.bids, self.asks), axis=1)[:, :, None]
         risk = self.prices / UNIT
         risk[:, 1] = 1 - risk[:, 1]
-        return np.round((risk * self.sizes * there).sum(axis=(1, 2)), 2)
+        return np.asarray(np.round((risk * self.sizes * there).sum(axis=(1, 2)), 2))
 
 
 def ticks(probability: Floats) -> NDArray[np.int32]:

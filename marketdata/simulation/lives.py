@@ -139,10 +139,11 @@ def _prices(rng: np.random.Generator, path: paths.Path, tokens: tuple[Token, ...
     minutes = len(path.ts)
     shape = (len(order), minutes)
     price = path.probability.T[order] + rng.normal(0.0, 0.001, shape) * np.sqrt(1.0 - path.clock)
-    off = np.convolve((rng.random(minutes) < 4e-4).astype(np.float64), np.ones(6))[:minutes] * rng.uniform(-0.3, 0.4)
+    thin = (rng.random(minutes) < 4e-4).astype(np.float64)
+    off = np.asarray(np.convolve(thin, np.ones(6))[:minutes] * rng.uniform(-0.3, 0.4), np.float64)
     off[-1] = 0.0
     price[-1] += off
-    price = np.round(np.clip(price, 0.0, 1.0), 4)
+    price = np.asarray(np.round(np.clip(price, 0.0, 1.0), 4), np.float64)
     kept = rng.random(shape) >= 0.02
     kept[:, [0, -1]] = True
     token, minute = np.nonzero(kept)

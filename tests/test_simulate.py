@@ -1,0 +1,253 @@
+"""The simulator: what it promises about its data, as claims."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import marketdata as md
+from marketdata.simulation import END
+from marketdata.simulation.lives import Life, Stretch, live, observe
+from marketdata.simulation.world import WIDE, Plan, plan_events, plan_markets
+from marketdata.times import to_micros
+from marketdata.wire.columns import BookColumns
+
+WEEK = 7 * 1440
+
+
+def plans(seed: int = 0, events: int = 3, markets: int = 4) -> list[Plan]:
+    return [
+        plan
+        for event in plan_events(events)
+        for plan in plan_markets(event, markets, seed, three=event.number == 0, wide=event.number == events - 1)
+    ]
+
+
+def whole(plan: Plan, minutes: int = WEEK, levels: int = 12) -> tuple[Life, Stretch]:
+    life = live(plan, minutes)
+    (stretch,) = observe(life, levels)
+    return life, stretch
+
+
+def books_of(books: BookColumns, token: int) -> dict[int, tuple[list[list[float]], list[list[float]]]]:
+    at, out = 0, {}
+    for i, ts in enumerate(books.ts.tolist()):
+        bids, asks = books.counts[2 * i], books.counts[2 * i + 1]
+        if books.token[i] == token:
+            out[ts] = (books.levels[at : at + bids].tolist(), books.levels[at + bids : at + bids + asks].tolist())
+        at += bids + asks
+    return out
+
+
+@pytest.fixture(scope="module")
+def lives() -> list[tuple[Life, Stretch]]:
+    return [whole(plan) for plan in plans() if len(plan.labels) == 2]
+
+
+def test_equal_seeds_give_equal_data_and_others_do_not() -> None:
+    """One seed gives the same books bit for bit, another seed other ones."""
+    first, second = (whole(plans(seed=4)[0])[1].books for _ in range(2))
+    other = whole(plans(seed=5)[0])[1].books
+    assert np.array_equal(first.levels, second.levels)
+    assert np.array_equal(first.ts, second.ts)
+    assert first.levels.shape != other.levels.shape or not np.array_equal(first.levels, other.levels)
+
+
+def test_a_market_does_not_depend_on_how_many_others_there_are() -> None:
+    """The same market of a larger world has the same history."""
+    assert plans(markets=1)[0] == plans(markets=6, events=8)[0]
+
+
+def test_books_of_a_pair_mirror_each_other(lives: list[tuple[Life, Stretch]]) -> None:
+    """A bid for one token at p is an ask for the other at 1 - p of the same size."""
+    for _, stretch in lives[:2]:
+        yes, no = (books_of(stretch.books, token) for token in (0, 1))
+        both = yes.keys() & no.keys()
+        assert len(both) > 0.98 * len(yes)
+        for ts in both:
+            for bids, asks in ((yes[ts][0], no[ts][1]), (yes[ts][1], no[ts][0])):
+                assert [[round(1 - p, 9), s] for p, s in bids] == [[round(p, 9), s] for p, s in asks]
+
+
+def test_every_book_is_in_order_and_inside_of_zero_and_one(lives: list[tuple[Life, Stretch]]) -> None:
+    """Bids fall, asks rise, prices lie between 0 and 1, sizes are positive, and a book is locked at most."""
+    for _, stretch in lives:
+        books = stretch.books
+        price, size = books.levels.T
+        assert price.min() > 0
+        assert price.max() < 1
+        assert size.min() >= 0.02
+        side = np.repeat(np.arange(len(books.counts)), books.counts)
+        same = side[1:] == side[:-1]
+        step = np.diff(price)
+        assert (step[same & (side[1:] % 2 == 0)] < 0).all()
+        assert (step[same & (side[1:] % 2 == 1)] > 0).all()
+        counts = books.counts.reshape(-1, 2)
+        starts = np.concatenate(([0], np.cumsum(books.counts)))[:-1].reshape(-1, 2)
+        full = (counts > 0).all(axis=1)
+        assert (price[starts[full, 1]] - price[starts[full, 0]] >= 0).all()
+
+
+def test_the_odd_things_of_real_books_occur(lives: list[tuple[Life, Stretch]]) -> None:
+    """One-sided, empty and locked books, both ticks inside one market, and missing minutes and hours are there."""
+    counts = np.concatenate([s.books.counts for _, s in lives]).reshape(-1, 2)
+    sides = (counts > 0).sum(axis=1)
+    assert 0.01 < (sides == 1).mean() < 0.15
+    assert (sides == 0).any()
+    spreads = np.concatenate([s.metrics.values["spread"] for _, s in lives])
+    assert (spreads == 0).any()
+    assert np.isnan(spreads).any()
+    ticks = [np.rint(s.books.levels[:, 0] * 1000) % 10 == 0 for _, s in lives]
+    assert any(t.any() and not t.all() for t in ticks)
+    steps = np.concatenate([np.diff(life.path.ts) for life, _ in lives]) / 60e6
+    assert (steps == 2).any()
+    assert (steps > 60).any()
+
+
+def test_prices_are_probabilities_that_resolve(lives: list[tuple[Life, Stretch]]) -> None:
+    """Prices stay in [0, 1]; a resolved market ends at 1 for its winner and 0 for the others, an open one does not."""
+    resolved = 0
+    for life, stretch in lives:
+        prices = stretch.prices
+        assert prices.price.min() >= 0
+        assert prices.price.max() <= 1
+        last = {prices.tokens[t].token_id: prices.price[prices.token == t][-1] for t in (0, 1)}
+        facts = life.facts()
+        if facts["status"] == "resolved":
+            resolved += 1
+            assert last.pop(facts["resolved_token_id"]) == 1.0
+            assert list(last.values()) == [0.0]
+        else:
+            assert facts["resolved_token_id"] is None
+            assert 0 < min(last.values()) < max(last.values()) < 1
+    assert 0 < resolved < len(lives)
+
+
+def test_the_price_is_a_martingale() -> None:
+    """Over many markets the favourite pays as often as its price in the middle said."""
+    middles, paid = [], []
+    for plan in plans(seed=11, events=60, markets=6):
+        if len(plan.labels) != 2:
+            continue
+        path = live(plan, 300).path
+        if path.winner is not None:
+            middles.append(path.probability[len(path.ts) // 2, 0])
+            paid.append(path.winner == 0)
+    assert len(paid) > 200
+    error = np.sqrt(np.mean(np.array(middles) * (1 - np.array(middles))) / len(paid))
+    assert abs(np.mean(paid) - np.mean(middles)) < 4 * error
+
+
+def test_volume_never_falls_and_comes_in_bursts(lives: list[tuple[Life, Stretch]]) -> None:
+    """Volume is what was traded so far: it never falls, and a few minutes make much of it."""
+    for _, stretch in lives:
+        step = np.diff(stretch.metrics.values["volume"])
+        assert (step >= 0).all()
+        assert step.max() > 10 * np.median(step)
+
+
+def test_markets_of_three_and_of_210_tokens_exist() -> None:
+    """One market has three tokens and one has 210, and the probabilities of each sum to 1."""
+    by_size = {len(plan.labels): plan for plan in plans()}
+    assert sorted(by_size) == [2, 3, WIDE]
+    for size in (3, WIDE):
+        life, stretch = whole(by_size[size])
+        assert np.allclose(life.path.probability.sum(axis=1), 1.0)
+        assert len(stretch.books.tokens) == size
+        assert stretch.books.is_sorted()
+        assert stretch.prices.is_sorted()
+
+
+def test_ids_look_like_those_of_an_exchange() -> None:
+    """Token ids have 77 digits, market ids are 0x and 64 hex digits, and no id or slug stands for two things."""
+    all_plans = plans(events=9)
+    tokens = [i for plan in all_plans for i in plan.token_ids]
+    assert {len(i) for i in tokens} == {77}
+    assert all(i.isdigit() for i in tokens)
+    assert len(set(tokens)) == len(tokens)
+    assert {len(plan.market_id) for plan in all_plans} == {66}
+    assert len({plan.slug for plan in all_plans}) == len(all_plans)
+    assert all(plan.slug.startswith("simulated-") and plan.question.startswith("Simulated:") for plan in all_plans)
+
+
+def test_a_long_life_is_drawn_in_stretches_of_bounded_size() -> None:
+    """Longer histories come in more stretches, in time order and without an overlap."""
+    life = live(plans()[1], 40_000)
+    seen = [s.books.ts for s in observe(life, 100)]
+    assert len(seen) > 1
+    assert all(a.max() < b.min() for a, b in itertools.pairwise(seen))
+
+
+@pytest.fixture(scope="module")
+def archive() -> md.Archive:
+    return md.simulate(events=2, days=1, markets=2, seed=3)
+
+
+def test_the_archive_says_that_it_is_simulated(archive: md.Archive) -> None:
+    """Every record is marked, and so is the archive."""
+    assert archive.simulated
+    for kind in ("series", "events", "markets"):
+        records = archive.records(kind)
+        assert records
+        assert all(r["slug"].startswith("simulated-") for r in records)
+    assert all(r["question"].startswith("Simulated:") and r["simulated"] for r in archive.records("markets"))
+    assert all(r["title"].startswith("Simulated:") for kind in ("series", "events") for r in archive.records(kind))
+
+
+def test_arguments_give_the_size(archive: md.Archive) -> None:
+    """Events, markets of two, days and levels are what the arguments say, beside the two wide markets."""
+    markets = archive.records("markets")
+    assert len(archive.records("events")) == 2
+    assert sorted(len(m["tokens"]) for m in markets) == [2, 2, 2, 2, 3, WIDE]
+    frame = archive.books([m["id"] for m in markets if len(m["tokens"]) == 2])
+    assert frame["level"].max() == 11
+    first, last = (to_micros(frame["ts"].agg(f), f) for f in ("min", "max"))
+    assert END - 1440 * 60_000_000 <= first < last < END
+
+
+def test_what_was_simulated_is_what_the_archive_holds(archive: md.Archive) -> None:
+    """The archive gives back every level and price that was drawn."""
+    plan = plans(seed=3, events=2, markets=2)[0]
+    _, stretch = whole(plan, 1440)
+    held = archive.columns("books", plan.market_id, None, "1m")
+    assert np.array_equal(held.ts, stretch.books.ts)
+    assert np.array_equal(held.counts, stretch.books.counts)
+    assert np.array_equal(held.levels, stretch.books.levels)
+    assert np.array_equal(archive.columns("prices", plan.market_id, None, "1m").price, stretch.prices.price)
+
+
+def test_simulating_twice_into_one_folder_changes_nothing(tmp_path) -> None:
+    """A second run with the same arguments leaves the same rows."""
+    rows = []
+    for _ in range(2):
+        archive = md.simulate(tmp_path / "a", events=1, days=0.1, markets=1)
+        market = archive.records("markets")[0]["id"]
+        rows.append(archive.books(market))
+    assert rows[0].equals(rows[1])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"events": 0}, {"days": 0}, {"seed": -1}, {"markets": 1.5}, {"levels": "9"}, {"days": float("nan")}]
+)
+def test_arguments_out_of_range_are_named(wrong) -> None:
+    """An argument out of range is refused before anything is written, by name."""
+    with pytest.raises(md.ConfigError, match=next(iter(wrong))):
+        md.simulate(**wrong)
+
+
+def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
+    """Without a path the data lives in a temporary folder that is gone when the process is."""
+    code = (
+        "import os, tempfile, marketdata as md\n"
+        "archive = md.simulate(events=1, days=0.02, markets=1)\n"
+        "print(len(os.listdir(tempfile.gettempdir())))"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == ["1"]
+    assert not list(tmp_path.iterdir())
