@@ -1,0 +1,423 @@
+"""The archive as a user sees it: add, read at any resolution, and know what is held."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from marketdata.archive import intake, points, records
+from marketdata.archive.catalog import KINDS, Kind
+from marketdata.archive.coverage import CoverageState, gaps, held, merged
+from marketdata.archive.holdings import Holdings
+from marketdata.archive.scan import scan
+from marketdata.archive.storage import is_url
+from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning
+from marketdata.resolution import Resolution
+from marketdata.times import Range, to_datetime, to_micros, to_range
+from marketdata.wire.columns import VIEWS, AnyColumns, View, concat, empty
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Frame = Literal["pandas", "polars"]
+Missing = Literal["warn", "raise", "partial"]
+
+
+class Archive:
+    """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
+
+    Points are held at 1m; coarser ones are derived on reading by the service's rules (interface 4.2 to 4.4).
+    The object is cheap to make, keeps no lock and no open file, and may be used by many threads.
+
+    Parameters
+    ----------
+    path_or_url : str or path
+        A folder, or an object-store address such as ``s3://bucket/prefix``. Made by the first write.
+    frame : {"pandas", "polars"}
+        Kind of the frames that reads answer with.
+    storage_options : dict, optional
+        What the object store needs (keys, endpoint), as deltalake takes it.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> archive = Archive(tempfile.mkdtemp())
+    >>> archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1", "2"], "token_labels": ["Yes", "No"]}])
+    >>> archive.find_token("2")[1]
+    'No'
+    """
+
+    def __init__(
+        self,
+        path_or_url: str | os.PathLike[str],
+        *,
+        frame: Frame = "pandas",
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        if frame not in ("pandas", "polars"):
+            raise ConfigError(f"frame={frame!r} does not exist; allowed are 'pandas' and 'polars'.")
+        location = os.fspath(path_or_url)
+        if not isinstance(location, str) or not location:
+            raise ConfigError("path_or_url is a folder or an object-store address, as text or path.")
+        self._location = location if is_url(location) else os.path.abspath(location.removeprefix("file://"))
+        self._frame: Frame = frame
+        self._holdings = Holdings(self._location, storage_options)
+
+    def __repr__(self) -> str:
+        return f"Archive({self._location!r})"
+
+    @property
+    def location(self) -> str:
+        """Folder or address of the archive."""
+        return self._location
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any market in it is simulated; shown wherever its data is shown."""
+        return any(record.get("simulated") is True for record in self.records("markets"))
+
+    def version(self, view: View) -> int:
+        """Number of the newest commit of a view's table; -1 before the first. It changes when data does."""
+        return self._holdings.points[_view(view)].state().version
+
+    def add(
+        self,
+        *,
+        markets: Any = None,
+        series: Any = None,
+        events: Any = None,
+        books: Any = None,
+        prices: Any = None,
+        metrics: Any = None,
+    ) -> None:
+        """Add records and points. Adding the same again changes nothing.
+
+        Points replace, per market and view, the range from their first to their last minute. Recordings that
+        are finer than 1m or irregular are first reduced to 1m by the service's rules: the last book, the
+        mean of prices and metrics.
+
+        Parameters
+        ----------
+        markets : frame or list of dict, optional
+            One row per market: ``market_id slug question event_slug token_ids token_labels`` and whatever
+            more; further columns become fields of the record.
+        series, events : frame or list of dict, optional
+            Their records; derived from ``markets`` where not given.
+        books, prices, metrics : frame or columns, optional
+            Tidy columns in any kind of frame. ``market_id`` and ``token_label`` that are missing are looked up
+            by ``token_id``; metrics may name the market by ``slug``.
+
+        Raises
+        ------
+        NotTidyError
+            If a frame lacks columns that its view needs.
+        ArchiveError
+            If rows name a token that no market of the archive has.
+        ArchiveFullError
+            If there is no room or right to write; what was there before is intact.
+        """
+        self._add_records(markets, events, series)
+        for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
+            if data is not None:
+                self._add_points(view, data)  # type: ignore[arg-type]
+
+    def _add_records(self, markets: Any, events: Any, series: Any) -> None:
+        catalog = self._holdings.catalog
+        new_events = None if events is None else [records.event(r) for r in records.rows_of(events)]
+        new_series = None if series is None else [records.series(r) for r in records.rows_of(series)]
+        if markets is not None:
+            new = [records.market(r) for r in records.rows_of(markets)]
+            catalog["markets"].upsert(new)
+            new_events = records.derive_events(new) if new_events is None else new_events
+            new_series = records.derive_series(new) if new_series is None else new_series
+        catalog["events"].upsert(new_events or ())
+        catalog["series"].upsert(new_series or ())
+
+    def _add_points(self, view: View, data: Any) -> None:
+        markets = self._holdings.catalog["markets"]
+        columns = intake.points(view, data, markets)
+        if not len(columns):
+            return
+        markets.upsert(intake.seen_markets(columns, markets))
+        width = Resolution.M1.micros
+        ranges = {
+            market: Range(int(part.ts.min()), int(part.ts.max()) + width)
+            for market, part in points.by_market(columns).items()
+        }
+        self._holdings.store(view, columns, ranges, CoverageState.FINAL)
+
+    def columns(
+        self,
+        view: View,
+        market_id: str,
+        rng: Range | None = None,
+        resolution: str = "1m",
+        token_id: str | None = None,
+    ) -> AnyColumns:
+        """Points of one market as columns, sorted by token and time.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market_id : str
+            The id, never a slug.
+        rng : Range, optional
+            Selects base points (1m) with start <= ts < end [microseconds UTC], which are then aggregated.
+        resolution : str
+        token_id : str, optional
+            One token only.
+
+        Returns
+        -------
+        BookColumns, PriceColumns or MetricColumns
+            Empty where nothing is held; coverage is not looked at.
+        """
+        width = Resolution.of(resolution)
+        table = self._holdings.points[_view(view)]
+        base = points.read(table, view, market_id, rng, token_id)
+        if width is Resolution.M1:
+            return base
+        from marketdata.tidy.runs import resample_columns
+
+        return resample_columns(base, width)
+
+    def records(self, kind: Kind) -> list[dict[str, Any]]:
+        """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id."""
+        if kind not in KINDS:
+            raise ConfigError(f"records of {kind!r} do not exist; allowed are {', '.join(KINDS)}.")
+        return [dict(record) for record in self._holdings.catalog[kind].records()]
+
+    def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
+        """The record of the market with this id, else with this slug."""
+        found = self._holdings.catalog["markets"].find(id_or_slug)
+        return None if found is None else dict(found)
+
+    def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
+        """The record of the market that has this token, and the token's label."""
+        found = self._holdings.catalog["markets"].token(token_id)
+        return None if found is None else (dict(found[0]), found[1])
+
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        frame: Frame | None = None,
+        on_missing: Missing | None = None,
+    ) -> Any:
+        """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
+
+        Parameters
+        ----------
+        market : str or list of str
+            Id or slug.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC]; without one, as far as the archive reaches.
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+        levels : int, optional
+            At most so many best levels of each side.
+        frame : {"pandas", "polars"}, optional
+        on_missing : {"warn", "raise", "partial"}, optional
+            When only a part of the range is held: warn (default), raise, or stay silent.
+
+        Returns
+        -------
+        frame
+            ``ts market_id token_id token_label side level price size``.
+
+        Raises
+        ------
+        NotArchivedError
+            For an unknown market, or a range that is not held; ``.range`` says which.
+        """
+        from marketdata.wire.columns import BookColumns
+
+        if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 1):
+            raise ConfigError(f"levels={levels!r} is refused; allowed is a whole number from 1 on.")
+        columns = self._read("books", market, start, end, resolution, on_missing)
+        if levels is not None and isinstance(columns, BookColumns):
+            columns = columns.cut(levels)
+        return self._to_frame(columns, frame)
+
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Frame | None = None,
+        on_missing: Missing | None = None,
+    ) -> Any:
+        """Prices [probability 0 to 1]: one row per token and bucket, the mean of the bucket (interface 4.3).
+
+        Parameters, errors and ``on_missing`` are those of ``books``.
+
+        Returns
+        -------
+        frame
+            ``ts market_id token_id token_label price``.
+        """
+        return self._to_frame(self._read("prices", market, start, end, resolution, on_missing), frame)
+
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Frame | None = None,
+        on_missing: Missing | None = None,
+    ) -> Any:
+        """Market metrics: one row per market and bucket, the mean of the bucket (interface 4.4).
+
+        Parameters, errors and ``on_missing`` are those of ``books``.
+
+        Returns
+        -------
+        frame
+            ``ts market_id volume liquidity spread`` and further metrics.
+        """
+        return self._to_frame(self._read("metrics", market, start, end, resolution, on_missing), frame)
+
+    def _read(
+        self, view: View, market: str | Sequence[str], start: Any, end: Any, resolution: str, on_missing: Any
+    ) -> AnyColumns:
+        Resolution.of(resolution)
+        if on_missing not in (None, "warn", "raise", "partial"):
+            raise ConfigError(f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise' and 'partial'.")
+        ids = [self._market_id(m) for m in _markets(market)]
+        parts = []
+        for market_id in dict.fromkeys(ids):
+            wanted = self._held_range(view, market_id, start, end, on_missing)
+            parts.append(self.columns(view, market_id, wanted, resolution))
+        return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
+
+    def _market_id(self, id_or_slug: str) -> str:
+        catalog = self._holdings.catalog["markets"]
+        found = catalog.find(id_or_slug)
+        if found is None:
+            raise catalog.unknown(id_or_slug)
+        return str(found["id"])
+
+    def _held_range(self, view: View, market_id: str, start: Any, end: Any, on_missing: Any) -> Range:
+        have = held(self._holdings.ledger.pieces(view, market_id))
+        name = f"{view} of market {market_id[:200]!r}"
+        if not have:
+            raise NotArchivedError(f"no {view} of market {market_id[:200]!r} are held; pull or add them first.")
+        first = have[0].start if start is None else to_micros(start, "start")
+        last = have[-1].end if end is None else to_micros(end, "end")
+        if start is not None and end is not None:
+            first, last = to_range(start, end)
+        wanted = Range(first, last)
+        missing = gaps(have, wanted) if first < last else [wanted]
+        if missing == [wanted]:
+            raise _not_held(f"{name} are not held in {_show(wanted)}; held: {_show(*have)}.", wanted)
+        if missing and on_missing == "raise":
+            raise _not_held(f"{name} are missing in {_show(*missing)}.", missing[0])
+        if missing and on_missing != "partial":
+            warnings.warn(
+                f"{name} are missing in {_show(*missing)}; the answer holds the rest. "
+                "Pull the range, or pass on_missing='partial' to read what is there without this warning.",
+                PartialCoverageWarning,
+                stacklevel=4,
+            )
+        return wanted
+
+    def scan(self, view: View) -> pl.LazyFrame:
+        """A lazy polars frame of a view at 1m: tidy rows, one marker row per empty side of a book.
+
+        Predicates on ``ts`` and ids, the choice of columns and limits reach the files, so an archive larger than
+        memory can be filtered, aggregated and written with ``sink_parquet``. Ids are plain text here.
+        Rows stand by market, token and time within each file. The frame shows one committed version.
+        """
+        return scan(self._holdings.points[_view(view)], view, self._holdings.options)
+
+    def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
+        """Parquet files that hold a view (of one market, in a range), for engines that take file lists.
+
+        A file may hold more than was asked: filter again. Books lie one row per snapshot, with the list
+        columns ``bid_price bid_size ask_price ask_size``.
+        """
+        table = self._holdings.points[_view(view)]
+        market_id = None if market is None else self._market_id(market)
+        first = points.ALL_TIME.start if start is None else to_micros(start, "start")
+        last = points.ALL_TIME.end if end is None else to_micros(end, "end")
+        return [table.store.uri(f.path) for f in table.state().files if f.may_hold(market_id, first, last)]
+
+    def coverage(self, *, frame: Frame | None = None) -> Any:
+        """What is held: one row per range of a market's view.
+
+        Returns
+        -------
+        frame
+            ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC; ``state`` is
+            final, provisional, empty_observed, unproven or missing; ``rows`` and ``content_hash`` of the
+            points at 1m (null where a later write has cut the range).
+        """
+        rows = []
+        for view, market_id in self._holdings.ledger.keys():
+            for p in merged(self._holdings.ledger.pieces(view, market_id)):  # type: ignore[arg-type]
+                digest = None if p.digest is None else f"{p.digest:016x}"
+                times = to_datetime(p.start), to_datetime(p.end)
+                rows.append((view, market_id, *times, p.state.value, p.rows, digest, to_datetime(p.fetched_at)))
+        return _coverage_frame(rows, frame or self._frame)
+
+    def _to_frame(self, columns: AnyColumns, frame: Frame | None) -> Any:
+        from marketdata.tidy.frames import to_frame
+
+        return to_frame(columns, frame or self._frame)
+
+
+def _view(view: Any) -> View:
+    if view not in VIEWS:
+        raise ConfigError(f"view {view!r} does not exist; allowed are {', '.join(VIEWS)}.")
+    return view  # type: ignore[no-any-return]
+
+
+def _markets(market: Any) -> list[str]:
+    some = [market] if isinstance(market, str) else list(market) if isinstance(market, Iterable) else [market]
+    for one in some:
+        if not isinstance(one, str) or not one:
+            raise ConfigError(f"market={one!r} is refused; pass an id or slug as text, or a list of them.")
+    return some
+
+
+def _show(*ranges: Range) -> str:
+    more = f" and {len(ranges) - 3} more" if len(ranges) > 3 else ""
+    return ", ".join(map(str, ranges[:3])) + more
+
+
+def _not_held(message: str, missing: Range) -> NotArchivedError:
+    error = NotArchivedError(message)
+    error.range = (to_datetime(missing.start), to_datetime(missing.end))
+    return error
+
+
+def _coverage_frame(rows: list[tuple[Any, ...]], frame: Frame) -> Any:
+    import polars as pl
+
+    time = pl.Datetime("us", "UTC")
+    schema = {
+        "view": pl.String,
+        "market_id": pl.String,
+        "start": time,
+        "end": time,
+        "state": pl.String,
+        "rows": pl.Int64,
+        "content_hash": pl.String,
+        "fetched_at": time,
+    }
+    out = pl.DataFrame(rows, schema=schema, orient="row")
+    return out if frame == "polars" else out.to_pandas()

@@ -1,0 +1,86 @@
+"""The tables of one archive together: data first, then the claim that it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from marketdata.archive import points
+from marketdata.archive.catalog import KINDS, Catalog, Kind
+from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
+from marketdata.archive.coverage import Claim, CoverageState, cut
+from marketdata.archive.hashing import content_hash
+from marketdata.archive.layout import SCHEMAS
+from marketdata.archive.ledger import COVERAGE, Key, Ledger
+from marketdata.archive.table import Table
+from marketdata.times import Range
+from marketdata.wire.columns import VIEWS, AnyColumns, View, empty
+
+
+class Holdings:
+    """Everything that is stored under one root."""
+
+    def __init__(self, root: str, options: dict[str, str] | None, versions: Mapping[str, int] | None = None) -> None:
+        self.root = root
+        self.options = options
+
+        def table(name: str, schema: Any) -> Table:
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, version=versions and versions.get(name))
+
+        self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
+        self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
+        self.ledger = Ledger(table("coverage", COVERAGE))
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Every table by its name."""
+        named: dict[str, Table] = dict(self.points)
+        named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
+        return {**named, "coverage": self.ledger.table}
+
+    def store(
+        self,
+        view: View,
+        columns: AnyColumns,
+        ranges: Mapping[str, Range],
+        state: CoverageState | Mapping[str, CoverageState] = CoverageState.FINAL,
+        tries: Mapping[str, int] | None = None,
+    ) -> None:
+        """Replace a range of each market, then claim it.
+
+        Parameters
+        ----------
+        columns
+            All points of all the ranges, at 1m, in tidy order.
+        ranges
+            One range per market; a market without points in ``columns`` is empty there.
+        state
+            What to claim, for all or per market.
+        """
+        if not ranges:
+            return
+        table = self.points[view]
+        counters = points.replace(table, view, columns, ranges)
+        now = time.time_ns() // 1000
+        parts = points.by_market(columns)
+        claims: dict[Key, list[Claim]] = {}
+        for market, wanted in ranges.items():
+            part = parts.get(market, empty(view))
+            what = state if isinstance(state, CoverageState) else state[market]
+            seq = counters[market]
+            claim = Claim(
+                wanted.start, wanted.end, what, len(part), content_hash(part), now, seq, (tries or {}).get(market, 0)
+            )
+            claims[view, market] = [*self._left_over(view, market, wanted, seq), claim]
+        self.ledger.append(claims)
+
+    def _left_over(self, view: View, market: str, wanted: Range, seq: int) -> Sequence[Claim]:
+        """Older claims that the new one cuts, counted again for what is left of them."""
+        out = []
+        for piece in self.ledger.pieces(view, market):
+            for left in cut(piece, wanted.start, wanted.end):
+                if left is not piece:
+                    rows = points.read(self.points[view], view, market, left.range)
+                    out.append(left._replace(rows=len(rows), digest=content_hash(rows), seq=seq))
+        return out

@@ -1,0 +1,186 @@
+"""How points lie in Parquet: one row per snapshot or point, and back to columns without an object per level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.wire.columns import (
+    METRICS,
+    AnyColumns,
+    BookColumns,
+    Codes,
+    Floats,
+    MetricColumns,
+    PriceColumns,
+    Token,
+    View,
+    empty,
+)
+
+TS = pa.timestamp("us", "UTC")
+_LEVELS = pa.list_(pa.field("element", pa.float64()))
+WHO = ("market_id", "token_id", "token_label")
+SIDES = ("bid_price", "bid_size", "ask_price", "ask_size")
+_WHO_FIELDS = [pa.field(name, pa.string()) for name in WHO]
+
+BOOKS = pa.schema([*_WHO_FIELDS, pa.field("ts", TS), *(pa.field(name, _LEVELS) for name in SIDES)])
+PRICES = pa.schema([*_WHO_FIELDS, pa.field("ts", TS), pa.field("price", pa.float64())])
+METRIC_ROWS = pa.schema(
+    [pa.field("market_id", pa.string()), pa.field("ts", TS), *(pa.field(name, pa.float64()) for name in METRICS)]
+)
+SCHEMAS: dict[View, pa.Schema] = {"books": BOOKS, "prices": PRICES, "metrics": METRIC_ROWS}
+
+
+def who(view: View) -> tuple[str, ...]:
+    """The id columns of a view."""
+    return ("market_id",) if view == "metrics" else WHO
+
+
+def to_table(columns: AnyColumns) -> pa.Table:
+    """Rows of the table of the view; a missing number is null, an empty side an empty list."""
+    ts = pa.array(columns.ts, type=pa.int64()).cast(TS)
+    data = {name: _names(columns, name) for name in WHO}
+    if isinstance(columns, BookColumns):
+        data["ts"] = ts
+        data.update(_side_lists(columns))
+    elif isinstance(columns, PriceColumns):
+        data["ts"], data["price"] = ts, _floats(columns.price)
+    else:
+        data = {"market_id": data["market_id"], "ts": ts}
+        data.update({name: _floats(values) for name, values in columns.values.items()})
+    return pa.table(data)
+
+
+def _names(columns: AnyColumns, attribute: str) -> pa.Array:
+    values: dict[Any, int] = {}
+    codes = np.array([values.setdefault(getattr(t, attribute), len(values)) for t in columns.tokens], dtype=np.int32)
+    rows = codes[columns.token] if len(columns.tokens) else np.empty(0, np.int32)
+    mask = None
+    if None in values:
+        mask = rows == values[None]
+        values = {"" if k is None else k: v for k, v in values.items()}
+    try:
+        names = pa.array(list(values), type=pa.string())
+    except (pa.ArrowInvalid, UnicodeEncodeError, TypeError) as problem:
+        raise ConfigError(f"{attribute} holds a value that is not Unicode text: {problem}.") from None
+    return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)
+
+
+def _floats(values: Floats) -> pa.Array:
+    return pa.array(values, type=pa.float64(), from_pandas=True)
+
+
+def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
+    counts = columns.counts.reshape(-1, 2)
+    is_ask = np.repeat(np.tile(np.array([False, True]), len(columns)), columns.counts)
+    out = {}
+    for column, (side, mask) in enumerate((("bid", ~is_ask), ("ask", is_ask))):
+        offsets = np.zeros(len(columns) + 1, dtype=np.int32)
+        np.cumsum(counts[:, column], out=offsets[1:])
+        rows = columns.levels[mask]
+        for position, what in enumerate(("price", "size")):
+            values = pa.array(np.ascontiguousarray(rows[:, position]))
+            out[f"{side}_{what}"] = pa.ListArray.from_arrays(pa.array(offsets), values, type=_LEVELS)
+    return out
+
+
+def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
+    """Columns of the rows of all tables, one after the other, in the order they stand."""
+    chunks = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
+    if not chunks:
+        return empty(view)
+    tokens, codes = _tokens(view, chunks)
+    ts = np.concatenate([_ints(chunk.column("ts")) for chunk in chunks])
+    if view == "books":
+        counts, levels = _levels(chunks)
+        return BookColumns(tokens, codes, ts, counts, levels)
+    if view == "prices":
+        return PriceColumns(tokens, codes, ts, _values(chunks, "price"))
+    names = dict.fromkeys((*METRICS, *(n for c in chunks for n in c.schema.names if n not in ("market_id", "ts"))))
+    return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in names})
+
+
+def _ints(array: pa.Array) -> Any:
+    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
+    parts = [
+        c.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        if name in c.schema.names
+        else np.full(c.num_rows, np.nan)
+        for c in chunks
+    ]
+    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+
+
+def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:
+    """A token per run of equal ids: rows are sorted, so runs are few."""
+    index: dict[Token, int] = {}
+    parts = []
+    for chunk in chunks:
+        arrays = [_dictionary(chunk.column(name)) for name in who(view)]
+        change = np.zeros(chunk.num_rows, dtype=bool)
+        change[0] = True
+        for codes, _ in arrays:
+            change[1:] |= codes[1:] != codes[:-1]
+        starts = np.flatnonzero(change)
+        found = [
+            index.setdefault(Token(*(names[codes[i]] for codes, names in arrays)), len(index)) for i in starts.tolist()
+        ]
+        lengths = np.diff(np.append(starts, chunk.num_rows))
+        parts.append(np.repeat(np.array(found, dtype=np.int32), lengths))
+    return tuple(index), np.concatenate(parts)
+
+
+def _dictionary(array: pa.Array) -> tuple[Any, list[str | None]]:
+    """Codes and names; a null has the last name, which is None."""
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(len(names)) if encoded.null_count else encoded.indices
+    return codes.to_numpy(zero_copy_only=False), [*names, None]
+
+
+def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Any, Floats]:
+    counts_parts, total = [], 0
+    for chunk in chunks:
+        counts = np.empty(2 * chunk.num_rows, dtype=np.int64)
+        counts[0::2] = _lengths(chunk.column("bid_price"))
+        counts[1::2] = _lengths(chunk.column("ask_price"))
+        counts_parts.append(counts)
+        total += int(counts.sum())
+    levels = np.empty((total, 2))
+    at = 0
+    for chunk, counts in zip(chunks, counts_parts, strict=True):
+        is_ask = np.repeat(np.tile(np.array([False, True]), chunk.num_rows), counts)
+        part = levels[at : at + len(is_ask)]
+        at += len(is_ask)
+        for side, rows in (("bid", np.flatnonzero(~is_ask)), ("ask", np.flatnonzero(is_ask))):
+            for position, what in enumerate(("price", "size")):
+                values = chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False)
+                if len(values) != len(rows):
+                    raise ArchiveCorruptError(f"{side} sizes do not stand beside {side} prices in a stored book.")
+                part[rows, position] = values
+    return np.concatenate(counts_parts), levels
+
+
+def _lengths(array: pa.ListArray) -> Any:
+    return array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def level_weights(table: pa.Table, view: View) -> Any:
+    """How many level rows each stored row stands for; 1 for what is not a book."""
+    if view != "books":
+        return np.ones(table.num_rows, dtype=np.int64)
+    out = np.zeros(table.num_rows, dtype=np.int64)
+    for name in ("bid_price", "ask_price"):
+        at = 0
+        for chunk in table.column(name).chunks:
+            out[at : at + len(chunk)] += _lengths(chunk)
+            at += len(chunk)
+    return np.maximum(out, 1)

@@ -1,0 +1,219 @@
+"""Series, events and markets in the shape of the wire, from frames of any kind."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from marketdata.errors import ConfigError
+
+Record = dict[str, Any]
+_ID = {"markets": ("market_id", "id"), "events": ("event_id", "id"), "series": ("series_id", "id")}
+_SLUG = {"markets": ("slug", "market_slug"), "events": ("slug", "event_slug"), "series": ("slug", "series_slug")}
+_TITLE = {"events": ("title", "event_title"), "series": ("title", "series_title")}
+
+
+def rows_of(frame: Any) -> list[Record]:
+    """Rows of a frame of any kind, or of a list of dicts, as plain Python values.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither.
+    """
+    if isinstance(frame, list | tuple):
+        if not all(isinstance(row, Mapping) for row in frame):
+            raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
+        return [{str(k): plain(v) for k, v in row.items()} for row in frame]
+    import narwhals as nw
+
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        raise ConfigError(
+            f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."
+        ) from None
+    eager = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+    return [{k: plain(v) for k, v in row.items()} for row in eager.rows(named=True)]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; missing of any kind is None, times are ISO text in UTC."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dt.datetime):
+        if value != value:
+            return None
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        return aware.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(v) for v in value]
+    return None if repr(value) in ("NaT", "<NA>", "nan") else str(value)
+
+
+def text_id(value: Any, what: str) -> str | None:
+    """An id as text.
+
+    Raises
+    ------
+    ConfigError
+        If it went through a float, which has lost digits.
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, float):
+        if not value.is_integer() or abs(value) >= 2**53:
+            raise ConfigError(f"{what} {value!r} is a float and has lost digits; ids are text. Read the column as text.")
+        value = int(value)
+    return str(value)
+
+
+def market(row: Mapping[str, Any]) -> Record:
+    """A market record: id, slug, question, status, dates, tokens, and whatever more the row has.
+
+    Raises
+    ------
+    ConfigError
+        If there is no market id, or token ids and labels do not match.
+    """
+    row = dict(row)
+    market_id = text_id(_pop(row, _ID["markets"]), "market_id")
+    if market_id is None:
+        raise ConfigError(f"a row of the markets frame has no market_id; it has {sorted(row)}.")
+    tokens = row.pop("tokens", None)
+    ids, labels = row.pop("token_ids", None), row.pop("token_labels", None)
+    if tokens is None:
+        tokens = _tokens(market_id, ids, labels)
+    out: Record = {
+        "id": market_id,
+        "slug": _pop(row, _SLUG["markets"]),
+        "question": row.pop("question", None),
+        "status": _status(row),
+        "start_date": row.pop("start_date", None),
+        "end_date": row.pop("end_date", None),
+        "event_id": text_id(row.pop("event_id", None), "event_id"),
+        "event_slug": row.pop("event_slug", None),
+        "tokens": [
+            {**t, "id": text_id(t.get("id", t.get("token_id")), "token id"), "label": t.get("label")} for t in tokens
+        ],
+    }
+    return {**out, **row}
+
+
+def _tokens(market_id: str, ids: Any, labels: Any) -> list[Record]:
+    ids, labels = list(ids or ()), list(labels or ())
+    if len(ids) != len(labels):
+        raise ConfigError(
+            f"market {market_id[:80]!r} has {len(ids)} token_ids and {len(labels)} token_labels; each id needs a label."
+        )
+    return [{"id": text_id(i, "token id"), "label": None if w is None else str(w)} for i, w in zip(ids, labels)]
+
+
+def event(row: Mapping[str, Any]) -> Record:
+    """An event record. Its id is its slug where it has none."""
+    return _group(row, "events", series_id=True)
+
+
+def series(row: Mapping[str, Any]) -> Record:
+    """A series record. Its id is its slug where it has none."""
+    return _group(row, "series")
+
+
+def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Record:
+    row = dict(row)
+    identity = text_id(_pop(row, _ID[kind]), f"{kind} id")
+    slug = _pop(row, _SLUG[kind])
+    if identity is None and slug is None:
+        raise ConfigError(f"a row of the {kind} frame has neither an id nor a slug; it has {sorted(row)}.")
+    out: Record = {
+        "id": identity if identity is not None else slug,
+        "slug": slug,
+        "title": _pop(row, _TITLE[kind]),
+        "status": _status(row),
+        "start_date": row.pop("start_date", None),
+        "end_date": row.pop("end_date", None),
+    }
+    if series_id:
+        out["series_id"] = text_id(row.pop("series_id", None), "series_id")
+        out["series_slug"] = row.pop("series_slug", None)
+        out["tags"] = list(row.pop("tags", None) or ())
+    return {**out, **row}
+
+
+def derive_events(markets: Iterable[Record]) -> list[Record]:
+    """The events that market records name, in the order they first appear."""
+    found: dict[str, Record] = {}
+    for record in markets:
+        identity = record.get("event_id") or record.get("event_slug")
+        if identity is None:
+            continue
+        known = found.setdefault(
+            identity,
+            event({"event_id": record.get("event_id"), "event_slug": record.get("event_slug"), "status": "active"}),
+        )
+        for name, source in (
+            ("slug", "event_slug"),
+            ("title", "event_title"),
+            ("series_id", "series_id"),
+            ("series_slug", "series_slug"),
+        ):
+            known[name] = known.get(name) or record.get(source)
+        known["tags"] = list(dict.fromkeys([*known["tags"], *(record.get("tags") or ())]))
+        _stretch(known, record)
+    _close(found, markets, ("event_id", "event_slug"))
+    return list(found.values())
+
+
+def derive_series(markets: Iterable[Record]) -> list[Record]:
+    """The series that market records name, in the order they first appear."""
+    found: dict[str, Record] = {}
+    for record in markets:
+        identity = record.get("series_id") or record.get("series_slug")
+        if identity is None:
+            continue
+        known = found.setdefault(
+            identity, series({k: record.get(k) for k in ("series_id", "series_slug", "series_title")})
+        )
+        known["title"] = known.get("title") or record.get("series_title")
+        _stretch(known, record)
+    return list(found.values())
+
+
+def _stretch(known: Record, record: Record) -> None:
+    starts = [t for t in (known["start_date"], record.get("start_date")) if t]
+    ends = [t for t in (known["end_date"], record.get("end_date")) if t]
+    known["start_date"], known["end_date"] = min(starts, default=None), max(ends, default=None)
+
+
+def _close(found: dict[str, Record], markets: Iterable[Record], names: tuple[str, str]) -> None:
+    states: dict[str, set[Any]] = {}
+    for record in markets:
+        identity = record.get(names[0]) or record.get(names[1])
+        if identity is not None:
+            states.setdefault(identity, set()).add(record.get("status"))
+    for identity, known in found.items():
+        only = states[identity]
+        known["status"] = next(iter(only)) if len(only) == 1 else "active"
+
+
+def _pop(row: Record, names: Iterable[str]) -> Any:
+    values = [row.pop(name, None) for name in names]
+    return next((v for v in values if v is not None), None)
+
+
+def _status(row: Record) -> str | None:
+    status = row.pop("status", None)
+    if status is not None:
+        return str(status)
+    closed = row.get("closed")
+    return None if closed is None else "closed" if closed else "active"

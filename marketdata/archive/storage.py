@@ -1,0 +1,87 @@
+"""Where the files of a table lie: a folder, or an object store through the handler of deltalake."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Folder:
+    """Data files of one table in a local folder. Written whole, flushed to disk, never changed."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def write(self, name: str, body: memoryview) -> None:
+        """Write a new file and make it durable before any commit can name it."""
+        os.makedirs(self.root, exist_ok=True)
+        path = os.path.join(self.root, name)
+        try:
+            with open(path, "xb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            # The name is ours alone and no commit names it yet, so the torn file can go at once.
+            Path(path).unlink(missing_ok=True)
+            raise
+        self.settle("")
+
+    def settle(self, folder: str) -> None:
+        """Make the names in a folder of the table durable."""
+        handle = os.open(os.path.join(self.root, folder), os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def open(self, name: str) -> Any:
+        """A file for reading, as pyarrow takes it."""
+        import pyarrow as pa
+
+        return pa.OSFile(os.path.join(self.root, name), "rb")
+
+    def delete(self, name: str) -> None:
+        """Remove a file that no commit names."""
+        Path(self.root, name).unlink(missing_ok=True)
+
+    def uri(self, name: str) -> str:
+        """Address of a file, as engines take it."""
+        return os.path.join(self.root, name)
+
+
+class Bucket:
+    """Data files of one table in an object store."""
+
+    def __init__(self, root: str, options: dict[str, str] | None) -> None:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        self.root = root.rstrip("/")
+        self._fs = PyFileSystem(DeltaStorageHandler(self.root, options))
+
+    def write(self, name: str, body: memoryview) -> None:
+        """Put a new object."""
+        with self._fs.open_output_stream(name) as stream:
+            stream.write(body)
+
+    def settle(self, folder: str) -> None:
+        """Nothing to do: a put is durable."""
+
+    def open(self, name: str) -> Any:
+        """An object for reading, as pyarrow takes it."""
+        return self._fs.open_input_file(name)
+
+    def delete(self, name: str) -> None:
+        """Remove an object that no commit names."""
+        self._fs.delete_file(name)
+
+    def uri(self, name: str) -> str:
+        """Address of an object, as engines take it."""
+        return f"{self.root}/{name}"
+
+
+def is_url(location: str) -> bool:
+    """Whether a location names an object store rather than a folder."""
+    return "://" in location and not location.startswith("file://")
