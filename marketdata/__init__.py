@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from marketdata.tidy.book import bbo, mid, spread
     from marketdata.tidy.rules import resample
 
-    __version__: str
+__version__ = "0.1.0"
 
 # Where each name is loaded from on first use: importing the package loads no frame library and no web framework.
 _HOMES = {
@@ -122,10 +122,6 @@ def __getattr__(name: str) -> object:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     elif name == "testing":
         value = import_module(f"{__name__}.testing")
-    elif name == "__version__":
-        from importlib.metadata import version
-
-        value = version(__name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

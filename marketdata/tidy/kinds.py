@@ -91,12 +91,15 @@ def identity(series: nw.Series[Any]) -> NDArray[Any]:
         codes = native.to_physical()
         return codes.cast(pl.Int64).fill_null(-1).to_numpy()
     if kind.is_pyarrow():
-        import pyarrow as pa
-
-        if not pa.types.is_dictionary(native.type):
-            native = native.dictionary_encode() if not pa.types.is_boolean(native.type) else native.cast(pa.int8())
-        if pa.types.is_dictionary(native.type):
-            native = native.unify_dictionaries()
-            return np.concatenate([c.indices.fill_null(-1).to_numpy(zero_copy_only=False) for c in native.chunks])
-        return native.to_numpy()
+        return _arrow_identity(native)
     return np.unique(np.asarray(series.to_numpy(), dtype=object).astype(str), return_inverse=True)[1]
+
+
+def _arrow_identity(native: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    if pa.types.is_boolean(native.type):
+        return np.asarray(native.cast(pa.int8()).to_numpy())
+    encoded = native if pa.types.is_dictionary(native.type) else native.dictionary_encode()
+    chunks = [c.indices.cast(pa.int64()).fill_null(-1).to_numpy() for c in encoded.unify_dictionaries().chunks]
+    return np.concatenate([np.empty(0, np.int64), *chunks])

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import book_columns, metric_columns, price_columns
+
+import marketdata as md
+from marketdata.resolution import Resolution
+from marketdata.tidy import rules
+from marketdata.tidy.frames import to_columns, to_frame
+from marketdata.tidy.runs import resample_columns
+
+KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
+WHO = ["market_id", "token_id", "token_label"]
+resolutions = st.sampled_from(list(Resolution))
+
+
+def of_kind(columns: Any, kind: str) -> Any:
+    """The same columns as a frame of one kind."""
+    frame = to_frame(columns, "pandas" if "pandas" in kind else "polars")
+    if kind == "lazy":
+        return frame.lazy()
+    if kind == "arrow":
+        return frame.to_arrow()
+    if kind == "shuffled pandas":
+        return frame.sample(frac=1, random_state=7)
+    return frame.sample(fraction=1, shuffle=True, seed=7) if kind == "shuffled polars" else frame
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of any frame as plain Python values; null and NaN are None."""
+    data = nw.from_native(frame)
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
+    columns = [data["ts"].dt.timestamp("us").to_list()]
+    columns += [data[c].to_list() for c in data.columns if c != "ts"]
+    plain = [[None if v is None or str(v) in ("<NA>", "nan") else v for v in column] for column in columns]
+    return list(zip(*plain, strict=True))
+
+
+def close(a: list[tuple[Any, ...]], b: list[tuple[Any, ...]]) -> bool:
+    """Equal rows; floats to 1e-12."""
+    return len(a) == len(b) and all(
+        len(x) == len(y)
+        and all(
+            (math.isclose(p, q, rel_tol=1e-12, abs_tol=1e-15) if isinstance(p, float) and isinstance(q, float) else p == q)
+            for p, q in zip(x, y, strict=True)
+        )
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def last_books(books: md.wire.columns.BookColumns, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
+    """Brute force: walk every snapshot, remember the latest of each token and bucket."""
+    latest: dict[tuple[int, int], tuple[int, list[Any], list[Any]]] = {}
+    at = 0
+    for i in range(len(books)):
+        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
+        bids, asks = books.levels[at : at + nb].tolist(), books.levels[at + nb : at + nb + na].tolist()
+        at += nb + na
+        key = (int(books.token[i]), int(books.ts[i]) // width * width)
+        if key not in latest or books.ts[i] >= latest[key][0]:
+            latest[key] = (int(books.ts[i]), bids, asks)
+    out = []
+    for (token, start), (_, bids, asks) in sorted(latest.items()):
+        for side, levels in (("bid", bids), ("ask", asks)):
+            for k, (price, size) in enumerate(levels):
+                out.append((start, *books.tokens[token], side, k, price, size))
+            if not levels:
+                out.append((start, *books.tokens[token], side, None, None, None))
+    return out
+
+
+def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fraction | None, int]]:
+    """Brute force: the mean of each value in exact fractions, and its count."""
+    found: dict[tuple[int, int, str], list[Fraction]] = defaultdict(list)
+    for name, values in columns.values.items():
+        for i, value in enumerate(values):
+            key = (int(columns.token[i]), int(columns.ts[i]) // width * width, name)
+            found[key] += [] if math.isnan(value) else [Fraction(float(value))]
+    return {k: ((sum(v) / len(v)) if v else None, len(v)) for k, v in found.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(books=book_columns(), resolution=resolutions)
+def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
+    """Resampled books are the last snapshots that a plain walk finds, empty and one-sided ones included."""
+    frame = of_kind(books, kind)
+    assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
+def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
+    """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
+    out = nw.from_native(md.resample(of_kind(columns, kind), resolution))
+    out = out.collect() if isinstance(out, nw.LazyFrame) else out
+    want = exact_means(columns, resolution.micros)
+    places = {t: i for i, t in enumerate(columns.tokens)}
+    stamps = out["ts"].dt.timestamp("us").to_list()
+    who = [c for c in WHO if c in out.columns]
+    ids = list(zip(*(out[c].cast(nw.String).to_list() for c in who), strict=True))
+    got = {
+        (places[type(columns.tokens[0])(*key)], ts, name): (value, count)
+        for name in columns.values
+        for key, ts, value, count in zip(ids, stamps, out[name].to_list(), out[name + "_count"].to_list(), strict=True)
+    }
+    assert got.keys() == want.keys()
+    for key, (mean, count) in want.items():
+        value, n = got[key]
+        assert n == count
+        assert (value is None or value != value) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy"])
+@given(columns=st.one_of(price_columns(), metric_columns()), path=st.lists(resolutions, min_size=1, max_size=3))
+def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolution]) -> None:
+    """Resampling in steps equals resampling at once, because counts are carried."""
+    frame = of_kind(columns, kind)
+    steps = sorted({*path, Resolution.D1}, key=lambda r: r.micros)
+    out = frame
+    for step in steps:
+        out = md.resample(out, step)
+    assert close(rows(out), rows(md.resample(frame, "1d")))
+
+
+@given(columns=st.one_of(book_columns(), price_columns(), metric_columns()), resolution=resolutions)
+def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution) -> None:
+    """The rule on columns, which the service and the archive use, equals the rule on frames."""
+    frame = to_frame(columns, "polars")
+    want = to_frame(resample_columns(columns, resolution), "polars")
+    assert close(rows(md.resample(frame, resolution).select(want.columns)), rows(want))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(books=book_columns())
+def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
+    """Best bid and ask, mid and spread are those of level 0; a missing side gives null."""
+    got = rows(md.bbo(of_kind(books, kind)))
+    at, want = 0, []
+    for i in range(len(books)):
+        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
+        bid = books.levels[at].tolist() if nb else [None, None]
+        ask = books.levels[at + nb].tolist() if na else [None, None]
+        at += nb + na
+        both = nb and na
+        mid, spread = ((bid[0] + ask[0]) / 2, ask[0] - bid[0]) if both else (None, None)
+        want.append((int(books.ts[i]), *books.tokens[books.token[i]], *bid, *ask, mid, spread))
+    assert close(got, want)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+@given(columns=st.one_of(book_columns(), price_columns(), metric_columns()))
+def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> None:
+    """A frame read back as columns gives the same frame again."""
+    view = {"BookColumns": "books", "PriceColumns": "prices", "MetricColumns": "metrics"}[type(columns).__name__]
+    back = to_columns(view, of_kind(columns, kind))
+    assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
+
+
+@given(books=book_columns(step=7_000_000), resolution=resolutions)
+def test_kernel_and_expressions_agree_off_the_grid(books: Any, resolution: Resolution) -> None:
+    """On irregular times the run kernel and the expressions give the same rows."""
+    data = nw.from_native(to_frame(books, "polars"), eager_only=True)
+    fast = rules._last_runs(data, WHO, resolution)
+    assert fast is not None
+    assert rows(fast.to_native()) == rows(rules.last_rows(data, WHO, resolution).to_native())
+
+
+def test_last_never_joins_a_bid_with_an_older_ask() -> None:
+    """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
+    columns = md.wire.columns  # type: ignore[attr-defined]
+    books = columns.BookColumns(
+        (columns.Token("m", "1", "Yes"),),
+        np.zeros(2, np.int32),
+        np.array([0, 60_000_000]),
+        np.array([1, 1, 1, 0]),
+        np.array([[0.42, 1], [0.44, 1], [0.45, 1]]),
+    )
+    for kind in ("pandas", "polars"):
+        out = md.bbo(md.resample(to_frame(books, kind), "1h"))
+        assert rows(out) == [(0, "m", "1", "Yes", 0.45, 1.0, None, None, None, None)]

@@ -1,0 +1,129 @@
+"""What the world may send: books, points and pages, drawn by hypothesis."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from marketdata.times import to_text
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+
+MINUTE = 60_000_000
+START = 1_767_225_600_000_000  # 2026-01-01
+
+labels = st.one_of(st.sampled_from(["Yes", "No", "Up", "Over 2.5"]), st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
+prices = st.one_of(
+    st.integers(0, 1000).map(lambda k: k / 1000), st.sampled_from([0, 1, 0.5, 1e-3, 0.30000000000000004])
+)
+sizes = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e7), st.sampled_from([1e-2, 1.5e3, 12_000_000]))
+
+
+@st.composite
+def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
+    """Levels of a side, best first."""
+    drawn = draw(st.lists(prices, max_size=most, unique=True))
+    return [[p, draw(sizes)] for p in sorted(drawn, reverse=side == "bid")]
+
+
+@st.composite
+def token_sets(draw: st.DrawFn, most: int = 4) -> list[Token]:
+    """Tokens of one market."""
+    names = draw(st.lists(labels, min_size=1, max_size=most, unique=True))
+    return [Token("0xm", str(10**76 + i), name) for i, name in enumerate(names)]
+
+
+@st.composite
+def times(draw: st.DrawFn, step: int = MINUTE, most: int = 12) -> list[int]:
+    """Rising times on a grid, with gaps."""
+    ticks = draw(st.lists(st.integers(0, 3000), max_size=most, unique=True))
+    return [START + k * step for k in sorted(ticks)]
+
+
+@st.composite
+def book_pages(draw: st.DrawFn) -> dict[str, Any]:
+    """The body of a books page, as a Python object."""
+    tokens = draw(token_sets())
+    shown = [t for t in tokens if draw(st.booleans())] or tokens[:1]
+    stamps = draw(times(most=4))
+    data = {
+        t.token_label: [
+            {"t": to_text(ts), "bids": draw(sides("bid")), "asks": draw(sides("ask"))} for ts in stamps if draw(st.booleans())
+        ]
+        for t in shown
+    }
+    return {
+        "market_id": "0xm",
+        "resolution": "1m",
+        "tokens": {t.token_label: t.token_id for t in tokens},
+        "data": data,
+        "metadata": {
+            "count": sum(map(len, data.values())),
+            "limit": 200,
+            "next_cursor": draw(st.sampled_from([None, "abc", "a[,]b"])),
+        },
+    }
+
+
+@st.composite
+def encodings(draw: st.DrawFn, page: Any) -> bytes:
+    """A page as JSON text in one of the ways JSON may be written."""
+    comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
+    colon = draw(st.sampled_from([":", ": ", " :  "]))
+    text = json.dumps(page, separators=(comma, colon), ensure_ascii=draw(st.booleans()))
+    return text.encode("utf-8")
+
+
+@st.composite
+def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> BookColumns:
+    """Snapshots of some tokens: one-sided, empty, crossed, with gaps."""
+    tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
+    code, ts, counts, levels = [], [], [], []
+    for i in range(len(tokens)):
+        for moment in draw(times(step=step, most=most)):
+            bids, asks = draw(sides("bid", 3)), draw(sides("ask", 3))
+            code.append(i)
+            ts.append(moment)
+            counts += [len(bids), len(asks)]
+            levels += [*bids, *asks]
+    return BookColumns(
+        tuple(tokens),
+        np.array(code, np.int32),
+        np.array(ts, np.int64),
+        np.array(counts, np.int64),
+        np.array(levels, np.float64).reshape(-1, 2),
+    )
+
+
+nullable = st.one_of(st.just(math.nan), prices.map(float))
+
+
+@st.composite
+def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> PriceColumns:
+    """Prices of some tokens, with gaps and nulls."""
+    tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
+    code, ts, price = [], [], []
+    for i in range(len(tokens)):
+        for moment in draw(times(step=step, most=most)):
+            code.append(i)
+            ts.append(moment)
+            price.append(draw(nullable))
+    return PriceColumns(tuple(tokens), np.array(code, np.int32), np.array(ts, np.int64), np.array(price, np.float64))
+
+
+@st.composite
+def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
+    """Metrics of some markets, with gaps and nulls."""
+    markets = [Token(f"0x{i}") for i in range(draw(st.integers(1, 3)))]
+    code, ts = [], []
+    for i in range(len(markets)):
+        for moment in draw(times(most=most)):
+            code.append(i)
+            ts.append(moment)
+    values = {
+        name: np.array([draw(nullable) for _ in ts], np.float64) for name in ("volume", "liquidity", "spread", "trades")
+    }
+    return MetricColumns(tuple(markets), np.array(code, np.int32), np.array(ts, np.int64), values)
