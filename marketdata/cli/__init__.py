@@ -1,0 +1,67 @@
+"""``marketdata`` on the command line: thin verbs over the client, the archive and the service.
+
+Exit codes: 0 done; 1 something else went wrong; 2 an argument was refused; 3 the key or its plan does not
+allow it; 4 it does not exist, or is not archived; 5 the service or the network failed; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from marketdata import errors
+
+__all__ = ["main"]
+
+_CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
+    ((errors.AuthenticationError, errors.PlanError), 3),
+    ((errors.NotFoundError, errors.NotArchivedError), 4),
+    ((errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError), 2),
+    ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; what goes wrong is one line on stderr and an exit code.
+
+    ``--debug``, anywhere on the line, lets the traceback through.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        from marketdata.cli.app import app
+
+        app([a for a in arguments if a != "--debug"], prog_name="marketdata")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output has gone (marketdata markets | head): nothing is left to say.
+        sys.stderr.close()
+        return 0
+    except Exception as problem:
+        if debug:
+            raise
+        return _say(_line(problem), _code(problem))
+    return 0
+
+
+def _say(line: str, code: int) -> int:
+    print(f"marketdata: {line}", file=sys.stderr)
+    return code
+
+
+def _line(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    if isinstance(problem, errors.MarketDataError):
+        return text or type(problem).__name__
+    if isinstance(problem, ModuleNotFoundError):
+        return f"{problem.name} is not installed; pip install 'marketdata[all]' brings every part."
+    if isinstance(problem, OSError):
+        return text
+    return f"unexpected {type(problem).__name__}: {text} (--debug shows where)"
+
+
+def _code(problem: Exception) -> int:
+    return next((code for kinds, code in _CODES if isinstance(problem, kinds)), 1)

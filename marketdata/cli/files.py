@@ -1,0 +1,68 @@
+"""Frames to and from files that a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marketdata.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from marketdata.archive import Archive
+
+_ORDER = ("markets", "events", "series", "books", "prices", "metrics")
+_READ = (".parquet", ".csv")
+_WRITE = (".parquet", ".csv", ".ndjson")
+
+
+def load(archive: Archive, folder: Path) -> Iterator[str]:
+    """Add every known file of a folder to an archive; says each one.
+
+    Raises
+    ------
+    ConfigError
+        If the folder has none of them.
+    """
+    found = [path for name in _ORDER for suffix in _READ if (path := folder / (name + suffix)).is_file()]
+    if not found:
+        raise ConfigError(f"{str(folder)!r} has none of {', '.join(f'{n}.parquet' for n in _ORDER)} (or .csv).")
+    for path in found:
+        frame = _read(path)
+        archive.add(**{path.stem: frame})
+        yield f"{path.name}: {len(frame):,} rows"
+
+
+def _read(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path)
+    texts = {"market_id": pl.String, "token_id": pl.String, "id": pl.String}
+    frame = pl.read_csv(path, schema_overrides=texts, infer_schema_length=None)
+    if frame.schema.get("ts") == pl.String:
+        frame = frame.with_columns(pl.col("ts").str.to_datetime(time_unit="us", time_zone="UTC"))
+    return frame
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame; the name's end says how.
+
+    Raises
+    ------
+    ConfigError
+        If the end is not known.
+    """
+    import polars as pl
+
+    if path.suffix == ".parquet":
+        frame.write_parquet(path)
+    elif path.suffix == ".csv":
+        lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+        frame.drop(lists).write_csv(path)
+    elif path.suffix == ".ndjson":
+        frame.write_ndjson(path)
+    else:
+        raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(_WRITE)}.")

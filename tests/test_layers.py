@@ -1,0 +1,115 @@
+"""Which room may import which: imports point down, and never in a circle.
+
+From top to bottom; a floor may import its own and lower ones::
+
+    cli
+    marketdata/__init__            the face: names only, loaded on first use
+    service  testing
+    pandas  polars                 doors
+    plot  simulation
+    client  archive
+    accessor
+    tidy
+    fetch
+    wire
+    times
+    resolution
+    errors                         imports nothing of ours
+
+``fetch`` never sees a frame (tidy), ``tidy`` never the network (fetch); ``client`` and ``archive`` do not know
+each other's insides; ``service`` uses archive, tidy, wire and the ground only.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1] / "marketdata"
+FLOORS = (
+    ("errors",),
+    ("resolution",),
+    ("times",),
+    ("wire",),
+    ("fetch",),
+    ("tidy",),
+    ("accessor",),
+    ("client", "archive"),
+    ("plot", "simulation"),
+    ("pandas", "polars"),
+    ("service", "testing"),
+    ("marketdata",),
+    ("cli",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+FORBIDDEN = {
+    "fetch": {"tidy"},
+    "tidy": {"fetch"},
+    "client": {"archive"},
+    "archive": {"client", "fetch"},
+    "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars"},
+}
+HEAVY = ("pandas", "polars", "pyarrow", "fastapi", "deltalake", "matplotlib")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in ROOT.rglob("*.py")}
+
+
+def imports(name: str) -> set[str]:
+    """Our modules that a module imports, inside of functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} line {node.lineno}: imports are absolute"
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {i if i in MODULES else str(node.module) for i in inner}
+    return {i for i in found if i in MODULES} - {name}
+
+
+def room(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+GRAPH = {name: imports(name) for name in MODULES}
+
+
+def test_every_module_has_a_floor() -> None:
+    """Every module stands in a room that the order above names."""
+    assert {room(name) for name in MODULES} <= FLOOR.keys()
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_point_down(name: str) -> None:
+    """A module imports nothing of a higher floor, and nothing its room must not know."""
+    here = room(name)
+    for other in (room(i) for i in GRAPH[name]):
+        assert FLOOR[other] <= FLOOR[here], f"{name} imports {other}, which stands above"
+        assert other not in FORBIDDEN.get(here, ()), f"{name} must not know {other}"
+
+
+def test_no_import_is_part_of_a_circle() -> None:
+    """No module reaches itself over imports, those inside of functions and for types included."""
+    left = {name: set(targets) for name, targets in GRAPH.items()}
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, f"these modules import each other: {sorted(left)}"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    """``import marketdata`` loads no frame library, no Delta Lake, no web framework and no chart library."""
+    code = f"import sys, marketdata; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
