@@ -178,11 +178,19 @@ class MarketDetail(Market):
     resolved_token_label: str | None = None
 
 
+class ListingMetadata(Body):
+    """Paging of a listing; only the cursor matters."""
+
+    count: int | None = None
+    limit: int | None = None
+    next_cursor: StrictStr | None = None
+
+
 class Listing(Body):
-    """One page of a discovery listing; the records stay plain."""
+    """One page of a discovery listing (readings: discovery listing); the records stay plain."""
 
     data: list[dict[str, Any]]
-    metadata: HistoryPageMetadata
+    metadata: ListingMetadata = Field(default_factory=ListingMetadata)
 
 
 class Tags(Body):

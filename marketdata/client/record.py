@@ -1,0 +1,33 @@
+"""One record of the service, shown whole."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+
+class Record(dict[str, Any]):
+    """A record as the service gave it: a dict whose fields can be read as attributes too.
+
+    Examples
+    --------
+    >>> Record(slug="will-it-rain").slug
+    'will-it-rain'
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            value = self[name]
+        except KeyError:
+            raise AttributeError(f"This record has no field {name!r}; it has {', '.join(self)}.") from None
+        return Record(value) if type(value) is dict else value
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self]
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>"
+            for k, v in self.items()
+        )
+        return f"<table>{rows}</table>"

@@ -1,0 +1,112 @@
+"""Discovery records as frames: one row per series, event, market or token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from marketdata.tidy.frames import FrameKind
+from marketdata.times import parse_iso, to_datetime
+
+RecordKind = Literal["series", "events", "markets", "tokens"]
+
+# Columns that every frame of the kind has, in this order; further fields of the records follow as they came.
+COLUMNS: dict[RecordKind, tuple[str, ...]] = {
+    "series": ("series_id", "slug", "title", "status", "start_date", "end_date"),
+    "events": ("event_id", "slug", "title", "status", "start_date", "end_date", "tags"),
+    "markets": ("market_id", "slug", "question", "status", "start_date", "end_date", "token_ids", "token_labels"),
+    "tokens": ("market_id", "token_id", "token_label"),
+}
+_DATES = ("start_date", "end_date", "closed_at", "created_at", "updated_at")
+_LISTS = ("tags", "token_ids", "token_labels")
+
+
+def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
+    """A frame with one row per record.
+
+    Ids are texts; dates are UTC [microseconds] where every one of a column can be read, and stay texts where not;
+    ``tokens`` of a market become the lists ``token_ids`` and ``token_labels``. Unknown fields become columns;
+    values that have no common type are written as JSON text.
+    """
+    rows = [_row(kind, record) for record in records]
+    names = list(dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)]))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    if frame == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame({name: _pandas(name, values) for name, values in columns.items()})
+    import polars as pl
+
+    return pl.DataFrame([_polars(name, values) for name, values in columns.items()])
+
+
+def _row(kind: RecordKind, record: Mapping[str, Any]) -> dict[str, Any]:
+    own = {"series": "series_id", "events": "event_id", "markets": "market_id", "tokens": "token_id"}[kind]
+    out: dict[str, Any] = {}
+    for name, value in record.items():
+        if name == "id":
+            out[own] = None if value is None else str(value)
+        elif name == "tokens" and kind == "markets" and isinstance(value, list):
+            out["token_ids"] = [str(t["id"]) for t in value]
+            out["token_labels"] = [t.get("label") for t in value]
+        else:
+            out.setdefault(name, value)
+    return out
+
+
+def _dates(values: Sequence[Any]) -> list[Any] | None:
+    try:
+        return [None if v is None else to_datetime(parse_iso(v)) for v in values]
+    except (ValueError, TypeError):
+        return None
+
+
+def _kind(name: str, values: Sequence[Any]) -> str:
+    if name in _LISTS and all(v is None or isinstance(v, list) for v in values):
+        return "list"
+    found = {type(v) for v in values if v is not None}
+    if found <= {str}:
+        return "date" if name in _DATES and _dates(values) is not None else "text"
+    if found == {bool}:
+        return "bool"
+    if found == {int} and all(v is None or abs(v) < 2**63 for v in values):
+        return "int"
+    if found <= {int, float}:
+        return "float"
+    return "json"
+
+
+def _json(values: Sequence[Any]) -> list[str | None]:
+    return [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values]
+
+
+def _pandas(name: str, values: Sequence[Any]) -> Any:
+    import pandas as pd
+
+    kind = _kind(name, values)
+    if kind == "date":
+        return pd.Series(_dates(values), dtype="datetime64[us, UTC]")
+    if kind == "list":
+        return pd.Series(values, dtype="object")
+    dtype = {"text": "str", "json": "str", "bool": "boolean", "int": "Int64", "float": "float64"}[kind]
+    return pd.Series(_json(values) if kind == "json" else values, dtype=dtype)
+
+
+def _polars(name: str, values: Sequence[Any]) -> Any:
+    import polars as pl
+
+    kind = _kind(name, values)
+    if kind == "date":
+        return pl.Series(name, _dates(values), dtype=pl.Datetime("us", "UTC"))
+    dtype = {
+        "text": pl.String(),
+        "json": pl.String(),
+        "bool": pl.Boolean(),
+        "int": pl.Int64(),
+        "float": pl.Float64(),
+        "list": pl.List(pl.String()),
+    }[kind]
+    if kind == "list":
+        values = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
+    return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtype)
