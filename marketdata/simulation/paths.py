@@ -74,9 +74,9 @@ def holes(rng: np.random.Generator, ts: Ints, missing: float) -> NDArray[np.bool
     """Which minutes were observed: single ones are missing, and whole hours now and then."""
     seen = rng.random(len(ts)) >= missing
     days = len(ts) / 1440
-    for _ in range(rng.poisson(days / 5) + (days >= 2)):
+    for _ in range(rng.poisson(days / 5) + (days >= 1)):
         length = int(rng.uniform(1.6, min(14.4, 4 + days)) * 60)
-        first = int(rng.integers(len(ts)))
+        first = int(rng.integers(max(1, len(ts) - length)))
         seen[first : first + length] = False
     seen[0] = seen[-1] = True
     return seen

@@ -1,0 +1,137 @@
+"""Charts: what is drawn is what the frame says."""
+
+from __future__ import annotations
+
+import io
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import marketdata as md
+from marketdata import plot
+
+mpl.use("Agg")
+
+
+def pair(archive: md.Archive) -> str:
+    return next(m["id"] for m in archive.records("markets") if len(m["tokens"]) == 2)
+
+
+@pytest.fixture(scope="module")
+def archive() -> md.Archive:
+    return md.simulate(events=1, days=2, markets=1, seed=1)
+
+
+@pytest.fixture(scope="module", params=["pandas", "polars"])
+def frames(archive, request):
+    market = pair(archive)
+    return tuple(getattr(archive, view)(market, frame=request.param) for view in ("books", "metrics"))
+
+
+@pytest.fixture
+def ax():
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+def test_price_band_draws_mid_and_band_of_each_token(frames, ax) -> None:
+    """One line per token holds its mids, one band per token its bids and asks; the Axes given is returned."""
+    books, _ = frames
+    assert plot.price_band(books, ax, title="A title") is ax
+    assert [line.get_label() for line in ax.lines] == ["Yes", "No"]
+    assert len(ax.collections) == 2
+    bbo = md.bbo(books)
+    yes = bbo[bbo["token_label"] == "Yes"] if hasattr(bbo, "loc") else bbo.filter(token_label="Yes")
+    drawn = np.asarray(ax.lines[0].get_ydata(), float)
+    mid = yes["mid"].to_numpy().astype(float)
+    assert np.array_equal(np.sort(drawn[~np.isnan(drawn)]), np.sort(mid[~np.isnan(mid)]))
+    assert ax.get_ylabel() == "probability"
+    assert ax.get_xlabel() == "time [UTC]"
+    assert ax.get_title("left") == "A title"
+
+
+def test_price_band_takes_books_and_bbo_alike(frames, ax) -> None:
+    """A bbo frame gives the lines that its books give."""
+    books, _ = frames
+    plot.price_band(books, ax)
+    plot.price_band(md.bbo(books), ax)
+    assert np.array_equal(ax.lines[0].get_ydata(), ax.lines[2].get_ydata(), equal_nan=True)
+
+
+def test_a_gap_of_the_data_is_a_gap_of_the_line(archive, ax) -> None:
+    """No line is drawn over hours without data."""
+    market = pair(archive)
+    metrics = archive.metrics(market, frame="polars")
+    steps = np.diff(metrics["ts"].dt.timestamp("us").to_numpy())
+    plot.metrics(metrics, ax)
+    assert steps.max() > 3600e6
+    assert np.isnan(ax.lines[0].get_ydata()).sum() == (steps > 10 * np.median(steps)).sum()
+
+
+def test_depth_shades_bids_below_and_asks_above(frames, ax) -> None:
+    """In each stretch of time bids (positive) lie below asks (negative), and nothing is drawn in a gap."""
+    books, _ = frames
+    plot.depth(books, ax, token="Yes", bins=480)
+    shade = np.asarray(ax.collections[0].get_array())
+    assert shade.shape == (100, 480)
+    middle = np.arange(100)[:, None] * np.ones(480)
+    bids, asks = shade > 0, shade < 0
+    assert np.where(bids, middle, 0).sum() / bids.sum() < np.where(asks, middle, 0).sum() / asks.sum()
+    assert (shade == 0).all(axis=0).any()
+    assert ax.get_ylabel() == "price of Yes"
+
+
+def test_depth_of_an_unknown_token_names_the_known_ones(frames, ax) -> None:
+    """A token that the frame does not have is refused, and those it has are named."""
+    with pytest.raises(md.ConfigError, match=r"Maybe.*No|Maybe.*Yes"):
+        plot.depth(frames[0], ax, token="Maybe")
+
+
+def test_metrics_of_an_unknown_column_names_the_known_ones(frames, ax) -> None:
+    """A metric that the frame does not have is refused, and those it has are named."""
+    with pytest.raises(md.ConfigError, match=r"weight.*volume"):
+        plot.metrics(frames[1], ax, column="weight")
+
+
+def test_a_frame_of_the_wrong_kind_is_refused(frames, ax) -> None:
+    """Metrics are no books, and the error says what is missing."""
+    with pytest.raises(md.NotTidyError, match="side"):
+        plot.depth(frames[1], ax)
+    with pytest.raises(md.NotTidyError, match="volume"):
+        plot.metrics(frames[0], ax)
+
+
+def test_only_six_tokens_are_drawn_of_many(archive, ax) -> None:
+    """Of a market of 210 tokens the six with the highest last mid are drawn."""
+    market = next(m for m in archive.records("markets") if len(m["tokens"]) > 200)
+    plot.price_band(archive.books(market["id"]), ax)
+    assert len(ax.lines) == 6
+
+
+def test_an_empty_frame_says_that_there_is_no_data(archive, ax) -> None:
+    """A frame without rows gives an empty chart that says so."""
+    market = pair(archive)
+    none = archive.books(market).iloc[:0]
+    for draw in (plot.price_band, plot.depth):
+        draw(none, ax)
+    plot.metrics(archive.metrics(market).iloc[:0], ax)
+    assert {text.get_text() for text in ax.texts} == {"no data in this range"}
+
+
+def test_overview_is_one_page_marked_as_simulated(frames) -> None:
+    """The page has price, depth with its scale and three metrics, says that it is simulated, and saves as PNG."""
+    figure = plot.overview(*frames, title="Simulated: a market", simulated=True)
+    assert len(figure.axes) == 6
+    assert any("simulated" in text.get_text() for text in figure.texts)
+    out = io.BytesIO()
+    figure.savefig(out)
+    assert out.getvalue()[1:4] == b"PNG"
+
+
+def test_overview_without_metrics_has_two_panels(frames) -> None:
+    """Books alone give price and depth."""
+    assert len(plot.overview(frames[0]).axes) == 3
