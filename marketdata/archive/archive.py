@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from marketdata.archive import intake, points, records
 from marketdata.archive.catalog import KINDS, Kind
-from marketdata.archive.coverage import CoverageState, gaps, held, merged
+from marketdata.archive.coverage import CoverageState
 from marketdata.archive.holdings import Holdings
+from marketdata.archive.reading import (
+    Frame,
+    Missing,
+    checked_levels,
+    checked_markets,
+    checked_missing,
+    checked_view,
+    coarser,
+    coverage_frame,
+    held_range,
+)
 from marketdata.archive.scan import scan
 from marketdata.archive.storage import is_url
-from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning
+from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.times import Range, to_datetime, to_micros, to_range
-from marketdata.wire.columns import VIEWS, AnyColumns, View, concat, empty
+from marketdata.times import Range, to_micros
+from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 
 if TYPE_CHECKING:
     import polars as pl
-
-Frame = Literal["pandas", "polars"]
-Missing = Literal["warn", "raise", "partial"]
 
 
 class Archive:
@@ -64,9 +72,9 @@ class Archive:
         if frame not in ("pandas", "polars"):
             raise ConfigError(f"frame={frame!r} does not exist; allowed are 'pandas' and 'polars'.")
         location = os.fspath(path_or_url)
-        if not isinstance(location, str) or not location:
-            raise ConfigError("path_or_url is a folder or an object-store address, as text or path.")
-        self._location = location if is_url(location) else os.path.abspath(location.removeprefix("file://"))
+        if not location:
+            raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
+        self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
         self._frame: Frame = frame
         self._holdings = Holdings(self._location, storage_options)
 
@@ -85,7 +93,7 @@ class Archive:
 
     def version(self, view: View) -> int:
         """Number of the newest commit of a view's table; -1 before the first. It changes when data does."""
-        return self._holdings.points[_view(view)].state().version
+        return self._holdings.points[checked_view(view)].state().version
 
     def add(
         self,
@@ -180,13 +188,8 @@ class Archive:
             Empty where nothing is held; coverage is not looked at.
         """
         width = Resolution.of(resolution)
-        table = self._holdings.points[_view(view)]
-        base = points.read(table, view, market_id, rng, token_id)
-        if width is Resolution.M1:
-            return base
-        from marketdata.tidy.runs import resample_columns
-
-        return resample_columns(base, width)
+        table = self._holdings.points[checked_view(view)]
+        return coarser(points.read(table, view, market_id, rng, token_id), width)
 
     def records(self, kind: Kind) -> list[dict[str, Any]]:
         """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id."""
@@ -240,10 +243,7 @@ class Archive:
         NotArchivedError
             For an unknown market, or a range that is not held; ``.range`` says which.
         """
-        from marketdata.wire.columns import BookColumns
-
-        if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 1):
-            raise ConfigError(f"levels={levels!r} is refused; allowed is a whole number from 1 on.")
+        levels = checked_levels(levels)
         columns = self._read("books", market, start, end, resolution, on_missing)
         if levels is not None and isinstance(columns, BookColumns):
             columns = columns.cut(levels)
@@ -292,15 +292,13 @@ class Archive:
         return self._to_frame(self._read("metrics", market, start, end, resolution, on_missing), frame)
 
     def _read(
-        self, view: View, market: str | Sequence[str], start: Any, end: Any, resolution: str, on_missing: Any
+        self, view: View, market: str | Sequence[str], start: Any, end: Any, resolution: str, on_missing: Missing | None
     ) -> AnyColumns:
         Resolution.of(resolution)
-        if on_missing not in (None, "warn", "raise", "partial"):
-            raise ConfigError(f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise' and 'partial'.")
-        ids = [self._market_id(m) for m in _markets(market)]
+        missing = checked_missing(on_missing)
         parts = []
-        for market_id in dict.fromkeys(ids):
-            wanted = self._held_range(view, market_id, start, end, on_missing)
+        for market_id in dict.fromkeys(map(self._market_id, checked_markets(market))):
+            wanted = held_range(self._holdings.ledger, view, market_id, start, end, missing)
             parts.append(self.columns(view, market_id, wanted, resolution))
         return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
 
@@ -311,30 +309,6 @@ class Archive:
             raise catalog.unknown(id_or_slug)
         return str(found["id"])
 
-    def _held_range(self, view: View, market_id: str, start: Any, end: Any, on_missing: Any) -> Range:
-        have = held(self._holdings.ledger.pieces(view, market_id))
-        name = f"{view} of market {market_id[:200]!r}"
-        if not have:
-            raise NotArchivedError(f"no {view} of market {market_id[:200]!r} are held; pull or add them first.")
-        first = have[0].start if start is None else to_micros(start, "start")
-        last = have[-1].end if end is None else to_micros(end, "end")
-        if start is not None and end is not None:
-            first, last = to_range(start, end)
-        wanted = Range(first, last)
-        missing = gaps(have, wanted) if first < last else [wanted]
-        if missing == [wanted]:
-            raise _not_held(f"{name} are not held in {_show(wanted)}; held: {_show(*have)}.", wanted)
-        if missing and on_missing == "raise":
-            raise _not_held(f"{name} are missing in {_show(*missing)}.", missing[0])
-        if missing and on_missing != "partial":
-            warnings.warn(
-                f"{name} are missing in {_show(*missing)}; the answer holds the rest. "
-                "Pull the range, or pass on_missing='partial' to read what is there without this warning.",
-                PartialCoverageWarning,
-                stacklevel=4,
-            )
-        return wanted
-
     def scan(self, view: View) -> pl.LazyFrame:
         """A lazy polars frame of a view at 1m: tidy rows, one marker row per empty side of a book.
 
@@ -342,7 +316,7 @@ class Archive:
         memory can be filtered, aggregated and written with ``sink_parquet``. Ids are plain text here.
         Rows stand by market, token and time within each file. The frame shows one committed version.
         """
-        return scan(self._holdings.points[_view(view)], view, self._holdings.options)
+        return scan(self._holdings.points[checked_view(view)], view, self._holdings.options)
 
     def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
         """Parquet files that hold a view (of one market, in a range), for engines that take file lists.
@@ -350,7 +324,7 @@ class Archive:
         A file may hold more than was asked: filter again. Books lie one row per snapshot, with the list
         columns ``bid_price bid_size ask_price ask_size``.
         """
-        table = self._holdings.points[_view(view)]
+        table = self._holdings.points[checked_view(view)]
         market_id = None if market is None else self._market_id(market)
         first = points.ALL_TIME.start if start is None else to_micros(start, "start")
         last = points.ALL_TIME.end if end is None else to_micros(end, "end")
@@ -366,58 +340,9 @@ class Archive:
             final, provisional, empty_observed, unproven or missing; ``rows`` and ``content_hash`` of the
             points at 1m (null where a later write has cut the range).
         """
-        rows = []
-        for view, market_id in self._holdings.ledger.keys():
-            for p in merged(self._holdings.ledger.pieces(view, market_id)):  # type: ignore[arg-type]
-                digest = None if p.digest is None else f"{p.digest:016x}"
-                times = to_datetime(p.start), to_datetime(p.end)
-                rows.append((view, market_id, *times, p.state.value, p.rows, digest, to_datetime(p.fetched_at)))
-        return _coverage_frame(rows, frame or self._frame)
+        return coverage_frame(self._holdings.ledger, frame or self._frame)
 
     def _to_frame(self, columns: AnyColumns, frame: Frame | None) -> Any:
         from marketdata.tidy.frames import to_frame
 
         return to_frame(columns, frame or self._frame)
-
-
-def _view(view: Any) -> View:
-    if view not in VIEWS:
-        raise ConfigError(f"view {view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-    return view  # type: ignore[no-any-return]
-
-
-def _markets(market: Any) -> list[str]:
-    some = [market] if isinstance(market, str) else list(market) if isinstance(market, Iterable) else [market]
-    for one in some:
-        if not isinstance(one, str) or not one:
-            raise ConfigError(f"market={one!r} is refused; pass an id or slug as text, or a list of them.")
-    return some
-
-
-def _show(*ranges: Range) -> str:
-    more = f" and {len(ranges) - 3} more" if len(ranges) > 3 else ""
-    return ", ".join(map(str, ranges[:3])) + more
-
-
-def _not_held(message: str, missing: Range) -> NotArchivedError:
-    error = NotArchivedError(message)
-    error.range = (to_datetime(missing.start), to_datetime(missing.end))
-    return error
-
-
-def _coverage_frame(rows: list[tuple[Any, ...]], frame: Frame) -> Any:
-    import polars as pl
-
-    time = pl.Datetime("us", "UTC")
-    schema = {
-        "view": pl.String,
-        "market_id": pl.String,
-        "start": time,
-        "end": time,
-        "state": pl.String,
-        "rows": pl.Int64,
-        "content_hash": pl.String,
-        "fetched_at": time,
-    }
-    out = pl.DataFrame(rows, schema=schema, orient="row")
-    return out if frame == "polars" else out.to_pandas()

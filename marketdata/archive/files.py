@@ -6,6 +6,7 @@ So a flipped bit, a torn file and two swapped files are all seen when they are r
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 import zlib
@@ -119,7 +120,7 @@ def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
     before = np.cumsum(weights) - weights
     edges = np.flatnonzero(np.diff(before // size)) + 1
     bounds = [0, *edges.tolist(), len(weights)]
-    yield from zip(bounds[:-1], bounds[1:], strict=True)
+    yield from itertools.pairwise(bounds)
 
 
 def statistics(table: pa.Table) -> str:

@@ -26,7 +26,7 @@ class Holdings:
         self.options = options
 
         def table(name: str, schema: Any) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, version=versions and versions.get(name))
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, version=(versions or {}).get(name))
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
@@ -35,7 +35,7 @@ class Holdings:
     @property
     def tables(self) -> dict[str, Table]:
         """Every table by its name."""
-        named: dict[str, Table] = dict(self.points)
+        named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
         named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
         return {**named, "coverage": self.ledger.table}
 

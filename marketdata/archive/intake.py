@@ -32,7 +32,7 @@ def points(view: View, data: Any, markets: Catalog) -> AnyColumns:
         return columns
     from marketdata.tidy.runs import resample_columns
 
-    return resample_columns(columns, Resolution.M1)
+    return resample_columns(columns, Resolution.M1)  # type: ignore[type-var]
 
 
 def _single(columns: AnyColumns) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.files import DataFile
-from marketdata.archive.layout import SCHEMAS, from_tables, level_weights, to_table
+from marketdata.archive.layout import from_tables, level_weights, to_table
 from marketdata.archive.table import State, Table
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, View
@@ -158,9 +159,7 @@ def by_market(columns: AnyColumns) -> dict[str, AnyColumns]:
     group = np.cumsum(first)[columns.token]
     edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(columns)]
     ends = np.concatenate(([0], np.cumsum(columns.counts))) if isinstance(columns, BookColumns) else None
-    return {
-        names[columns.token[a]]: _rows(columns, a, b, ends) for a, b in zip(edges[:-1], edges[1:], strict=True)
-    }
+    return {names[columns.token[a]]: _rows(columns, a, b, ends) for a, b in itertools.pairwise(edges)}
 
 
 def _rows(columns: AnyColumns, a: int, b: int, ends: Any) -> AnyColumns:
@@ -169,6 +168,3 @@ def _rows(columns: AnyColumns, a: int, b: int, ends: Any) -> AnyColumns:
         return BookColumns(columns.tokens, columns.token[a:b], columns.ts[a:b], columns.counts[2 * a : 2 * b], levels)
     values = {k: v[a:b] for k, v in columns.values.items()}
     return columns.with_values(columns.tokens, columns.token[a:b], columns.ts[a:b], values)
-
-
-__all__ = ["ALL_TIME", "SCHEMAS", "by_market", "lock_of", "read", "replace", "select"]

@@ -45,9 +45,9 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if repr(value) in ("NaT", "<NA>"):
+        return None
     if isinstance(value, dt.datetime):
-        if value != value:
-            return None
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return aware.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, dt.date):
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, Iterable):
         return [plain(v) for v in value]
-    return None if repr(value) in ("NaT", "<NA>", "nan") else str(value)
+    return str(value)
 
 
 def text_id(value: Any, what: str) -> str | None:
@@ -73,7 +73,7 @@ def text_id(value: Any, what: str) -> str | None:
         return None
     if isinstance(value, float):
         if not value.is_integer() or abs(value) >= 2**53:
-            raise ConfigError(f"{what} {value!r} is a float and has lost digits; ids are text. Read the column as text.")
+            raise ConfigError(f"{what} {value!r} is a float and lost digits; ids are text. Read the column as text.")
         value = int(value)
     return str(value)
 
@@ -116,7 +116,9 @@ def _tokens(market_id: str, ids: Any, labels: Any) -> list[Record]:
         raise ConfigError(
             f"market {market_id[:80]!r} has {len(ids)} token_ids and {len(labels)} token_labels; each id needs a label."
         )
-    return [{"id": text_id(i, "token id"), "label": None if w is None else str(w)} for i, w in zip(ids, labels)]
+    return [
+        {"id": text_id(i, "token id"), "label": None if w is None else str(w)} for i, w in zip(ids, labels, strict=True)
+    ]
 
 
 def event(row: Mapping[str, Any]) -> Record:

@@ -11,26 +11,26 @@ class Folder:
     """Data files of one table in a local folder. Written whole, flushed to disk, never changed."""
 
     def __init__(self, root: str) -> None:
-        self.root = root
+        self.root = Path(root)
 
     def write(self, name: str, body: memoryview) -> None:
         """Write a new file and make it durable before any commit can name it."""
-        os.makedirs(self.root, exist_ok=True)
-        path = os.path.join(self.root, name)
+        self.root.mkdir(parents=True, exist_ok=True)
+        path = self.root / name
         try:
-            with open(path, "xb") as file:
+            with path.open("xb") as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:
             # The name is ours alone and no commit names it yet, so the torn file can go at once.
-            Path(path).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             raise
         self.settle("")
 
     def settle(self, folder: str) -> None:
         """Make the names in a folder of the table durable."""
-        handle = os.open(os.path.join(self.root, folder), os.O_RDONLY)
+        handle = os.open(self.root / folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
@@ -40,15 +40,15 @@ class Folder:
         """A file for reading, as pyarrow takes it."""
         import pyarrow as pa
 
-        return pa.OSFile(os.path.join(self.root, name), "rb")
+        return pa.OSFile(str(self.root / name), "rb")
 
     def delete(self, name: str) -> None:
         """Remove a file that no commit names."""
-        Path(self.root, name).unlink(missing_ok=True)
+        (self.root / name).unlink(missing_ok=True)
 
     def uri(self, name: str) -> str:
         """Address of a file, as engines take it."""
-        return os.path.join(self.root, name)
+        return str(self.root / name)
 
 
 class Bucket:

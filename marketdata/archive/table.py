@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +48,7 @@ class Table:
         self.schema = schema
         self._options = options
         self._pinned = version
+        self._log = Path(uri) / "_delta_log"
         self.remote = is_url(uri)
         self._store: Folder | Bucket | None = None
         self._handle: Any = None
@@ -76,14 +77,13 @@ class Table:
     def _moved(self) -> bool:
         if self.remote:
             return True
-        follows = os.path.join(self.uri, "_delta_log", f"{self._state.version + 1:020d}.json")
-        return os.path.exists(follows)
+        return (self._log / f"{self._state.version + 1:020d}.json").exists()
 
     def _open(self) -> None:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        if not self.remote and not os.path.isdir(os.path.join(self.uri, "_delta_log")):
+        if not self.remote and not self._log.is_dir():
             return
         with faults.reading(f"The commit log of {self.uri}"):
             try:
@@ -111,7 +111,7 @@ class Table:
 
         with faults.writing(f"Creating {self.uri}"), self._lock:
             if not self.remote:
-                os.makedirs(self.uri, exist_ok=True)
+                Path(self.uri).mkdir(parents=True, exist_ok=True)
             for attempt in range(_TRIES):
                 try:
                     DeltaTable.create(self.uri, self.schema, mode="ignore", storage_options=self._options)
@@ -212,7 +212,7 @@ class Table:
                         self._settle()
                         return counters
                 # Who lost steps back a little, longer each time, so that all get their turn.
-                time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))
+                time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
         raise ArchiveError(f"Committing to {self.uri} came to no end.")
 
     def _settle(self) -> None:
@@ -257,7 +257,8 @@ def _data_files(rows: pa.Table) -> Iterable[DataFile]:
     def micros(name: str) -> list[Any]:
         if name not in rows.schema.names or pa.types.is_null(rows.column(name).type):
             return [None] * count
-        return rows.column(name).cast(pa.int64()).to_pylist()
+        values: list[Any] = rows.column(name).cast(pa.int64()).to_pylist()
+        return values
 
     for path, size, number, low, high, first, last in zip(
         column("path"), column("size_bytes"), column("num_records"), column("min.market_id"), column("max.market_id"),
