@@ -1,0 +1,264 @@
+"""Stretches of history in memory, so that consecutive pages do not read the archive again.
+
+A chunk is a stretch of whole buckets on a grid from the epoch. It is read once, put in time order, and
+kept until newer ones need the room; a new version of the archive makes new chunks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.resolution import Resolution
+from marketdata.times import Range
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, MetricColumns, PriceColumns, View
+
+# Points of one chunk, and base points (1m) that one chunk may be made from.
+POINTS = {"books": 4_096, "prices": 16_384, "metrics": 16_384}
+BASE_POINTS = {"books": 65_536, "prices": 1_048_576, "metrics": 1_048_576}
+MINUTE = 60_000_000
+RECHECK_SECONDS = 2.0
+NOT_HELD = ("missing", "empty_observed")
+Index = NDArray[np.int64]
+Spans = tuple[Ints, Ints]
+_NOTHING: Spans = np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+class Source(Protocol):
+    """What the service asks of an archive."""
+
+    @property
+    def location(self) -> str:
+        """Folder or address."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the data is simulated."""
+        ...
+
+    def columns(
+        self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
+    ) -> AnyColumns:
+        """Points of a market, sorted."""
+        ...
+
+    def records(self, kind: Any) -> list[dict[str, Any]]:
+        """Series, events or markets as the wire shows them."""
+        ...
+
+    def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
+        """The record of a market."""
+        ...
+
+    def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
+        """The record of the market of a token, and the token's label."""
+        ...
+
+    def version(self, view: Any) -> int:
+        """A number that changes with the content."""
+        ...
+
+    def coverage(self) -> Any:
+        """Which ranges are held."""
+        ...
+
+
+class Subject(NamedTuple):
+    """What one series of chunks is about."""
+
+    view: View
+    market_id: str
+    token_id: str | None
+    resolution: Resolution
+    tokens: int
+
+    @property
+    def chunk_micros(self) -> int:
+        """Length of a chunk [microseconds]: a whole number of buckets, more of them for fewer tokens."""
+        width = self.resolution.micros
+        each = max(1, self.tokens)
+        by_points = POINTS[self.view] // each
+        by_base = BASE_POINTS[self.view] // each * MINUTE // width
+        return max(1, min(by_points, by_base)) * width
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Points of a stretch, with their time order."""
+
+    columns: AnyColumns
+
+    @cached_property
+    def order(self) -> Ints:
+        """Positions in ``columns`` by time, and by token within a bucket."""
+        return np.argsort(self.columns.ts, kind="stable")
+
+    @cached_property
+    def _bucket_edges(self) -> tuple[Ints, Ints]:
+        ts = self.columns.ts[self.order]
+        starts = np.flatnonzero(np.concatenate(([True], ts[1:] != ts[:-1]))) if len(ts) else np.empty(0, np.int64)
+        return ts[starts], np.concatenate((starts, [len(ts)]))
+
+    @property
+    def buckets(self) -> Ints:
+        """Start of every bucket that has a point, rising [microseconds]."""
+        return self._bucket_edges[0]
+
+    @property
+    def edges(self) -> Ints:
+        """Bucket i is ``order[edges[i]:edges[i + 1]]``."""
+        return self._bucket_edges[1]
+
+    @cached_property
+    def level_starts(self) -> Ints:
+        """First row of every side in ``columns.levels``; one more at the end. Books only."""
+        assert isinstance(self.columns, BookColumns)
+        return np.concatenate(([0], np.cumsum(self.columns.counts)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, roughly [bytes]."""
+        columns = self.columns
+        size = len(columns) * 48 + 2_000
+        if isinstance(columns, BookColumns):
+            return size + columns.levels.nbytes + columns.counts.nbytes * 2
+        if isinstance(columns, PriceColumns):
+            return size + columns.price.nbytes
+        assert isinstance(columns, MetricColumns)
+        return size + sum(v.nbytes for v in columns.values.values())
+
+
+class ChunkCache:
+    """The chunks used last, up to a number of bytes; a chunk is read by one thread while others wait for it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[Any, tuple[Chunk, int]] = OrderedDict()
+        self._loading: dict[Any, Future[Chunk]] = {}
+        self._lock = threading.Lock()
+        self.nbytes = 0
+        self.reads = 0
+
+    def get(self, key: Any, read: Callable[[], AnyColumns]) -> tuple[Chunk, bool]:
+        """The chunk of this key, and whether it had to be read."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0], False
+            waiting = self._loading.get(key)
+            if waiting is None:
+                mine = self._loading[key] = Future()
+        if waiting is not None:
+            return waiting.result(), False
+        try:
+            chunk = Chunk(read())
+        except BaseException as problem:
+            mine.set_exception(problem)
+            with self._lock:
+                del self._loading[key]
+            raise
+        with self._lock:
+            del self._loading[key]
+            self._keep(key, chunk)
+        mine.set_result(chunk)
+        return chunk, True
+
+    def _keep(self, key: Any, chunk: Chunk) -> None:
+        self.reads += 1
+        size = chunk.nbytes
+        self._kept[key] = chunk, size
+        self.nbytes += size
+        while self.nbytes > self._max_bytes and len(self._kept) > 1:
+            self.nbytes -= self._kept.popitem(last=False)[1][1]
+
+
+class _Held(NamedTuple):
+    version: int
+    good_until: float
+    ranges: dict[str, Spans]
+
+
+class Holdings:
+    """Which stretches hold points at all, so that a request over years with little data is quick.
+
+    A writer commits points first and says afterwards that they are held, so what was read right after a
+    commit is read once more a little later.
+    """
+
+    def __init__(self, source: Source, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_view: dict[View, _Held] = {}
+
+    def of(self, view: View, market_id: str, version: int) -> Spans:
+        """Starts and ends of the held stretches of a market, rising and apart [microseconds]."""
+        with self._lock:
+            found = self._by_view.get(view)
+            if found is None or found.version != version or self._clock() > found.good_until:
+                begun = self._clock()
+                ranges = held_ranges(self._source.coverage(), view)
+                took = self._clock() - begun
+                good_until = self._clock() + max(RECHECK_SECONDS, 50 * took)
+                found = self._by_view[view] = _Held(version, good_until, ranges)
+        return found.ranges.get(market_id, _NOTHING)
+
+
+def held_ranges(coverage: Any, view: View) -> dict[str, Spans]:
+    """Merged stretches that may have rows per market, from a coverage frame of any kind."""
+    import narwhals as nw
+
+    frame = nw.from_native(coverage, eager_only=True)
+    if not len(frame):
+        return {}
+    may_hold = ~nw.col("state").cast(nw.String).is_in(NOT_HELD)
+    frame = frame.filter((nw.col("view").cast(nw.String) == view) & may_hold)
+    markets = frame["market_id"].cast(nw.String).to_list()
+    starts, ends = (_micros(frame[name]) for name in ("start", "end"))
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for market, start, end in zip(markets, starts.tolist(), ends.tolist(), strict=True):
+        spans.setdefault(market, []).append((start, end))
+    return {market: _merged(found) for market, found in spans.items()}
+
+
+def _micros(series: Any) -> Ints:
+    values = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
+    out: Ints = values.astype("datetime64[us]").astype(np.int64)
+    return out
+
+
+def _merged(spans: list[tuple[int, int]]) -> Spans:
+    out: list[list[int]] = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1][1] = max(out[-1][1], end)
+        else:
+            out.append([start, end])
+    pairs = np.array(out, dtype=np.int64)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def stretches(held: Spans, subject: Subject, start: int, end: int) -> Iterator[Range]:
+    """Grid cells of chunks that may hold points of [start, end), in time order."""
+    length, width = subject.chunk_micros, subject.resolution.micros
+    starts, ends = held
+    at = start // width * width
+    i = int(np.searchsorted(ends, start, side="right"))
+    while i < len(starts) and starts[i] < end:
+        at = max(at, int(starts[i]) // width * width)
+        if at >= min(int(ends[i]), end):
+            i += 1
+            continue
+        cell = at // length * length
+        yield Range(cell, cell + length)
+        at = cell + length

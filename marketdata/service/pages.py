@@ -1,0 +1,133 @@
+"""One page of history: whole buckets, in time order, up to a number of points.
+
+A point is a token's bucket (readings: what ``limit`` and ``count`` count). A cursor holds the start of
+the first bucket that was not looked at, so an archive that grows meanwhile neither repeats nor skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from marketdata.service import refusals
+from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Index, Source, Subject, stretches
+from marketdata.times import Range
+from marketdata.wire.columns import AnyColumns
+
+CACHE_BYTES = 256 * 2**20
+# Chunks that one request may read before it hands out a cursor with what it has.
+MAX_READS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Entries of one chunk, in tidy order: by token, then by time."""
+
+    chunk: Chunk
+    index: Index
+
+
+@dataclass(slots=True)
+class Page:
+    """What one request gets.
+
+    Attributes
+    ----------
+    pieces : list of Piece
+        In time order.
+    count : int
+        Points in all pieces.
+    position : int or None
+        Where the next page goes on [microseconds]; None: complete.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    count: int = 0
+    position: int | None = None
+
+
+class Pages:
+    """Pages out of an archive, through chunks in memory."""
+
+    def __init__(self, source: Source, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self._source = source
+        self._holdings = Holdings(source)
+        self.cache = ChunkCache(cache_bytes)
+
+    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
+        """The page of a range that begins at a position.
+
+        Parameters
+        ----------
+        subject : Subject
+            View, market, token and resolution.
+        rng : Range
+            Half-open range of base points [microseconds]; they are aggregated afterwards, so a range
+            that begins or ends inside a bucket gives a bucket over a part of its points.
+        limit : int
+            Most points of the page.
+        position : int or None
+            Start of the first bucket wanted.
+
+        Raises
+        ------
+        Refusal
+            400 if one bucket holds more points than the limit.
+        """
+        version = self._source.version(subject.view)
+        held = self._holdings.of(subject.view, subject.market_id, version)
+        width = subject.resolution.micros
+        first = rng.start // width * width if position is None else position
+        page, reads = Page(), 0
+        for cell in stretches(held, subject, max(first, rng.start), rng.end):
+            if reads >= MAX_READS:
+                page.position = cell.start
+                return page
+            chunk, was_read = self._chunk(subject, cell, rng, version)
+            reads += was_read
+            low, high = np.searchsorted(chunk.buckets, (first, rng.end)).tolist()
+            edges = chunk.edges
+            fits = int(np.searchsorted(edges, edges[low] + limit - page.count, side="right")) - 1
+            stop = min(fits, high)
+            if stop > low:
+                index = np.sort(chunk.order[edges[low] : edges[stop]])
+                page.pieces.append(Piece(chunk, index))
+                page.count += len(index)
+                first = int(chunk.buckets[stop - 1]) + width
+            if stop < high:
+                if not page.count:
+                    raise refusals.limit_too_small(int(edges[low + 1] - edges[low]))
+                page.position = first
+                return page
+        return page
+
+    def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[Chunk, bool]:
+        """The chunk of a grid cell. Only where the range cuts a bucket in two it is read for this range alone."""
+        width = subject.resolution.micros
+        start = rng.start if cell.start < rng.start < cell.end and rng.start % width else cell.start
+        end = rng.end if cell.start < rng.end < cell.end and rng.end % width else cell.end
+        key = (version, subject, start, end)
+        return self.cache.get(key, partial(self._read, subject, Range(start, end)))
+
+    def _read(self, subject: Subject, rng: Range) -> AnyColumns:
+        return self._source.columns(subject.view, subject.market_id, rng, subject.resolution, subject.token_id)
+
+
+def labels_of(market: dict[str, object]) -> dict[str, str]:
+    """Label to token id of a market's record; of two tokens with one label the later one goes by its id."""
+    out: dict[str, str] = {}
+    for token in _tokens(market):
+        token_id = str(token["id"])
+        label = token.get("label")
+        name = token_id if label is None or str(label) in out else str(label)
+        out[name] = token_id
+    return out
+
+
+def _tokens(market: dict[str, object]) -> Sequence[dict[str, object]]:
+    tokens = market.get("tokens") or ()
+    assert isinstance(tokens, Sequence)
+    return tokens

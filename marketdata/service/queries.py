@@ -1,0 +1,191 @@
+"""Parameters as the interface states them (section 4.1), read strictly.
+
+The paths that arrive here are still percent-encoded (see ``guard``), so that ``%2F`` in a slug is a
+character of the slug and never a separator.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from marketdata.resolution import Resolution
+from marketdata.service import refusals
+from marketdata.times import Range, parse_iso, parse_seconds
+
+DEFAULT_LIMIT, MAX_LIMIT = 100, 200
+MAX_ID = 200
+
+_DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
+_UNIX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+# A raw "+" of an offset arrives as a space. Only behind a time of day: "2026-01-31 05:30" is a date and a time.
+_LOST_PLUS = re.compile(r"(:\d\d(?:[.,]\d+)?) (\d\d:?\d\d)$", re.ASCII)
+_FIRST, _LAST = parse_iso("0001-01-01"), parse_iso("9999-12-31T23:59:59.999999")
+_REFUSED_AS_400 = {"start_ts", "end_ts", "cursor"}
+
+
+def whole_number(value: object) -> object:
+    """Digits only: no sign, no fraction, no separator, no other script."""
+    if isinstance(value, str):
+        if _DIGITS.fullmatch(value) is None:
+            raise PydanticCustomError("int_parsing", "Input should be a whole number written with the digits 0 to 9")
+        return int(value)
+    return value
+
+
+def path_text(value: object) -> object:
+    """The text of one path segment; invalid UTF-8 and control characters are refused."""
+    if not isinstance(value, str):
+        return value
+    try:
+        text = unquote_to_bytes(value.encode("latin-1")).decode("utf-8")
+    except UnicodeError:
+        raise PydanticCustomError("string_unicode", "Input should be percent-encoded UTF-8") from None
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+        raise PydanticCustomError("string_control", "Input should not contain control characters")
+    return text
+
+
+def read_time(text: str, name: str) -> int:
+    """Microseconds since the epoch of an ISO 8601 text or of Unix seconds.
+
+    Raises
+    ------
+    Refusal
+        400 for anything else.
+    """
+    try:
+        micros = parse_seconds(text) if _UNIX.fullmatch(text) else parse_iso(_LOST_PLUS.sub(r"\1+\2", text))
+    except (ValueError, OverflowError):
+        raise refusals.invalid_time(name, text) from None
+    if not _FIRST <= micros <= _LAST:
+        raise refusals.invalid_time(name, text)
+    return micros
+
+
+def read_range(start_ts: str, end_ts: str) -> Range:
+    """The half-open range of two times.
+
+    Raises
+    ------
+    Refusal
+        400 for a time that can not be read, or start not before end.
+    """
+    out = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
+    if out.start >= out.end:
+        raise refusals.empty_range()
+    return out
+
+
+async def one_value_each(request: Request) -> None:
+    """A parameter that is given twice has no meaning, so it is refused instead of read from one end."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    for name in twice:
+        if name == "cursor":
+            raise refusals.invalid_cursor()
+        if name in _REFUSED_AS_400:
+            raise refusals.invalid_time(name, ", ".join(request.query_params.getlist(name)))
+        problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
+        raise RequestValidationError([problem])
+
+
+IdOrSlug = Annotated[
+    str,
+    BeforeValidator(path_text),
+    Path(min_length=1, max_length=MAX_ID, description="Market ID or market slug."),
+]
+TokenId = Annotated[str, BeforeValidator(path_text), Path(min_length=1, max_length=MAX_ID, description="Token ID.")]
+Limit = Annotated[
+    int,
+    BeforeValidator(whole_number),
+    Query(ge=1, le=MAX_LIMIT, description="Maximum number of points in this page."),
+]
+CursorText = Annotated[str | None, Query(description="`metadata.next_cursor` of the previous page.")]
+Time = Annotated[str, Query(description="ISO 8601 timestamp or Unix seconds; without a zone it is UTC.")]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """The parameters that every history view takes."""
+
+    range: Range
+    resolution: Resolution
+    limit: int
+    cursor: str | None
+
+
+async def _history_query(
+    start_ts: Time,
+    end_ts: Time,
+    resolution: Annotated[Resolution, Query(description="Aggregation bucket size.")],
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: CursorText = None,
+) -> HistoryQuery:
+    return HistoryQuery(read_range(start_ts, end_ts), resolution, limit, cursor)
+
+
+History = Annotated[HistoryQuery, Depends(_history_query)]
+
+SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
+Order = Literal["asc", "desc"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingQuery:
+    """The parameters that every discovery listing takes (readings: discovery listing)."""
+
+    limit: int
+    cursor: str | None
+    search: str | None
+    sort: SortField
+    order: Order
+    tags: tuple[str, ...]
+    tags_match: Literal["any", "all"]
+    bounds: tuple[tuple[str, int, int], ...]
+
+
+async def _listing_query(
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: CursorText = None,
+    search: Annotated[str | None, Query(max_length=200, description="Words that slug or title contain.")] = None,
+    sort: Annotated[SortField, Query(description="Field to sort by; records without it come last.")] = "updated_at",
+    order: Order = "desc",
+    tags: Annotated[str | None, Query(description="Comma-separated tags.", max_length=1000)] = None,
+    tags_match: Literal["any", "all"] = "any",
+    start_date_min: str | None = None,
+    start_date_max: str | None = None,
+    end_date_min: str | None = None,
+    end_date_max: str | None = None,
+) -> ListingQuery:
+    given = {
+        "start_date": (start_date_min, start_date_max),
+        "end_date": (end_date_min, end_date_max),
+    }
+    bounds = tuple(
+        (
+            field,
+            _FIRST if low is None else read_time(low, f"{field}_min"),
+            _LAST if high is None else _end_of(high, f"{field}_max"),
+        )
+        for field, (low, high) in given.items()
+        if low is not None or high is not None
+    )
+    wanted = tuple(t.strip() for t in (tags or "").split(",") if t.strip())
+    return ListingQuery(limit, cursor, search, sort, order, wanted, tags_match, bounds)
+
+
+def _end_of(text: str, name: str) -> int:
+    """An upper bound is inclusive; a plain date means all of its day."""
+    micros = read_time(text, name)
+    return micros + 86_400_000_000 - 1 if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else micros
+
+
+Listing = Annotated[ListingQuery, Depends(_listing_query)]

@@ -1,0 +1,258 @@
+"""The service in a thread (``serve``) or as a process of its own (``run``)."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import uvicorn
+
+from marketdata.errors import ConfigError
+from marketdata.service.app import Parts, create_app
+from marketdata.service.chunks import Source
+from marketdata.service.cursors import Cursors, kept_secret
+from marketdata.service.discovery import Catalogue
+from marketdata.service.guard import LOOPBACK_NAMES, Guard
+from marketdata.service.history import History
+from marketdata.service.keys import Entry, KeyFile, Keys, digest, new_key
+from marketdata.service.pages import CACHE_BYTES, Pages
+from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, Plan
+from marketdata.service.rates import MEMORY, Rates
+from marketdata.service.sockets import GuardedProtocol
+
+GRACE_SECONDS = 10
+LOCAL_PLAN = "local"
+CURSOR_FILE = "cursor.secret"
+
+
+class Service:
+    """A service that runs in a thread until it is closed; also a context manager.
+
+    Attributes
+    ----------
+    base_url : str
+        Scheme, host and port, without ``/v1``.
+    api_key : str or None
+        The key that was made for it; None where keys were given.
+    """
+
+    def __init__(self, server: uvicorn.Server, listener: socket.socket, api_key: str | None) -> None:
+        self.base_url = _url(listener)
+        self.api_key = api_key
+        self._server = server
+        self._thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listener]}, name="marketdata-service", daemon=True
+        )
+        self._thread.start()
+        while not server.started:
+            if not self._thread.is_alive():
+                raise ConfigError("The service could not start; its log says why.")
+            time.sleep(0.005)
+
+    def __repr__(self) -> str:
+        return f"<marketdata service at {self.base_url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer what is running, then stop."""
+        self._server.should_exit = True
+        self._thread.join(GRACE_SECONDS + 5)
+
+
+def serve(
+    archive: Source,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: str | Path | Keys | Mapping[str, str] | None = None,
+    plans: Mapping[str, Plan | Mapping[str, Any]] | None = None,
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
+    secret: bytes | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    rate_store: str = MEMORY,
+    clock: Callable[[], float] = time.time,
+) -> Service:
+    """Answer the interface over HTTP from an archive, in a thread.
+
+    Parameters
+    ----------
+    archive : Archive
+        What is served.
+    host, port
+        Where; port 0 takes a free one.
+    keys : path, Keys, mapping of key to plan name, or None
+        Who may ask. None makes one key, which ``.api_key`` shows.
+    plans : mapping of str to Plan or dict, optional
+        Plans that ``keys`` names; without it there is one, ``local``, which allows everything.
+    requests_per_minute : int
+        Rate of the plan ``local``.
+    secret : bytes, optional
+        Signs cursors [at least 16 bytes]; by default kept in the archive's folder, so that cursors
+        outlive a restart.
+    cache_bytes : int
+        Memory for decoded stretches [bytes].
+    rate_store : str
+        ``memory://``, or a store that several services share (``redis://host``).
+    clock : callable
+        Unix time [seconds].
+
+    Returns
+    -------
+    Service
+        With ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
+
+    Raises
+    ------
+    ConfigError
+        If keys, plans or the address are refused.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> with md.serve(md.simulate(events=1, days=1)) as service:  # doctest: +SKIP
+    ...     client = md.Client(service.base_url, service.api_key)
+    """
+    store, api_key = _keys(keys, plans, requests_per_minute, clock)
+    _check_address(host, given_keys=keys is not None)
+    app = build(archive, store, Rates(rate_store), secret=secret, cache_bytes=cache_bytes, host=host, clock=clock)
+    return Service(uvicorn.Server(_config(app)), _listen(host, port), api_key)
+
+
+def run(
+    archive: Source,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    keys: str | Path | Keys | Mapping[str, str] | None = None,
+    plans: Mapping[str, Plan | Mapping[str, Any]] | None = None,
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
+    secret: bytes | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    rate_store: str = MEMORY,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Answer the interface over HTTP until the process is told to stop (SIGINT or SIGTERM).
+
+    Parameters are those of ``serve``; ``say`` is told the address, and the key where one was made.
+
+    Raises
+    ------
+    ConfigError
+        If keys, plans or the address are refused: without keys of its own it binds loopback only.
+    """
+    store, api_key = _keys(keys, plans, requests_per_minute, time.time)
+    _check_address(host, given_keys=keys is not None)
+    app = build(archive, store, Rates(rate_store), secret=secret, cache_bytes=cache_bytes, host=host)
+    listener = _listen(host, port)
+    say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
+    if api_key is not None:
+        say(f"Key (shown once): {api_key}")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(_config(app)).run(sockets=[listener])
+
+
+def build(
+    archive: Source,
+    keys: Keys,
+    rates: Rates,
+    *,
+    secret: bytes | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    host: str = "127.0.0.1",
+    clock: Callable[[], float] = time.time,
+) -> Guard:
+    """The whole service as an ASGI application."""
+    cursors = Cursors([secret or _secret(archive)], clock=clock)
+    history = History(archive, Pages(archive, cache_bytes=cache_bytes), cursors, clock=clock)
+    app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, clock))
+    hosts = LOOPBACK_NAMES | {host.lower()} if _is_loopback(host) else None
+    return Guard(app, keys=keys, rates=rates, hosts=hosts, simulated=archive.simulated)
+
+
+def _keys(
+    given: str | Path | Keys | Mapping[str, str] | None,
+    plans: Mapping[str, Plan | Mapping[str, Any]] | None,
+    requests_per_minute: int,
+    clock: Callable[[], float],
+) -> tuple[Keys, str | None]:
+    named = {n: p if isinstance(p, Plan) else Plan.read(n, p) for n, p in (plans or {}).items()}
+    if isinstance(given, Keys):
+        return given, None
+    if isinstance(given, str | Path):
+        return KeyFile(given, clock=clock), None
+    named = named or {LOCAL_PLAN: Plan.read(LOCAL_PLAN, {"requests_per_minute": requests_per_minute})}
+    if given is not None:
+        entries = [Entry(f"key{i}", digest(k.encode()), plan) for i, (k, plan) in enumerate(given.items())]
+        return Keys(entries, named, clock=clock), None
+    key, plan = new_key(), next(iter(named.values()))
+    return Keys([Entry("local", digest(key.encode()), plan.name)], named, clock=clock), key
+
+
+def _config(app: Guard) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+def _check_address(host: str, *, given_keys: bool) -> None:
+    if not given_keys and not _is_loopback(host):
+        raise ConfigError(
+            f"host={host!r} is reachable from outside; give keys=<file> (marketdata keys new) or use 127.0.0.1."
+        )
+    if os.environ.get("WEB_CONCURRENCY", "1") != "1":
+        raise ConfigError("WEB_CONCURRENCY asks for several workers; the service is one process per address.")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Only for a socket that says TCP does asyncio turn Nagle's delay off: 40 ms a page.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as problem:
+        listener.close()
+        raise ConfigError(f"{host}:{port} can not be bound: {problem}. Choose another port, or 0.") from problem
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _secret(archive: Source) -> bytes:
+    """The secret beside the tables of the archive; in an object store there is no place for one."""
+    if "://" in archive.location:
+        return secrets.token_bytes(32)
+    return kept_secret(Path(archive.location, CURSOR_FILE))

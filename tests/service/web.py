@@ -1,0 +1,69 @@
+"""A few words to ask a service as plainly as a user of requests would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from marketdata.times import parse_iso, to_text
+
+START = parse_iso("2026-01-05T00:00:00Z")
+HOUR = 3_600_000_000
+
+
+@dataclass
+class Answer:
+    """Status, body and headers."""
+
+    status: int
+    body: Any
+    headers: Any
+
+
+@dataclass
+class Web:
+    """One key at one address."""
+
+    base_url: str
+    api_key: str | None = field(repr=False)
+    session: requests.Session
+
+    def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answer:
+        """GET with the key; parameters that are None stay out."""
+        found = {**({"X-API-Key": self.api_key} if self.api_key else {}), **(headers or {})}
+        response = self.session.get(self.base_url + path, params=params, headers=found, timeout=20)
+        assert response.headers["content-type"] == "application/json", response.text[:200]
+        return Answer(response.status_code, strict_json(response.content), response.headers)
+
+    def history(self, view: str, market: str = "m1", hours: float = 3, resolution: str = "1m", **more: Any) -> Answer:
+        """One page of a market from the start on."""
+        return self.get(f"/v1/markets/{market}/{view}", **window(hours, resolution), **more)
+
+    def walk(self, path: str, **params: Any) -> Iterator[Any]:
+        """Bodies of all pages."""
+        cursor = None
+        while True:
+            answer = self.get(path, cursor=cursor, **params)
+            assert answer.status == 200, answer.body
+            yield answer.body
+            cursor = answer.body["metadata"]["next_cursor"]
+            if cursor is None:
+                return
+
+
+def window(hours: float = 3, resolution: str = "1m") -> dict[str, str]:
+    """Parameters of a range from the start on."""
+    return {"start_ts": to_text(START), "end_ts": to_text(START + int(hours * HOUR)), "resolution": resolution}
+
+
+def strict_json(body: bytes) -> Any:
+    """JSON without NaN and infinities."""
+
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not JSON")
+
+    return json.loads(body, parse_constant=refuse)
