@@ -1,0 +1,103 @@
+"""Half-open interval arithmetic, against a dict of single instants."""
+
+# ruff: noqa: N802  rows of the fault matrix name the tests
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata.archive.coverage import Claim, CoverageState, cut, effective, gaps, held, merged, union, within
+from marketdata.times import Range
+
+END = 24
+STATES = list(CoverageState)
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> Range:
+    """Any range, reversed and empty ones included."""
+    return Range(draw(st.integers(0, END)), draw(st.integers(0, END)))
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> list[Claim]:
+    """Claims in the order in which they were made; each holds one row per instant."""
+    out = []
+    for seq, one in enumerate(draw(st.lists(ranges(), max_size=12))):
+        size = max(0, one.end - one.start)
+        digest = sum(hash((t, seq)) for t in range(one.start, one.end)) % 2**64
+        out.append(Claim(one.start, one.end, draw(st.sampled_from(STATES)), size, digest, seq, seq))
+    return out
+
+
+def instants(some: list[Range]) -> set[int]:
+    return {t for r in some for t in range(r.start, r.end)}
+
+
+@given(claims())
+def test_AR29_the_latest_claim_shows_at_every_instant(some: list[Claim]) -> None:
+    """Of overlapping, touching, nested and reversed claims the latest shows, and pieces never overlap."""
+    oracle: dict[int, Claim] = {}
+    for claim in some:
+        oracle.update(dict.fromkeys(range(claim.start, claim.end), claim))
+    pieces = effective(reversed(some))
+    assert all(a.end <= b.start for a, b in itertools.pairwise(pieces))
+    shown = {t: (p.state, p.seq) for p in pieces for t in range(p.start, p.end)}
+    assert shown == {t: (c.state, c.seq) for t, c in oracle.items()}
+
+
+@given(claims())
+def test_AR29_a_cut_claim_does_not_pretend_to_know_its_content(some: list[Claim]) -> None:
+    """Rows and hash of a piece are those of its whole claim, or not known."""
+    whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
+    for piece in effective(some):
+        assert (piece.rows, piece.digest) == whole.get((piece.start, piece.end, piece.seq), (None, None))
+
+
+@given(st.lists(ranges(), max_size=8), ranges())
+def test_AR29_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> None:
+    """What is held and what is missing are disjoint and together exactly what was asked."""
+    missing = gaps(some, wanted)
+    assert instants(missing) == instants([wanted]) - instants(some)
+    assert missing == union(missing)
+    assert len(missing) <= len(union(some)) + 1
+
+
+@given(st.lists(ranges(), max_size=8))
+def test_AR29_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> None:
+    """A union holds the same instants in the fewest ranges."""
+    out = union(some)
+    assert instants(out) == instants(some)
+    assert all(a.end < b.start for a, b in itertools.pairwise(out))
+
+
+@given(claims())
+def test_AR29_merging_adds_rows_and_hashes(some: list[Claim]) -> None:
+    """Merged pieces show the same states at the same instants, and their rows and hashes add up."""
+    pieces = effective(some)
+    out = merged(pieces)
+    assert {t: p.state for p in out for t in range(p.start, p.end)} == {
+        t: p.state for p in pieces for t in range(p.start, p.end)
+    }
+    assert sum(p.rows or 0 for p in out) == sum(p.rows or 0 for p in pieces)
+    assert sum(p.digest or 0 for p in out) % 2**64 == sum(p.digest or 0 for p in pieces) % 2**64
+
+
+@given(claims(), ranges())
+def test_AR29_cutting_and_looking_within_are_complements(some: list[Claim], wanted: Range) -> None:
+    """What lies within a range and what a cut of it leaves are disjoint and make the whole."""
+    pieces = effective(some)
+    inside = instants([p.range for p in within(pieces, wanted)])
+    outside = instants([left.range for p in pieces for left in cut(p, wanted.start, max(*wanted))])
+    assert inside == instants([p.range for p in pieces]) & instants([wanted])
+    assert outside == instants([p.range for p in pieces]) - instants([Range(wanted.start, max(*wanted))])
+
+
+@given(claims())
+def test_AR29_what_is_held_is_what_is_not_missing(some: list[Claim]) -> None:
+    """Only a claim that says missing is not held."""
+    pieces = effective(some)
+    shown = {t: p.state for p in pieces for t in range(p.start, p.end)}
+    assert instants(held(pieces)) == {t for t, state in shown.items() if state != CoverageState.MISSING}
