@@ -79,16 +79,22 @@ def walk(
 
     Source: interface 4.1.
     """
-    position = deepcopy(request) if isinstance(request, Position) else Position.start(request)
-    walker = _Walker(get_page, position, report if report is not None else Report(), strict, memory or Memory())
-    return walker.pages()
+    out = Walk(get_page, request, strict=strict, memory=memory)
+    out.report = report if report is not None else out.report
+    return out.pages()
 
 
-class _Walker:
-    def __init__(self, get_page: GetPage, position: Position, report: Report, strict: bool, memory: Memory) -> None:
+class Walk:
+    """One walk: ``pages`` goes, ``snapshot`` says how far it has come."""
+
+    def __init__(
+        self, get_page: GetPage, request: Request | Position, *, strict: bool = False, memory: Memory | None = None
+    ) -> None:
+        position = deepcopy(request) if isinstance(request, Position) else Position.start(request)
+        memory = memory if memory is not None else Memory()
+        self.report = Report()
         self._get = get_page
         self._at = position
-        self._report = report
         self._strict = strict
         self._memory = memory
         self._empty, self._repeated = 0, 0
@@ -99,15 +105,20 @@ class _Walker:
         if position.cursor is None and position.limit < least:
             position.limit = least
 
+    def snapshot(self) -> Position:
+        """A copy of the position, to be taken while no page is being read."""
+        return deepcopy(self._at)
+
     def pages(self) -> Iterator[Page]:
+        """The pages that are left."""
         done = False
         while not done:
             try:
                 step = self._step()
             except (MarketDataError, KeyboardInterrupt) as error:
-                error.resume = Resume((deepcopy(self._at),))  # type: ignore[union-attr]
+                error.resume = Resume((self.snapshot(),))  # type: ignore[union-attr]
                 if isinstance(error, MarketDataError) and error.attempts is None:
-                    error.attempts = self._report.requests
+                    error.attempts = self.report.requests
                 raise
             if step is None:
                 continue
@@ -147,8 +158,8 @@ class _Walker:
             raise
         if done and at.held is not None:
             settled, at.held = join(settled, at.held), None
-        self._report.pages += 1
-        self._report.points += len(settled)
+        self.report.pages += 1
+        self.report.points += len(settled)
         return replace(page, columns=settled, notes=notes), done
 
     def _learn(self, page: Page) -> None:
@@ -166,8 +177,8 @@ class _Walker:
         self._at = before
 
     def _count(self, attempts: int) -> None:
-        self._report.requests += attempts
-        self._report.retries += attempts - 1
+        self.report.requests += attempts
+        self.report.retries += attempts - 1
 
     # -- asking
 
@@ -206,7 +217,7 @@ class _Walker:
                 return False
             self._raised = True
             self._memory.minimums[at.request.view, at.request.id] = at.limit = least
-            self._report.note({"limit_raised": 1})
+            self.report.note({"limit_raised": 1})
             self._ask_anew(at.safe_start)
             return True
         if isinstance(error, BadRequestError) and not isinstance(error, TooManyTokensError) and at.cursor is not None:
@@ -221,7 +232,7 @@ class _Walker:
         if at.fruitless >= _FRUITLESS:
             raise PaginationStalledError(f"{at.request}: asked anew {_FRUITLESS} times without a new point.")
         at.fruitless += 1
-        self._report.restarts += 1
+        self.report.restarts += 1
         self._ask_anew(at.safe_start)
 
     def _ask_anew(self, start: int) -> None:
@@ -258,7 +269,7 @@ class _Walker:
             if name not in self._warned:
                 self._warned.add(name)
                 notes[name] += 1
-        refused = self._report.note(notes)
+        refused = self.report.note(notes)
         if self._strict and refused:
             raise ContractError(f"{at.request}: strict mode refuses {', '.join(sorted(refused))}.")
 
@@ -306,6 +317,6 @@ class _Walker:
             start = max(start, at.last if split else at.last + at.request.resolution.micros)
         if start >= at.request.rng.end:
             return True
-        self._report.restarts += 1
+        self.report.restarts += 1
         self._ask_anew(start)
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -33,6 +34,7 @@ from marketdata.wire import plain
 
 T = TypeVar("T")
 _AGENT = "marketdata-python"
+_UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
 
@@ -112,6 +114,7 @@ class Transport:
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
         self._measured: float | None = None
+        self._asked_usage = False
         self._count = threading.Lock()
         self.requests, self.retries = 0, 0
 
@@ -152,6 +155,8 @@ class Transport:
             The answer is none of the interface.
         """
         path = target(segments, params)
+        if self.requests >= _UNPACED and not self.pacer.known:
+            self.learn_limits()
         began = self._clock.monotonic()
         tried, taken = 0, 0
         while True:
@@ -180,6 +185,28 @@ class Transport:
             If it is not JSON twice, and all that ``get`` raises.
         """
         return ask_twice(self.get, segments, params, lambda a: plain.load(a.body))[1]
+
+    def learn_limits(self) -> None:
+        """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error.
+
+        Source: readings ("usage").
+        """
+        if self.pacer.known or self._asked_usage:
+            return
+        self._asked_usage = True
+        with contextlib.suppress(MarketDataError):
+            usage = self.get_json(["usage"])
+            limits = usage.get("limits") if isinstance(usage, dict) else None
+            if isinstance(limits, dict):
+                self.follow(limits, usage.get("reset_at"))
+
+    def follow(self, limits: Mapping[str, Any], reset_at: object = None) -> None:
+        """Take over the ``limits`` of an answer of ``usage``; what is not a number is ignored."""
+        rate, left = limits.get("requests_per_minute"), limits.get("requests_remaining")
+        if type(rate) is not int or rate < 1:
+            return
+        reset_in = float(reset_at) - self._clock.time() if isinstance(reset_at, int | float) else None
+        self.pacer.allow(rate, left if type(left) is int else None, reset_in)
 
     def close(self) -> None:
         """Close idle connections."""

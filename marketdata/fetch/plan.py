@@ -1,0 +1,152 @@
+"""What a fetch will cost, before it is made."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from marketdata.fetch.position import Request
+from marketdata.resolution import Resolution
+from marketdata.times import SECOND, Range
+
+_DAY = 86_400 * SECOND
+# Expected bytes of a tidy frame per point; a snapshot of a book is taken to have 40 levels.
+_BYTES = {"books": 1700, "prices": 40, "metrics": 56}
+_NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fetch asks for, if every bucket of the range has its points.
+
+    Attributes
+    ----------
+    requests : int
+        Pages to fetch.
+    points : int
+        Points: token x bucket.
+    minutes : float or None
+        Time at the key's requests per minute; None if they are not known [min].
+    memory : int
+        Size of the tidy frame, a book taken to have 40 levels [bytes].
+    refused : tuple of str
+        Parts that the plan of the key does not allow.
+    requests_per_minute : int or None
+
+    Examples
+    --------
+    >>> Plan(101, 20160, 0.1, 34272000, (), 2000)
+    101 requests, 20,160 points, 0.1 minutes at 2000 requests a minute, about 34 MB.
+    """
+
+    requests: int
+    points: int
+    minutes: float | None
+    memory: int
+    refused: tuple[str, ...] = ()
+    requests_per_minute: int | None = None
+
+    def __repr__(self) -> str:
+        parts = [f"{self.requests:,} requests", f"{self.points:,} points", self._time()]
+        lines = [", ".join([*parts, f"about {_size(self.memory)}"]) + "."]
+        lines += [f"refused by the plan: {part}" for part in self.refused]
+        return "\n".join(lines)
+
+    def _time(self) -> str:
+        if self.minutes is None:
+            return "at a rate not known yet"
+        return f"{self.minutes:,.1f} minutes at {self.requests_per_minute} requests a minute"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("requests", f"{self.requests:,}"),
+            ("points", f"{self.points:,}"),
+            ("time", self._time()),
+            ("memory", f"about {_size(self.memory)}"),
+            *(("refused by the plan", part) for part in self.refused),
+        ]
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
+        return f"<table>{cells}</table>"
+
+
+def make_plan(
+    requests: Sequence[Request], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
+) -> Plan:
+    """Count what requests will cost.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        Before they are cut into segments.
+    tokens : int or mapping of id to int
+        Tokens of each market; a metric counts as one.
+    usage : mapping, optional
+        What ``GET /v1/usage`` says.
+    now : int
+        Microseconds UTC.
+    """
+    limits = _limits(usage)
+    rate = limits.get("requests_per_minute")
+    rate = rate if isinstance(rate, int) and rate > 0 else None
+    pages = points = memory = 0
+    refused: list[str] = []
+    for request in requests:
+        count = tokens_of(request, tokens)
+        points += request.buckets * count
+        memory += request.buckets * count * _BYTES[request.view]
+        pages += pages_of(request, count)
+        refused += refusals(request, limits, now)
+    minutes = pages / rate if rate else None
+    return Plan(pages, points, minutes, memory, tuple(refused), rate)
+
+
+def tokens_of(request: Request, tokens: Mapping[str, int] | int) -> int:
+    """Points that one bucket of a request has."""
+    if request.kind == "token" or request.view == "metrics":
+        return 1
+    return max(1, tokens if isinstance(tokens, int) else tokens.get(request.id, 2))
+
+
+def pages_of(request: Request, tokens: int) -> int:
+    """Pages of a request whose every bucket has its points; a page holds whole buckets."""
+    return max(1, math.ceil(request.buckets / max(1, request.limit // tokens)))
+
+
+def refusals(request: Request, limits: Mapping[str, Any], now: int) -> list[str]:
+    """Parts of a request that a plan does not allow, in words."""
+    out = []
+    allowed = _allowed(limits.get("granularity_allowed"))
+    if allowed is not None and request.resolution not in allowed:
+        names = ", ".join(allowed)
+        out.append(f"{request.view} of {request.kind} {request.id} at {request.resolution}: the plan allows {names}")
+    days = str(limits.get("max_history_days") or "").strip()
+    if days.isascii() and days.isdigit():
+        first = now - int(days) * _DAY
+        if request.rng.start < first:
+            part = Range(request.rng.start, min(first, request.rng.end))
+            out.append(f"{request.view} of {request.kind} {request.id} in {part}: the plan reaches back {days} days")
+    return out
+
+
+def _limits(usage: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    limits = (usage or {}).get("limits")
+    return limits if isinstance(limits, Mapping) else {}
+
+
+def _allowed(text: object) -> list[Resolution] | None:
+    """The resolutions a plan names; one name alone is the finest that it allows. None: no limit is known."""
+    names = [Resolution(n) for n in _NAMES.findall(text if isinstance(text, str) else "")]
+    if len(names) == 1:
+        return [r for r in Resolution if r.seconds >= names[0].seconds]
+    return names or None
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}" if count < 10 * size else f"{count / size:,.0f} {unit}"
+    return f"{count} bytes"
