@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ import requests
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web
 
+from marketdata.archive import Archive
 from marketdata.service.server import Service, serve
 
 LONG_ID = "7" * 77
@@ -49,9 +52,38 @@ def archive() -> MemoryArchive:
     return small_archive()
 
 
+class CountedArchive(Archive):
+    """An archive that remembers what was read."""
+
+    reads: list[Any]
+
+    def columns(self, *asked: Any) -> Any:
+        self.reads.append(asked)
+        return super().columns(*asked)
+
+
+def delta_archive(memory: MemoryArchive, path: Path) -> CountedArchive:
+    """The same records and points in Delta tables."""
+    out = CountedArchive(path)
+    out.reads = []
+    markets = [{"market_id": r["id"], **r} for r in memory.records("markets")]
+    out.add(markets=markets, events=memory.records("events"), series=memory.records("series"))
+    for view, market_id in memory.points:
+        out.add(**{view: memory.columns(view, market_id)})
+    return out
+
+
+@pytest.fixture(scope="session", params=["memory", "delta"])
+def source(
+    archive: MemoryArchive, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MemoryArchive | CountedArchive:
+    """What is served: the archive in memory, or its twin in Delta tables."""
+    return archive if request.param == "memory" else delta_archive(archive, tmp_path_factory.mktemp("archive"))
+
+
 @pytest.fixture(scope="session")
-def service(archive: MemoryArchive) -> Iterator[Service]:
-    with serve(archive) as running:
+def service(source: MemoryArchive | CountedArchive) -> Iterator[Service]:
+    with serve(source) as running:
         yield running
 
 

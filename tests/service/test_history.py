@@ -120,20 +120,20 @@ def test_a_range_without_points_is_an_empty_page(web: Web) -> None:
     assert body["metadata"] == {"count": 0, "limit": 100, "next_cursor": None}
 
 
-def test_all_of_time_reads_only_what_is_held(web: Web, archive) -> None:
+def test_all_of_time_reads_only_what_is_held(web: Web, source) -> None:
     """A request over all years reads the chunks that hold points and no other."""
-    before = len(archive.reads)
+    before = len(source.reads)
     body = web.get("/v1/markets/m1/prices", start_ts="0001-01-01", end_ts="9999-12-31", resolution="1m", limit=7).body
     assert body["metadata"]["count"] == 6
-    assert len(archive.reads) - before <= 2
+    assert len(source.reads) - before <= 2
 
 
-def test_consecutive_pages_do_not_read_the_archive_again(web: Web, archive) -> None:
+def test_consecutive_pages_do_not_read_the_archive_again(web: Web, source) -> None:
     """A walk of a hundred pages reads each chunk once."""
-    before = len(archive.reads)
+    before = len(source.reads)
     pages = list(web.walk("/v1/markets/m1/books", limit=3, **window(2.5)))
     assert len(pages) > 60
-    assert len(archive.reads) - before <= 1
+    assert len(source.reads) - before <= 1
 
 
 def test_times_are_utc_bucket_starts(web: Web) -> None:
