@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -251,3 +252,33 @@ def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.split() == ["1"]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.bench
+def test_rate_of_the_simulator() -> None:
+    """Prints level rows per second, drawn alone and written to an archive."""
+    began = time.perf_counter()
+    rows = sum(len(s.books.levels) for plan in plans(events=9, markets=3) for s in observe(live(plan, WEEK), 12))
+    drawn = time.perf_counter() - began
+    began = time.perf_counter()
+    md.simulate(events=9, markets=3)
+    written = time.perf_counter() - began
+    print(
+        f"\nsimulate: {rows:,} level rows; drawn {rows / drawn / 1e6:.1f} M/s, written {rows / written / 1e6:.1f} M/s"
+    )
+
+
+@pytest.mark.soak
+def test_memory_does_not_grow_with_the_size(tmp_path) -> None:
+    """Ten times the markets need less than twice the memory."""
+    code = (
+        "import resource, sys, marketdata as md\n"
+        "md.simulate(sys.argv[1], events=int(sys.argv[2]), markets=4, days=14, levels=20)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    peaks = [
+        int(subprocess.check_output([sys.executable, "-c", code, str(tmp_path / events), events], text=True))
+        for events in ("2", "20")
+    ]
+    print(f"\npeak memory: {peaks[0] / 1024:.0f} MB for 8 markets, {peaks[1] / 1024:.0f} MB for 80")
+    assert peaks[1] < 2 * peaks[0]

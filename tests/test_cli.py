@@ -1,0 +1,199 @@
+"""The command line, run as a process the way a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import marketdata as md
+
+RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
+KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
+RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
+
+
+def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if name not in KEY_NAMES}
+    return subprocess.run(
+        [sys.executable, "-m", "marketdata.cli", *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        env={**clean, "PYTHONPATH": str(Path(md.__file__).parents[1]), "COLUMNS": "100", **env},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("cli")
+    md.simulate(path / "history", events=1, days=1, markets=1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def market(folder) -> str:
+    records = md.Archive(folder / "history").records("markets")
+    return next(m["slug"] for m in records if len(m["tokens"]) == 2)
+
+
+@pytest.fixture(scope="module")
+def service(folder):
+    """`marketdata serve` as a process; the environment that reaches it."""
+    words = [sys.executable, "-m", "marketdata.cli", "serve", str(folder / "history"), "--port", "0"]
+    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=env) as process:
+        address, key = (process.stdout.readline().split()[-1] for _ in range(2))
+        yield {"MARKETDATA_BASE_URL": address, "MARKETDATA_API_KEY": key}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_help_lists_every_verb(folder) -> None:
+    """`--help` names the verbs and ends well."""
+    done = marketdata("--help", cwd=folder)
+    assert done.returncode == 0
+    for verb in ("demo", "serve", "usage", "markets", "fetch", "plan", "coverage", "import", "export"):
+        assert f"\n  {verb} " in done.stdout
+
+
+def test_version_is_that_of_the_package(folder) -> None:
+    """`--version` prints the package's version."""
+    assert marketdata("--version", cwd=folder).stdout == f"marketdata {md.__version__}\n"
+
+
+def test_an_unknown_verb_is_refused_with_code_2(folder) -> None:
+    """A word that is no verb is named, and nothing is done."""
+    done = marketdata("fetsch", cwd=folder)
+    assert done.returncode == 2
+    assert "fetsch" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
+    """The plan's limits are shown; the key is not."""
+    done = marketdata("usage", cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert "requests_per_minute" in done.stdout
+    assert service["MARKETDATA_API_KEY"] not in done.stdout + done.stderr
+    as_json = marketdata("usage", "--json", cwd=folder, **service)
+    assert json.loads(as_json.stdout)["limits"]["requests_per_minute"] > 0
+
+
+def test_markets_are_listed_and_searched(folder, service, market) -> None:
+    """Markets are found by a word of their question, as a table or as JSON."""
+    assert market[:40] in marketdata("markets", "--search", "Harbour", cwd=folder, **service).stdout
+    rows = json.loads(marketdata("markets", "--max", "2", "--json", cwd=folder, **service).stdout)
+    assert len(rows) == 2
+    assert all(row["slug"].startswith("simulated-") for row in rows)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson"])
+def test_fetched_rows_are_those_of_the_archive(folder, service, market, suffix) -> None:
+    """A file that `fetch` writes has the rows that the archive behind the service has."""
+    out = folder / f"prices{suffix}"
+    done = marketdata("fetch", "prices", market, *RANGE, "-r", "10m", "--out", out, cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    read = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson}[suffix]
+    archive = md.Archive(folder / "history", frame="polars")
+    assert read(out)["price"].to_list() == archive.prices(market, RANGE[1], RANGE[3], "10m")["price"].to_list()
+
+
+def test_fetch_prints_a_table(folder, service, market) -> None:
+    """Without a file the first rows are printed, ids shortened."""
+    done = marketdata("fetch", "books", market, *RANGE, "--rows", "3", cwd=folder, **service)
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["ts", "market_id", "token_id", "token_label", "side", "level", "price", "size"]
+    assert len(lines) == 5
+    assert "rows; --out FILE" in lines[-1]
+
+
+def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
+    """The cost of a fetch is told without fetching."""
+    done = marketdata("plan", "books", market, *RANGE, cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert "request" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
+        (("fetch", "books", "x", *RANGE, "-r", "5m"), 2, "1m, 10m, 1h, 6h, 1d"),
+        (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "start"),
+        (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),
+        (("export", "nowhere", "books", "x"), 2, "nowhere"),
+        (("import", "new", "."), 2, "markets.parquet"),
+        (("coverage", "nowhere"), 2, "nowhere"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(folder, service, words, code, said) -> None:
+    """What goes wrong is said in one line on stderr, without a traceback, with its own exit code."""
+    done = marketdata(*words, cwd=folder, **service)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
+def test_a_wrong_key_is_code_3(folder, service) -> None:
+    """A key that the service does not know ends with code 3 and is not repeated."""
+    done = marketdata("usage", cwd=folder, **{**service, "MARKETDATA_API_KEY": "mk_wrong_key_0123456789"})
+    assert done.returncode == 3
+    assert "mk_wrong" not in done.stderr
+
+
+def test_no_service_is_code_5(folder) -> None:
+    """An address where nobody answers ends with code 5."""
+    env = {"MARKETDATA_BASE_URL": "http://127.0.0.1:9", "MARKETDATA_API_KEY": "mk_any_key_0123456789"}
+    assert marketdata("usage", cwd=folder, **env).returncode == 5
+
+
+def test_debug_shows_the_traceback(folder) -> None:
+    """`--debug`, even after the verb, shows where an error came from."""
+    assert "Traceback" in marketdata("coverage", "nowhere", "--debug", cwd=folder).stderr
+
+
+def test_what_is_exported_can_be_imported(folder, market) -> None:
+    """Files that `export` wrote fill a new archive with the same rows."""
+    source = folder / "source"
+    source.mkdir()
+    held = md.Archive(folder / "history", frame="polars")
+    record = held.find_market(market)
+    tokens = {f"token_{name}s": [[t[name] for t in record["tokens"]]] for name in ("id", "label")}
+    pl.DataFrame({"market_id": [record["id"]], "slug": [market], **tokens}).write_parquet(source / "markets.parquet")
+    for view, suffix in (("books", "parquet"), ("prices", "csv")):
+        done = marketdata("export", "history", view, market, "--out", source / f"{view}.{suffix}", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    done = marketdata("import", "copy", source, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    copy = md.Archive(folder / "copy", frame="polars")
+    for view in ("books", "prices"):
+        assert getattr(copy, view)(market).equals(getattr(held, view)(market))
+
+
+def test_the_demo_proves_itself_and_draws(tmp_path) -> None:
+    """The demo compares every row with the service's own answer and saves a chart."""
+    done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rows, all equal") == 3
+    assert "Simulated:" in done.stdout
+    assert (tmp_path / "chart.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_demo_runs_on_recorded_files(tmp_path) -> None:
+    """The demo does the same with the recorded data."""
+    if not RECORDED.is_dir():
+        pytest.skip("the recorded data is not here: ../shared/data/recorded")
+    done = marketdata("demo", "--data", RECORDED, "--out", tmp_path / "chart.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rows, all equal") == 3
+    assert "imulated" not in done.stdout
+    assert (tmp_path / "chart.png").is_file()

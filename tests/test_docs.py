@@ -1,0 +1,73 @@
+"""The documentation runs: every Python block, the notebook, and the links between files."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import marketdata
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_of_a_page_runs(page: Path) -> None:
+    """Python blocks run in order, share their names, and print what the page says."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    space: dict[str, object] = {}
+    for number, block in enumerate(blocks):
+        title = f"{name(page)} block {number + 1}"
+        if ">>>" not in block:
+            exec(compile(block, title, "exec"), space)
+            continue
+        example = doctest.DocTestParser().get_doctest(block, space, title, str(page), 0)
+        said: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=OPTIONS)
+        runner.run(example, out=said.append, clear_globs=False)
+        assert not runner.failures, "".join(said)
+        space = example.globs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    """Every link to a file of the project finds it."""
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_a_notebook_runs(path: Path) -> None:
+    """Every cell of the notebook runs without an error, from an empty kernel."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": ROOT}}).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_a_notebook_is_small_and_was_run(path: Path) -> None:
+    """The notebook is committed with its outputs, in order, under 400 kB, without a path of a machine."""
+    import nbformat
+
+    text = path.read_text(encoding="utf-8")
+    notebook = nbformat.reads(text, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert len(text) < 400_000
+    assert not re.search(r"/(home|root|tmp|work)/", text)
+
+
+def test_the_changelog_knows_the_version() -> None:
+    """The version of the package has its section in the changelog."""
+    assert f"## [{marketdata.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
