@@ -162,7 +162,8 @@ class Fetch:
                         self._buffered -= 1
                     self._change.notify_all()
                 if page is not None:
-                    yield self._handed_out(job, page)
+                    yield job.request, page
+                    self._show_progress()
             if self._error is not None:
                 rest, self._error.resume = self.leave()
                 yield from rest
@@ -189,7 +190,7 @@ class Fetch:
                     # Handed on in order: what lies behind a gap is asked for again.
                     left.append(job.origin)
                     continue
-                rest += [self._handed_out(job, page) for page in job.pages]
+                rest += [(job.request, page) for page in job.pages]
                 job.pages.clear()
                 if not job.done:
                     left.append(job.walk.snapshot())
@@ -216,11 +217,10 @@ class Fetch:
     def _is_large(self) -> bool:
         return len(self._jobs) > 1 or self._jobs[0].request.buckets > self._jobs[0].request.limit * 2
 
-    def _handed_out(self, job: _Job, page: Page) -> tuple[Request, Page]:
+    def _show_progress(self) -> None:
         self._pages += 1
         if self._progress is not None:
             self._progress(self._pages, sum(j.done and not j.pages for j in self._jobs))
-        return job.request, page
 
     def _grow(self) -> None:
         """Start threads up to what the rate needs, as the latency becomes known; called under the lock."""

@@ -94,7 +94,7 @@ class Report:
         """Count oddities; the names of those that strict mode refuses."""
         refused = []
         for name, count in notes.items():
-            if name in _OBSERVED:
+            if name in _OBSERVED or name.startswith("unknown_field:"):
                 self.observed[name] += count
                 continue
             refused.append(name)
@@ -212,7 +212,7 @@ class Resume:
 
 def digests(columns: AnyColumns) -> list[bytes]:
     """Eight bytes per entry that differ where the values differ; -0.0 equals 0.0."""
-    if isinstance(columns, PriceColumns):
+    if isinstance(columns, PriceColumns) and not columns.extra:
         data = (columns.price + 0.0).tobytes()
         return [data[i : i + 8] for i in range(0, len(data), 8)]
     if isinstance(columns, BookColumns):

@@ -48,7 +48,7 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
         found = _MINIMUM.search(detail)
         error.minimum = int(found[1]) if found else None
     if isinstance(error, ParameterError) and isinstance(raw, list):
-        error.problems = [_scrubbed(p, key) for p in raw[:50] if isinstance(p, dict)]
+        error.problems = [_scrubbed(p, key) for p in raw[:50] if isinstance(p, dict) and "msg" in p]
     return error
 
 

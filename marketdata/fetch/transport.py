@@ -287,7 +287,7 @@ class Transport:
         if status == 200 and kind not in ("text/html", "application/xhtml+xml"):
             self._measure(time.monotonic() - began)
             notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
-            return Answer(body, date, url, tried, notes)
+            return Answer(_without(body, key), date, url, tried, notes)
         return self._refused(status, head, kind, body, url, key, date)
 
     def _refused(
@@ -352,6 +352,12 @@ def ask_twice(
     except ContractError as error:
         error.attempts = answer.attempts
         raise
+
+
+def _without(body: bytes, key: Secret) -> bytes:
+    """The body; should it echo the key, with stars of the same length in its place."""
+    plain_key = str.__str__(key).encode()
+    return body.replace(plain_key, b"*" * len(plain_key)) if plain_key in body else body
 
 
 def _raise(error: MarketDataError, tried: int) -> NoReturn:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from faults import FaultServer
+
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.pacing import Pacer
+from marketdata.fetch.retry import Policy
+from marketdata.fetch.transport import Transport
+
+KEY = "canary-key-0123456789-abcd"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that sleeps move, instead of waiting."""
+    out = Clock()
+    out.begin_virtual()
+    return out
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """A server whose ``answer`` and ``script`` the test sets."""
+    with FaultServer() as out:
+        yield out
+
+
+@pytest.fixture
+def connect(server: FaultServer, clock: Clock) -> Iterator[Callable[..., Transport]]:
+    """Transports to the server; keyword arguments are those of Policy."""
+    made: list[Transport] = []
+
+    def make(base_url: str | None = None, **policy: Any) -> Transport:
+        pacer = Pacer(clock=clock)
+        out = Transport(base_url or server.base_url, KEY, pacer=pacer, clock=clock, policy=Policy(**policy), seed=1)
+        made.append(out)
+        return out
+
+    yield make
+    for transport in made:
+        transport.close()
+
+
+@pytest.fixture
+def transport(connect: Callable[..., Transport]) -> Transport:
+    """One with the policy of the house."""
+    return connect()

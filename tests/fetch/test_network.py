@@ -1,0 +1,583 @@
+# ruff: noqa: N802  the rows of the fault matrix have capital letters, and pytest -k finds them by name
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import HANG_UP, RESET_PEER, Act, FaultServer, ok, refuse
+from oracle import Oracle, expected, rows
+
+from marketdata.errors import (
+    AuthenticationError,
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    NetworkError,
+    NotFoundError,
+    ParameterError,
+    PayloadTooLargeError,
+    PlanError,
+    RateLimitError,
+    RedirectError,
+    RequestError,
+    ServerError,
+)
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.paging import walk
+from marketdata.fetch.planning import fetch_all
+from marketdata.fetch.position import Report
+from marketdata.fetch.transport import Transport
+
+Connect = Callable[..., Transport]
+GOOD = ok({"a": list(range(500))})
+NOON = "Fri, 01 Jan 2100 12:00:00 GMT"
+NOON_AND_7 = "Fri, 01 Jan 2100 12:00:07 GMT"
+
+
+def test_N1_connect_refused(connect: Connect, clock: Clock) -> None:
+    """A refused connection is tried five times, then a NetworkError without the library's own error."""
+    with pytest.raises(NetworkError, match="refused") as caught:
+        connect("http://127.0.0.1:1").get(["x"])
+    assert caught.value.attempts == 5
+    assert caught.value.__context__ is None
+    assert 0 < clock.slept < 8
+
+
+def test_N1_unknown_host(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host without an address is tried five times."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(NetworkError) as caught:
+        connect("https://service.invalid").get(["x"])
+    assert caught.value.attempts == 5
+
+
+def test_N2_connect_hangs(connect: Connect) -> None:
+    """A connection that is never accepted ends after the connect timeout, each time."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(full.getsockname())
+        with pytest.raises(NetworkError, match="too long") as caught:
+            connect(f"http://127.0.0.1:{full.getsockname()[1]}", connect=0.02, attempts=2).get(["x"])
+        for sock in waiting:
+            sock.close()
+    assert caught.value.attempts == 2
+
+
+@pytest.mark.parametrize("fault", [RESET_PEER, HANG_UP], ids=["reset", "closed"])
+def test_N3_reset_before_headers(server: FaultServer, transport: Transport, fault: Act) -> None:
+    """A connection that ends before the answer is tried again."""
+    server.script = [fault, GOOD]
+    assert transport.get(["x"]).attempts == 2
+
+
+def test_N3_stale_keep_alive(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """On a connection that was used before, the first retry is sent at once."""
+    server.script = [GOOD, RESET_PEER, GOOD]
+    transport.get(["x"])
+    assert transport.get(["x"]).attempts == 2
+    assert clock.slept == 0
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_N4_cut_body(server: FaultServer, transport: Transport, reset: bool) -> None:
+    """A body shorter than its Content-Length is never read as an answer."""
+    server.script = [Act(body=GOOD.body, limit_data=100, reset=reset), GOOD]
+    answer = transport.get(["x"])
+    assert (answer.attempts, answer.body) == (2, GOOD.body)
+
+
+def test_N5_cut_chunks(server: FaultServer, transport: Transport) -> None:
+    """A chunked body without its last chunk is tried again."""
+    server.script = [Act(body=GOOD.body, framing="chunked", limit_data=300), Act(body=GOOD.body, framing="chunked")]
+    answer = transport.get(["x"])
+    assert (answer.attempts, answer.body) == (2, GOOD.body)
+
+
+def test_N6_cut_without_length(server: FaultServer, transport: Transport) -> None:
+    """A body that ends with its connection shows its cut only as JSON; it is asked for again."""
+    server.script = [Act(body=GOOD.body, framing="close", limit_data=300), GOOD]
+    assert transport.get_json(["x"]) == json.loads(GOOD.body)
+    assert len(server.asks) == 2
+
+
+def test_N7_truncated_json(server: FaultServer, transport: Transport) -> None:
+    """JSON that is cut with the right length is asked for once more, then named with a short start of it."""
+    server.answer = lambda ask: Act(body=json.dumps({"key": ask.header("X-API-Key"), "z": "z" * 900}).encode()[:-9])
+    with pytest.raises(ContractError, match="not JSON") as caught:
+        transport.get_json(["x"])
+    assert len(server.asks) == caught.value.attempts == 2
+    assert "canary" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("at", [-6, -2, 40], ids=["crc", "length", "data"])
+def test_N8_corrupt_gzip(server: FaultServer, transport: Transport, at: int) -> None:
+    """A gzip stream with one wrong byte is tried again, the checksum included."""
+    data = bytearray(gzip.compress(os.urandom(300).hex().encode()))
+    data[at] ^= 0xFF
+    server.script = [GOOD.zipped(bytes(data)), GOOD.zipped()]
+    answer = transport.get(["x"])
+    assert (answer.attempts, answer.body) == (2, GOOD.body)
+
+
+@pytest.mark.parametrize("cut", [8, 4, 200])
+def test_N9_gzip_without_trailer(server: FaultServer, transport: Transport, cut: int) -> None:
+    """A gzip stream without its end or checksum is tried again, although its length is right."""
+    server.script = [GOOD.zipped(gzip.compress(GOOD.body)[:-cut]), GOOD.zipped()]
+    answer = transport.get(["x"])
+    assert (answer.attempts, answer.body) == (2, GOOD.body)
+
+
+def test_N10_drip(server: FaultServer, connect: Connect) -> None:
+    """A body that drips is left when the attempt's time is over, though no single byte is late."""
+    server.answer = lambda ask: Act(body=GOOD.body, slicer=(1, 0.005))
+    began = time.monotonic()
+    with pytest.raises(NetworkError, match=r"too long|longer than") as caught:
+        connect(total=0.04, silence=0.03, attempts=2).get(["x"])
+    assert caught.value.attempts == 2
+    assert time.monotonic() - began < 1.1
+
+
+def test_N10_dripping_header(server: FaultServer, connect: Connect) -> None:
+    """A header that drips is left in the same way."""
+    server.answer = lambda ask: Act(headers=(("X-Long", "x" * 9000),), slicer=(1, 0.005))
+    began = time.monotonic()
+    with pytest.raises(NetworkError):
+        connect(total=0.04, silence=0.03, attempts=1).get(["x"])
+    assert time.monotonic() - began < 1.1
+
+
+@pytest.mark.parametrize("act", [Act(body=b"x" * 300_000), ok("0" * 300_000).zipped()], ids=["long", "bomb"])
+def test_N11_huge_body(server: FaultServer, connect: Connect, act: Act) -> None:
+    """A body larger than the cap is left there and not asked for again."""
+    server.answer = lambda ask: act
+    with pytest.raises(PayloadTooLargeError) as caught:
+        connect(largest_body=100_000).get(["x"])
+    assert len(server.asks) == caught.value.attempts == 1
+
+
+def test_N11_ratio(server: FaultServer, transport: Transport) -> None:
+    """A gzip stream that grows a thousandfold is left long before the cap of 64 MiB."""
+    server.answer = lambda ask: ok("0" * (8 << 20)).zipped()
+    with pytest.raises(PayloadTooLargeError, match="200-fold"):
+        transport.get(["x"])
+    assert len(server.asks) == 1
+
+
+def test_N12_retry_after_seconds(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """After a 429 all threads wait what the service asked for, and at most a second more."""
+    server.script = [refuse(429, "Rate limit exceeded.", Retry_After="7"), GOOD]
+    assert transport.get(["x"]).attempts == 2
+    assert 7 <= clock.slept <= 8.01
+
+
+def test_N12_gate_for_all_threads(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """While the service asked to wait, no thread sends."""
+    transport.pacer.pause(50.0)
+    began = clock.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: transport.get(["x"]), range(4)))
+    assert clock.monotonic() - began >= 50
+
+
+def test_N13_retry_after_date(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """A date is measured against the answer's own Date, so a clock that is decades off does no harm."""
+    server.script = [refuse(429, Retry_After=NOON_AND_7, Date=NOON), GOOD]
+    transport.get(["x"])
+    assert 7 <= clock.slept <= 8.01
+
+
+@pytest.mark.parametrize("value", [None, "1.5", "-1", "", "0", "soon", "٣", NOON_AND_7])
+def test_N14_retry_after_invalid(server: FaultServer, transport: Transport, clock: Clock, value: str | None) -> None:
+    """Where Retry-After says nothing of use, the wait is the throttling backoff."""
+    act = refuse(429)
+    server.script = [act if value is None else act.with_header("Retry-After", value.encode().decode("latin-1")), GOOD]
+    assert transport.get(["x"]).attempts == 2
+    assert 0.5 <= clock.slept <= 1.01
+
+
+@pytest.mark.parametrize("value", ["1000000000", "Fri, 31 Dec 9999 23:59:59 GMT", "121"])
+def test_N15_retry_after_far(server: FaultServer, transport: Transport, clock: Clock, value: str) -> None:
+    """A wait of more than two minutes is an error that says until when, and no sleep."""
+    server.answer = lambda ask: refuse(429, Retry_After=value, Date="Thu, 01 Jan 2026 00:00:00 GMT")
+    with pytest.raises(RateLimitError) as caught:
+        transport.get(["x"])
+    assert caught.value.retry_at is not None
+    assert caught.value.retry_at >= 1_767_225_600 + 121
+    assert (clock.slept, len(server.asks)) == (0, 1)
+
+
+def test_N16_429_for_ever(server: FaultServer, transport: Transport) -> None:
+    """An endless 429 ends by attempts, or sooner by the deadline of the call."""
+    server.answer = lambda ask: refuse(429, "Rate limit exceeded. Please try again later.", Retry_After="60")
+    with pytest.raises(RateLimitError, match="try again later") as caught:
+        transport.get(["x"])
+    assert caught.value.attempts == 5
+    with pytest.raises(RateLimitError) as caught:
+        transport.get(["x"], deadline=100.0)
+    assert caught.value.attempts == 2
+
+
+def test_N17_single_500(server: FaultServer, transport: Transport) -> None:
+    """One 500 is tried again; a server that keeps failing is left after five attempts."""
+    server.script = [refuse(500, "Failed to fetch data."), GOOD]
+    assert transport.get(["x"]).attempts == 2
+    server.answer = lambda ask: refuse(500, "Failed to fetch data.")
+    with pytest.raises(ServerError, match="Failed to fetch data") as caught:
+        transport.get(["x"])
+    assert caught.value.attempts == 5
+
+
+def test_N17_outage_does_not_become_a_storm(server: FaultServer, transport: Transport) -> None:
+    """In an outage sixteen threads share forty retries at most."""
+    server.answer = lambda ask: refuse(500)
+
+    def ask(_: int) -> int:
+        with pytest.raises(ServerError):
+            transport.get(["x"])
+        return 1
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(ask, range(64))) == 64
+    assert 30 <= transport.retries <= 40
+    assert len(server.asks) == 64 + 1 + transport.retries  # one asks what the key may spend
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_N18_proxy_html(server: FaultServer, transport: Transport, status: int) -> None:
+    """The HTML of a proxy is tried again by its status; its text is shown without tags, cut at 200 characters."""
+    page = Act(
+        status=status, body=b"<html><style>p{}</style><h1>Bad <b>gateway</b></h1>" + b"<p>more</p>" * 200 + b"</html>"
+    )
+    server.answer = lambda ask: page.with_header("Content-Type", "text/html")
+    with pytest.raises(ServerError) as caught:
+        transport.get(["x"])
+    assert caught.value.attempts == 5
+    assert caught.value.detail.startswith("Bad gateway more")
+    assert len(caught.value.detail) <= 200
+
+
+def test_N19_503_retry_after(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """A 503 that says how long to wait is obeyed as a 429 is."""
+    server.script = [refuse(503, Retry_After="9"), GOOD]
+    transport.get(["x"])
+    assert 9 <= clock.slept <= 10.01
+
+
+def test_N20_408(server: FaultServer, transport: Transport) -> None:
+    """A request timeout of the server is tried again."""
+    server.script = [refuse(408), GOOD]
+    assert transport.get(["x"]).attempts == 2
+
+
+def test_N21_login_page(server: FaultServer, transport: Transport) -> None:
+    """A page of HTML with status 200 is asked for once more, then named by its type."""
+    server.answer = lambda ask: ok({}).with_header("Content-Type", "text/html; charset=utf-8")
+    with pytest.raises(ContractError, match="text/html"):
+        transport.get(["x"])
+    assert len(server.asks) == 2
+
+
+@pytest.mark.parametrize("kind", ["text/plain", ""])
+def test_N22_content_type(server: FaultServer, transport: Transport, kind: str) -> None:
+    """JSON under another name is read, with one warning for the whole walk."""
+    oracle = Oracle.of_prices(300)
+    server.answer = lambda ask: oracle(ask).with_header("Content-Type", kind)
+    report = Report()
+    assert sorted(rows(walk(transport.get, oracle.request(300), report=report))) == expected(oracle.points)
+    assert report.warnings == {"content_type_not_json": 1}
+
+
+@pytest.mark.parametrize("status", [204, 206, 304, 299])
+def test_N23_unknown_success(server: FaultServer, transport: Transport, status: int) -> None:
+    """Any other success than 200 is off the interface, and not asked for again."""
+    server.answer = lambda ask: Act(status=status)
+    with pytest.raises(ContractError, match=str(status)):
+        transport.get(["x"])
+    assert len(server.asks) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["other", "same", "relative"])
+def test_N24_redirect(server: FaultServer, transport: Transport, status: int, where: str) -> None:
+    """A redirect is refused and the key goes nowhere; the message names scheme and host alone."""
+    with FaultServer() as other:
+        location = {"other": other.base_url, "same": server.base_url, "relative": ""}[where] + "/v1/elsewhere?secret=1"
+        server.answer = lambda ask: Act(status=status).with_header("Location", location)
+        with pytest.raises(RedirectError) as caught:
+            transport.get(["x"])
+        assert other.asks == []
+    assert len(server.asks) == 1
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, AuthenticationError), (403, PlanError), (404, NotFoundError), (422, ParameterError), (405, RequestError)],
+)
+def test_N25_refusals(server: FaultServer, transport: Transport, status: int, kind: type[RequestError]) -> None:
+    """A refusal is one request and its own class, the detail whole."""
+    server.answer = lambda ask: refuse(status, "Your plan does not allow historical order books.")
+    with pytest.raises(kind) as caught:
+        transport.get(["markets", "x", "books"])
+    error = caught.value
+    assert (error.status, error.attempts, len(server.asks)) == (status, 1, 1)
+    assert error.detail == "Your plan does not allow historical order books."
+    assert error.url == f"{server.base_url}/v1/markets/x/books"
+
+
+PROBLEMS = [{"loc": ["query", "resolution"], "msg": "allowed: 1m, 10m", "type": "enum", "input": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b'{"detail": "plain"}', "plain"),
+        (json.dumps({"detail": PROBLEMS}).encode(), "query.resolution: allowed: 1m, 10m"),
+        (b'{"detail": {"a": 1}}', '{"a": 1}'),
+        (b'{"detail": null}', "null"),
+        (b'{"error": "other"}', '{"error": "other"}'),
+        (b'["a", {"b": 2}]', '["a", {"b": 2}]'),
+        (b"", ""),
+        (b"\xff\xfe plain", "plain"),
+        (b"[" * 100_000, "[["),
+        (json.dumps({"detail": "x" * 1_000_000}).encode(), "xxx"),
+    ],
+    ids=["text", "problems", "object", "null", "none", "list", "empty", "bytes", "deep", "huge"],
+)
+def test_N26_detail(server: FaultServer, transport: Transport, body: bytes, shown: str) -> None:
+    """Whatever shape an error body has, it becomes a text of at most 2 kB."""
+    server.answer = lambda ask: Act(status=422, body=body)
+    with pytest.raises(ParameterError) as caught:
+        transport.get(["x"])
+    assert shown in caught.value.detail
+    assert len(caught.value.detail) <= 2048
+    problems = list(caught.value.problems)
+    assert problems == ([{k: PROBLEMS[0][k] for k in ("loc", "msg", "type")}] if "query" in shown else [])
+
+
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate and its key for 127.0.0.1, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(path), "-out", str(path.with_name("cert.pem"))]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("openssl makes the certificate of this test, and is not here")
+    path.write_bytes(path.read_bytes() + path.with_name("cert.pem").read_bytes())
+    return path
+
+
+@pytest.fixture
+def tls(certificate: Path) -> Iterator[Callable[..., str]]:
+    """Starts servers that speak TLS; gives their address."""
+    listeners: list[socket.socket] = []
+
+    def start(newest: ssl.TLSVersion | None = None) -> str:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        if newest is not None:
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = context.maximum_version = newest
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def serve() -> None:
+            while True:
+                try:
+                    sock, _ = listener.accept()
+                except OSError:
+                    return
+                with sock:
+                    try:
+                        with context.wrap_socket(sock, server_side=True) as safe:
+                            safe.recv(65536)
+                            safe.sendall(
+                                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+                            )
+                    except OSError:
+                        continue
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def test_N27_certificate_invalid(tls: Callable[..., str], connect: Connect) -> None:
+    """A certificate that nobody vouches for ends the request, without a retry."""
+    with pytest.raises(NetworkError, match="certificate") as caught:
+        connect(tls()).get(["x"])
+    assert caught.value.attempts == 1
+
+
+def test_N27_host_mismatch(
+    tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate for another host ends the request, without a retry."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.with_name("cert.pem")))
+    with pytest.raises(NetworkError, match="certificate") as caught:
+        connect(tls().replace("127.0.0.1", "localhost")).get(["x"])
+    assert caught.value.attempts == 1
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_N27_old_tls(
+    tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that speaks TLS 1.0 alone is not talked to."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.with_name("cert.pem")))
+    with pytest.raises(NetworkError, match="TLS") as caught:
+        connect(tls(ssl.TLSVersion.TLSv1)).get(["x"])
+    assert caught.value.attempts == 1
+
+
+@pytest.mark.parametrize("url", ["http://example.org", "http://10.0.0.1/v1", "http://127.0.0.1.example.org"])
+def test_N28_http_beyond_this_machine(url: str) -> None:
+    """Without TLS the key leaves this machine only if the user says so."""
+    with pytest.raises(ConfigError, match="allow_insecure"):
+        Transport(url, "k" * 20)
+    assert Transport(url, "k" * 20, allow_insecure=True).base_url == url.removesuffix("/v1")
+
+
+def test_N29_netrc_and_http_proxy(
+    server: FaultServer, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither netrc nor a proxy for plain http is used."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    connect().get(["x"])
+    assert server.asks[0].header("Authorization") == []
+
+
+def test_N29_https_proxy_and_bundle(
+    server: FaultServer, tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For https the proxy and the CA bundle of the environment are used, and the proxy does not see the key."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.with_name("cert.pem")))
+    assert connect(tls()).get(["x"]).body == b"{}"
+    monkeypatch.setenv("https_proxy", server.base_url)
+    server.answer = lambda ask: refuse(403)
+    with pytest.raises(NetworkError):
+        connect("https://service.invalid", attempts=1).get(["x"])
+    assert [a.target for a in server.asks] == ["service.invalid:443"]
+    assert server.asks[0].header("X-API-Key") == []
+
+
+def test_N30_clock_jumps(
+    server: FaultServer, transport: Transport, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock of the machine that jumps while waiting changes no wait."""
+    jumps = iter(range(0, 10**9, 10**6))
+    monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
+    server.script = [refuse(429, Retry_After="7"), refuse(500), GOOD]
+    assert transport.get(["x"], deadline=60.0).attempts == 3
+    assert clock.slept < 20
+
+
+def test_N31_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
+    """Ctrl-C leaves at once, what arrived is kept, and the rest is fetched later without asking for it again."""
+    oracle = Oracle.of_prices(2000)
+    server.answer = oracle
+
+    def press(pages: int, _: int) -> None:
+        if pages == 4:
+            raise KeyboardInterrupt
+
+    fetch = fetch_all(transport, [oracle.request(1000), oracle.request(2000)], progress=press, workers=2)
+    got: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        got.extend(fetch)
+    rest, resume = fetch.leave()
+    got += rest
+    more = list(fetch_all(transport, resume.positions, workers=2))
+    assert len(got) >= 4
+    first = {k: v for k, v in oracle.points.items() if k[1] < oracle.request(1000).rng.end}
+    both = sorted(rows(page for _, page in [*got, *more]))
+    assert both == sorted(expected(oracle.points) + expected(first))
+    asked = [a.target for a in server.asks if a.path != "/v1/usage"]
+    assert len(set(asked)) == 30
+    assert len(asked) <= 30 + 2  # what was on its way when the key was pressed
+
+
+def test_N32_fork(server: FaultServer, transport: Transport) -> None:
+    """A forked child opens connections of its own."""
+    server.answer = lambda ask: ok({"path": ask.path})
+    transport.get(["parent"])
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if transport.get_json(["child"]) == {"path": "/v1/child"} else 1
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert transport.get_json(["after"]) == {"path": "/v1/after"}
+    by_path = {a.path: a.connection for a in server.asks}
+    assert by_path["/v1/parent"] == by_path["/v1/after"] != by_path["/v1/child"]
+
+
+def test_N32_fifty_threads(server: FaultServer, transport: Transport) -> None:
+    """Fifty threads on one transport each get the answer to their own question."""
+    server.answer = lambda ask: ok({"path": ask.path})
+    with ThreadPoolExecutor(50) as pool:
+        names = [f"n{i}" for i in range(300)]
+        answers = list(pool.map(lambda n: transport.get_json([n])["path"], names))
+    assert answers == [f"/v1/{n}" for n in names]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        ok({}).with_header("content-length", "7"),
+        ok({}).with_header("X-Long", "x" * 200_000),
+        Act(raw=b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(500)) + b"\r\n{}"),
+        Act(raw=b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+        Act(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 9000),
+        Act(raw=b"not http at all\r\n\r\n"),
+        Act(raw=b"HTTP/1.1 abc\r\n\r\n"),
+    ],
+    ids=["two lengths", "long header", "many headers", "early hints", "endless 100", "no http", "no status"],
+)
+def test_N33_odd_headers(server: FaultServer, connect: Connect, act: Act) -> None:
+    """Headers off the rules are a typed error, never a hang."""
+    server.answer = lambda ask: act
+    with pytest.raises(MarketDataError):
+        connect(attempts=2).get(["x"])
+
+
+def test_N33_continue(server: FaultServer, transport: Transport) -> None:
+    """An interim 100 before the answer is passed over."""
+    server.script = [Act(body=b"{}", before=b"HTTP/1.1 100 Continue\r\n\r\n")]
+    assert transport.get(["x"]).body == b"{}"

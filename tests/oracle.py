@@ -1,0 +1,122 @@
+"""A market whose every point is known, and the pages an honest service would answer with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from faults import Act, Ask, ok, refuse
+
+from marketdata.fetch.position import Request
+from marketdata.resolution import Resolution
+from marketdata.times import Range, parse_iso, to_text
+from marketdata.wire.page import Page
+
+MINUTE = 60_000_000
+START = 1_767_225_600_000_000  # 2026-01-01
+DATE = "Thu, 01 Jan 2027 00:00:00 GMT"
+Points = dict[tuple[str, int], Any]
+
+
+def minutes(count: int, first: int = 0) -> Range:
+    """So many minutes from the start of 2026."""
+    return Range(START + first * MINUTE, START + (first + count) * MINUTE)
+
+
+@dataclass
+class Oracle:
+    """Answers history requests from ``points``: (label, t) to a price or to (bids, asks)."""
+
+    points: Points
+    labels: dict[str, str] = field(default_factory=lambda: {"Yes": "1" * 77, "No": "2" * 77})
+    view: str = "prices"
+    market_id: str = "m1"
+    resolution: str = "1m"
+    largest: int = 200
+
+    @classmethod
+    def of_prices(cls, count: int, labels: Iterable[str] = ("Yes", "No"), **options: Any) -> Oracle:
+        """Every minute has a price of every label, each different."""
+        names = list(labels)
+        points = {
+            (x, START + i * MINUTE): (i * len(names) + k) / 1e5 for i in range(count) for k, x in enumerate(names)
+        }
+        return cls(points, {x: str(k + 1) * 77 for k, x in enumerate(names)}, **options)
+
+    def request(self, count: int, limit: int = 200) -> Request:
+        """A question for the first minutes."""
+        return Request(self.view, "market", "slug", minutes(count), Resolution.of(self.resolution), limit)  # type: ignore[arg-type]
+
+    def page(self, ask: Ask) -> dict[str, Any]:
+        """The body of one honest page: whole buckets, at most ``limit`` points."""
+        params = ask.params
+        width = Resolution.of(self.resolution).micros
+        start, end = parse_iso(params["start_ts"]) // width * width, parse_iso(params["end_ts"])
+        if "cursor" in params:
+            start = int(params["cursor"].removeprefix("c"))
+        limit = min(int(params["limit"]), self.largest)
+        times = sorted({t for _, t in self.points if start <= t < end})
+        taken: list[tuple[str, int]] = []
+        following = None
+        for t in times:
+            bucket = [(x, t) for x in self.labels if (x, t) in self.points]
+            if len(taken) + len(bucket) > limit:
+                following = f"c{t}"
+                break
+            taken += bucket
+        return self.body(taken, limit, following)
+
+    def body(self, taken: list[tuple[str, int]], limit: int = 200, cursor: str | None = None) -> dict[str, Any]:
+        """A body with these points."""
+        data: dict[str, list[Any]] = {x: [] for x in self.labels}
+        for label, t in taken:
+            data[label].append(self.point(label, t))
+        return {
+            "market_id": self.market_id,
+            "resolution": self.resolution,
+            "tokens": self.labels,
+            "data": data,
+            "metadata": {"count": len(taken), "limit": limit, "next_cursor": cursor},
+        }
+
+    def point(self, label: str, t: int) -> dict[str, Any]:
+        """One point as the service writes it."""
+        value = self.points[label, t]
+        if self.view == "books":
+            return {"t": to_text(t), "bids": value[0], "asks": value[1]}
+        return {"t": to_text(t), "p": value}
+
+    def __call__(self, ask: Ask) -> Act:
+        if not ask.path.startswith("/v1/markets/"):
+            return refuse(404, "Not Found")
+        return ok(self.page(ask)).with_header("Date", DATE)
+
+
+def rows(pages: Iterable[Page]) -> list[tuple[str, int, Any]]:
+    """(label, t, value) of every point of the pages, as they came."""
+    out: list[tuple[str, int, Any]] = []
+    for page in pages:
+        columns: Any = page.columns
+        begin = 0
+        for i, (code, t) in enumerate(zip(columns.token.tolist(), columns.ts.tolist(), strict=True)):
+            label = columns.tokens[code].token_label
+            if hasattr(columns, "price"):
+                out.append((label, t, columns.price[i].item()))
+                continue
+            bids, asks = columns.counts[2 * i : 2 * i + 2].tolist()
+            levels = columns.levels[begin : begin + bids + asks].tolist()
+            begin += bids + asks
+            out.append((label, t, (levels[:bids], levels[bids:])))
+    return out
+
+
+def expected(points: Points) -> list[tuple[str, int, Any]]:
+    """The same rows, sorted, from the table."""
+    return sorted((label, t, value) for (label, t), value in points.items())
+
+
+def dumps(body: Any) -> bytes:
+    """JSON bytes."""
+    return json.dumps(body).encode()
