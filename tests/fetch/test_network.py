@@ -1,4 +1,3 @@
-# ruff: noqa: N802  the rows of the fault matrix have capital letters, and pytest -k finds them by name
 from __future__ import annotations
 
 import gzip

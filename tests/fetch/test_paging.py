@@ -1,0 +1,660 @@
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults import Act, Ask, FaultServer, ok, refuse
+from oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
+
+from marketdata.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContractError,
+    LimitTooSmallError,
+    MarketDataError,
+    NotFoundError,
+    PaginationStalledError,
+    PlanError,
+    TooManyTokensError,
+)
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.pacing import Pacer
+from marketdata.fetch.paging import Memory, walk
+from marketdata.fetch.position import Report, Request, Resume
+from marketdata.fetch.transport import Transport
+
+Body = dict[str, Any]
+COUNT = 450
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    """A market of two tokens, five pages long."""
+    return Oracle.of_prices(COUNT)
+
+
+def bend(oracle: Oracle, change: Callable[[Body, Ask], Body | None]) -> Callable[[Ask], Act]:
+    """An honest service whose bodies are changed on their way."""
+
+    def answer(ask: Ask) -> Act:
+        body = oracle.page(ask)
+        changed = change(body, ask)
+        return ok(body if changed is None else changed).with_header("Date", DATE)
+
+    return answer
+
+
+def on_page(number: int, change: Callable[[Body], object]) -> Callable[[Body, Ask], None]:
+    """Change the page of this number, counted by its cursor; every time it is asked for."""
+    first = f"c{START + (number - 1) * 100 * MINUTE}" if number > 1 else None
+
+    def only(body: Body, ask: Ask) -> None:
+        if ask.params.get("cursor") == first:
+            change(body)
+
+    return only
+
+
+def once(change: Callable[[Body, Ask], object], when: Callable[[Ask], bool]) -> Callable[[Body, Ask], None]:
+    """Change the first body that ``when`` picks."""
+    left = [1]
+
+    def only(body: Body, ask: Ask) -> None:
+        if left and when(ask):
+            left.pop()
+            change(body, ask)
+
+    return only
+
+
+def fetched(transport: Transport, request: Request, **options: Any) -> list[tuple[str, int, Any]]:
+    """Every row of a walk, sorted."""
+    return sorted(rows(walk(transport.get, request, **options)))
+
+
+def fails(transport: Transport, request: Request, kind: type[MarketDataError], **options: Any) -> tuple[Any, list[Any]]:
+    """The error of a walk, and the rows before it; the error can be pickled and says how to go on."""
+    got: list[Any] = []
+    pages = map(rows, ([page] for page in walk(transport.get, request, **options)))
+    with pytest.raises(kind) as caught:
+        got.extend(itertools.chain.from_iterable(pages))
+    error = caught.value
+    assert error.attempts
+    assert isinstance(pickle.loads(pickle.dumps(error.resume)), Resume)
+    return error, got
+
+
+def test_P1_same_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A cursor that comes again is not followed for ever: one restart by time, then an error."""
+    page = oracle.body([("Yes", START), ("No", START)], cursor="always")
+    server.answer = lambda ask: ok(page)
+    error, got = fails(transport, oracle.request(COUNT), PaginationStalledError)
+    assert len(got) == 2
+    assert len(server.asks) == 4
+    assert "cursor" in str(error)
+
+
+def test_P1_progress_by_time(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A service that repeats a cursor but honours times is walked by time to its end."""
+    server.answer = bend(
+        oracle,
+        lambda body, ask: body["metadata"].update(next_cursor=ask.params["cursor"]) if "cursor" in ask.params else None,
+    )
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.restarts >= 1
+
+
+def test_P2_cycle(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Cursors that go round in a circle are seen by their names."""
+    circle = {None: "a", "a": "b", "b": "c", "c": "a"}
+    page = oracle.body([("Yes", START), ("No", START)])
+
+    def answer(ask: Ask) -> Act:
+        page["metadata"]["next_cursor"] = circle[ask.params.get("cursor")]
+        return ok(page)
+
+    server.answer = answer
+    _, got = fails(transport, oracle.request(COUNT), PaginationStalledError)
+    assert len(got) == 2
+
+
+def test_P2_endless_new_cursors(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Cursors that are always new and bring nothing new are seen by their rows."""
+    names = map(str, itertools.count())
+    page = oracle.body([("Yes", START), ("No", START)])
+    server.answer = lambda ask: ok(page | {"metadata": {"count": 2, "limit": 200, "next_cursor": next(names)}})
+    _, got = fails(transport, oracle.request(COUNT), PaginationStalledError)
+    assert len(got) == 2
+    assert len(server.asks) < 20
+
+
+def test_P3_cursor_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A cursor that expired is dropped, and the walk goes on from the last bucket received."""
+    expired = iter([True, False, True])
+
+    def answer(ask: Ask) -> Act:
+        if ask.params.get("cursor", "").endswith("200000000") or ("cursor" in ask.params and next(expired, False)):
+            return refuse(400, "Invalid cursor.")
+        return oracle(ask)
+
+    server.answer = answer
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.restarts == 2
+    starts = {a.params["start_ts"] for a in server.asks}
+    assert len(starts) == 3
+    assert len(server.asks) <= 5 + 2 * 2
+
+
+def test_P3_always_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Where every cursor is refused and time does not help either, three restarts are the end."""
+    page = oracle.body([("Yes", START), ("No", START)], cursor="x")
+    server.answer = lambda ask: refuse(400, "cursor expired") if "cursor" in ask.params else ok(page)
+    _, got = fails(transport, oracle.request(COUNT), PaginationStalledError)
+    assert len(got) == 2
+    assert len(server.asks) == 8
+
+
+def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Points that come again as they were are dropped and counted."""
+
+    def answer(ask: Ask) -> Act:
+        body = oracle.page(ask)
+        if "cursor" in ask.params:
+            t = int(ask.params["cursor"][1:]) - MINUTE
+            for label in oracle.labels:
+                body["data"][label].insert(0, oracle.point(label, t))
+            body["metadata"]["count"] += 2
+        return ok(body)
+
+    server.answer = answer
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.repairs == {"duplicate_points": 8}
+    with pytest.raises(ContractError, match="duplicate_points"):
+        fetched(transport, oracle.request(COUNT), strict=True)
+
+
+def conflict(date: str) -> tuple[Oracle, Callable[[Ask], Act]]:
+    """The second page brings the last bucket of the first again, with another price."""
+    oracle = Oracle.of_prices(150)
+    border = START + 99 * MINUTE
+
+    def answer(ask: Ask) -> Act:
+        body = oracle.page(ask)
+        if "cursor" in ask.params:
+            body["data"]["Yes"].insert(0, {**oracle.point("Yes", border), "p": 0.75})
+            body["metadata"]["count"] += 1
+        return ok(body).with_header("Date", date)
+
+    return oracle, answer
+
+
+def test_P5_conflict_in_closed_bucket(server: FaultServer, transport: Transport) -> None:
+    """A closed bucket that comes twice with different values is an error, and the first page is kept."""
+    oracle, server.answer = conflict(DATE)
+    error, got = fails(transport, oracle.request(150), ContractError)
+    assert "different values" in str(error)
+    assert len(got) == 200
+
+
+def test_P5_conflict_in_open_bucket(server: FaultServer, transport: Transport) -> None:
+    """By the server's own clock the bucket is still open: its last version is kept, with a warning."""
+    oracle, server.answer = conflict("Thu, 01 Jan 2026 01:39:30 GMT")
+    report = Report()
+    want = oracle.points | {("Yes", START + 99 * MINUTE): 0.75}
+    assert fetched(transport, oracle.request(150), report=report) == expected(want)
+    assert report.warnings == {"open_bucket_changed": 1}
+
+
+def test_P6_out_of_order(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Points out of order inside a page are sorted, and the page counted."""
+    server.answer = bend(oracle, on_page(2, lambda body: body["data"]["Yes"].reverse()))
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.repairs == {"points_sorted": 1}
+
+
+def test_P7_count_differs_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A page with fewer points than its count is asked for again."""
+    lose = once(lambda body, ask: body["data"]["Yes"].pop(), lambda ask: "cursor" in ask.params)
+    server.answer = bend(oracle, lose)
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert (report.requests, report.warnings) == (6, {})
+
+
+def test_P7_count_differs_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A count that stays wrong is a warning, and an error for an archive, which is strict."""
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=7))
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.warnings == {"count_mismatch": 5}
+    with pytest.raises(ContractError, match="count_mismatch"):
+        fetched(transport, oracle.request(COUNT), strict=True)
+
+
+def test_P7_count_of_times(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A count of distinct times, the other reading, is right too."""
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=len(body["data"]["Yes"])))
+    assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
+
+
+def test_P8_outside_of_the_range(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Points outside of [start, end) are dropped and counted."""
+    request = replace(oracle.request(COUNT), rng=minutes(40, first=10))
+
+    def stray(body: Body, ask: Ask) -> None:
+        body["data"]["Yes"].insert(0, oracle.point("Yes", START + 9 * MINUTE))
+        body["data"]["Yes"].append(oracle.point("Yes", START + 50 * MINUTE))
+        body["metadata"]["count"] += 2
+
+    server.answer = bend(oracle, stray)
+    report = Report()
+    inside = {k: v for k, v in oracle.points.items() if request.rng.start <= k[1] < request.rng.end}
+    assert fetched(transport, request, report=report) == expected(inside)
+    assert report.repairs == {"outside_range": 2}
+
+
+def test_P8_partial_first_bucket(server: FaultServer, transport: Transport) -> None:
+    """A range that starts inside of a bucket keeps that bucket, which is named by its start."""
+    oracle = Oracle({("Yes", START): 0.5, ("Yes", START + 60 * MINUTE): 0.6}, {"Yes": "1"}, resolution="1h")
+    request = replace(oracle.request(120), rng=minutes(60, first=30))
+    server.answer = oracle
+    report = Report()
+    assert fetched(transport, request, report=report) == expected(oracle.points)
+    assert not report.repairs
+
+
+def test_P9_label_without_data(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A label of ``tokens`` that ``data`` lacks has no points, and is known."""
+
+    def drop(body: Body, ask: Ask) -> None:
+        body["metadata"]["count"] -= len(body["data"].pop("No"))
+
+    server.answer = bend(oracle, drop)
+    pages = list(walk(transport.get, oracle.request(COUNT), strict=True))
+    yes = {k: v for k, v in oracle.points.items() if k[0] == "Yes"}
+    assert sorted(rows(pages)) == expected(yes)
+    assert pages[0].labels == oracle.labels
+
+
+def test_P10_label_without_token(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Points of a label that ``tokens`` lacks are kept, without an id, with a warning."""
+    server.answer = bend(oracle, lambda body, ask: body.update(tokens={"Yes": oracle.labels["Yes"]}))
+    report = Report()
+    pages = list(walk(transport.get, oracle.request(COUNT), report=report))
+    assert sorted(rows(pages)) == expected(oracle.points)
+    assert report.warnings == {"label_without_token": 5}
+    assert {t.token_id for p in pages for t in p.columns.tokens if t.token_label == "No"} == {None}
+
+
+def test_P11_empty_label(server: FaultServer, transport: Transport) -> None:
+    """A label with an empty list has no points, and is known; so is a market without any."""
+    oracle = Oracle({}, {"Yes": "1", "No": "2"})
+    server.answer = oracle
+    (page,) = walk(transport.get, oracle.request(COUNT), strict=True)
+    assert (page.points, page.labels) == (0, {"Yes": "1", "No": "2"})
+
+
+def test_P12_token_id_changes(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A label that names another token on a later page is an error: two instruments would be mixed."""
+    server.answer = bend(oracle, on_page(3, lambda body: body.update(tokens={"Yes": "9", "No": "8"})))
+    error, got = fails(transport, oracle.request(COUNT), ContractError)
+    assert "is now" in str(error)
+    assert len(got) == 400
+
+
+@pytest.mark.parametrize("change", [{"market_id": "other"}, {"resolution": "10m"}])
+def test_P13_identity(server: FaultServer, transport: Transport, oracle: Oracle, change: Body) -> None:
+    """Another market or resolution than before is an error, however right the rest looks."""
+    server.answer = bend(oracle, on_page(2, lambda body: body.update(change)))
+    _, got = fails(transport, oracle.request(COUNT), ContractError)
+    assert len(got) == 200
+
+
+def test_P13_wrong_from_the_start(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """The first page too must have the resolution that was asked."""
+    server.answer = bend(oracle, lambda body, ask: body.update(resolution="1h"))
+    fails(transport, oracle.request(COUNT), ContractError)
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, [], {}, {"count": "5", "limit": 200}, {"count": 5, "limit": None}, {"limit": 200}]
+)
+def test_P14_metadata(server: FaultServer, transport: Transport, oracle: Oracle, metadata: Any) -> None:
+    """Without metadata the end can not be proven: asked once more, then an error."""
+    server.answer = bend(oracle, on_page(2, lambda body: body.update(metadata=metadata)))
+    error, got = fails(transport, oracle.request(COUNT), ContractError)
+    assert (len(got), len(server.asks), error.attempts) == (200, 3, 2)
+
+
+def test_P14_metadata_missing_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """One page without metadata costs one request."""
+    server.answer = bend(oracle, once(lambda body, ask: body.pop("metadata"), lambda ask: "cursor" in ask.params))
+    assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
+    assert len(server.asks) == 6
+
+
+def test_P15_cursor_absent(server: FaultServer, transport: Transport) -> None:
+    """An absent next_cursor is the end, as null is."""
+    oracle = Oracle.of_prices(50)
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].pop("next_cursor") and None)
+    assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
+    assert len(server.asks) == 1
+
+
+def test_P15_empty_cursor_at_the_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """An empty next_cursor is probed with one request behind the last point, and warned of."""
+
+    def blank(body: Body, ask: Ask) -> None:
+        body["metadata"]["next_cursor"] = body["metadata"]["next_cursor"] or ""
+
+    server.answer = bend(oracle, blank)
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT + 99), report=report) == expected(oracle.points)
+    assert report.warnings == {"cursor_empty": 1}
+    assert len(server.asks) == 6
+    assert server.asks[-1].params["start_ts"] == "2026-01-01T07:30:00Z"
+
+
+def test_P15_empty_cursor_that_lies(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Where points lie behind an empty next_cursor, the walk goes on by time."""
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].update(next_cursor=""))
+    assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
+
+
+def test_P15_silent_label(server: FaultServer, transport: Transport) -> None:
+    """An empty cursor of a market with a silent token loses no page."""
+    oracle = Oracle.of_prices(COUNT, ["Yes"])
+    oracle.labels["No"] = "2"
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].update(next_cursor=""))
+    assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
+
+
+@pytest.mark.parametrize("cursor", [5, {"a": 1}, ["x"], True, "x" * 8193, "x" * 1_000_000])
+def test_P16_cursor_of_another_kind(server: FaultServer, transport: Transport, oracle: Oracle, cursor: Any) -> None:
+    """A cursor that is no text, or longer than any is, is an error."""
+    server.answer = bend(oracle, lambda body, ask: body["metadata"].update(next_cursor=cursor))
+    fails(transport, oracle.request(COUNT), ContractError)
+    assert len(server.asks) == 2
+
+
+@pytest.mark.parametrize("cursor", ["&limit=1&cursor=2", "a\x00b", "../..?x#y", "ü€", " +%20", "x" * 8192])
+def test_P16_cursor_with_signs(server: FaultServer, transport: Transport, oracle: Oracle, cursor: str) -> None:
+    """Whatever a cursor holds, it comes back as it was, and as a cursor alone."""
+    first = oracle.body([("Yes", START), ("No", START)], cursor=cursor)
+    server.script = [ok(first)]
+    server.answer = lambda ask: ok(oracle.body([]))
+    list(walk(transport.get, oracle.request(COUNT)))
+    assert server.asks[1].params == server.asks[0].params | {"cursor": cursor}
+
+
+def test_P17_empty_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Up to fifty empty pages with cursors are walked through."""
+    empty = [ok(oracle.body([], cursor=f"e{i}")) for i in range(49)]
+    server.script = [*empty, ok(oracle.body([], cursor=f"c{START}"))]
+    server.answer = oracle
+    assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
+
+
+def test_P17_empty_pages_without_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Empty pages without end are an error."""
+    names = map(str, itertools.count())
+    server.answer = lambda ask: ok(oracle.body([], cursor=next(names)))
+    fails(transport, oracle.request(COUNT), PaginationStalledError)
+    assert len(server.asks) <= 104
+
+
+def test_P18_limit_clamped(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A service that gives smaller pages than asked is walked to its end, with one warning."""
+    oracle.largest = 20
+    server.answer = oracle
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert (report.pages, report.warnings) == (45, {"limit_clamped": 1})
+
+
+def test_P18_short_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A page with fewer points than its limit is not the end while there is a cursor."""
+
+    def short(body: Body, ask: Ask) -> None:
+        limit = ask.params["limit"]
+        body["metadata"]["limit"] = int(limit)
+
+    oracle.largest = 6
+    server.answer = bend(oracle, short)
+    want = [r for r in expected(oracle.points) if r[1] < START + 140 * MINUTE]
+    assert fetched(transport, oracle.request(140), strict=True) == want
+
+
+TOO_SMALL = "limit too small for this market. Minimum required: {}"
+
+
+def test_P19_limit_too_small(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """The limit is raised to what the service names, once, and remembered for the market."""
+
+    def answer(ask: Ask) -> Act:
+        return refuse(400, TOO_SMALL.format(2)) if int(ask.params["limit"]) < 2 else oracle(ask)
+
+    server.answer = answer
+    memory, report = Memory(), Report()
+    few = oracle.request(5, limit=1)
+    want = [r for r in expected(oracle.points) if r[1] < START + 5 * MINUTE]
+    assert fetched(transport, few, memory=memory, report=report) == want
+    assert report.repairs == {"limit_raised": 1}
+    assert len(server.asks) == 6
+    assert fetched(transport, few, memory=memory) == want
+    assert len(server.asks) == 11
+
+
+@pytest.mark.parametrize("minimum", ["201", "50", "7", "x", "-3", "9" * 30])
+def test_P19_no_loop(server: FaultServer, transport: Transport, oracle: Oracle, minimum: str) -> None:
+    """A minimum that can not help, or is refused again, is an error and no loop."""
+    server.answer = lambda ask: refuse(400, TOO_SMALL.format(minimum))
+    error, _ = fails(transport, oracle.request(COUNT, limit=40), LimitTooSmallError)
+    assert len(server.asks) <= 2
+    assert error.minimum == (int(minimum) if minimum in ("201", "50", "7") else None)
+
+
+def test_P20_too_many_tokens(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A market of more than 200 tokens is an error of its own that says where to ask instead."""
+    server.answer = lambda ask: refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/books.")
+    error, _ = fails(transport, oracle.request(COUNT), TooManyTokensError)
+    assert "/v1/tokens/" in str(error)
+    assert len(server.asks) == 1
+
+
+def test_P20_token_endpoint(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A single token's history is walked in the same way."""
+    yes = Oracle.of_prices(COUNT, ["Yes"])
+
+    def answer(ask: Ask) -> Act:
+        body = yes.page(ask)
+        return ok(
+            {
+                "market_id": "m1",
+                "token_id": "1" * 77,
+                "token_label": "Yes",
+                "resolution": "1m",
+                "data": body["data"]["Yes"],
+                "metadata": body["metadata"],
+            }
+        )
+
+    server.answer = answer
+    request = Request("prices", "token", "1" * 77, minutes(COUNT), yes.request(1).resolution)
+    assert fetched(transport, request, strict=True) == expected(yes.points)
+    assert server.asks[0].path == f"/v1/tokens/{'1' * 77}/prices"
+    error, _ = fails(transport, replace(request, id="2"), ContractError)
+    assert "is about the tokens" in str(error)
+
+
+@pytest.mark.parametrize("detail", ["the page must be bigger", "so many outcomes!", "position is stale", ""])
+def test_P21_reworded(server: FaultServer, transport: Transport, oracle: Oracle, detail: str) -> None:
+    """A 400 in other words is a plain BadRequestError with these words, and no loop."""
+    server.answer = lambda ask: refuse(400, detail)
+    error, _ = fails(transport, oracle.request(COUNT), BadRequestError)
+    assert type(error) is BadRequestError
+    assert error.detail == detail
+    assert len(server.asks) == 1
+
+
+def test_P21_reworded_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """That a cursor was refused is seen without any words: without it the same question had passed."""
+    calls = itertools.count()
+    server.answer = lambda ask: refuse(400, "stale") if next(calls) == 2 else oracle(ask)
+    assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
+
+
+def rotating(server: FaultServer, oracle: Oracle, keys: list[str]) -> Transport:
+    """The service takes the first key for two pages, then the last; the provider gives one after the other."""
+    given = iter(keys)
+
+    def answer(ask: Ask) -> Act:
+        right = keys[0] if len(server.asks) <= 2 else "new-key-9876543210"
+        return oracle(ask) if ask.header("X-API-Key") == [right] else refuse(401, "Invalid or expired API key.")
+
+    server.answer = answer
+    clock = Clock()
+    clock.begin_virtual()
+    return Transport(server.base_url, lambda: next(given, keys[-1]), pacer=Pacer(clock=clock), clock=clock)
+
+
+def test_P22_key_rotated(server: FaultServer, oracle: Oracle) -> None:
+    """A key that was rotated in the middle of a walk is asked for anew, and the walk goes on with its cursor."""
+    transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
+    assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
+    assert len(server.asks) == 6
+    transport.close()
+
+
+def test_P22_key_expired(server: FaultServer, oracle: Oracle) -> None:
+    """A key that has no successor is an error after one request, which says how to go on."""
+    transport = rotating(server, oracle, ["old-key-0123456789"])
+    error, got = fails(transport, oracle.request(COUNT), AuthenticationError)
+    assert (len(got), len(server.asks)) == (400, 3)
+    assert error.resume.cursor == f"c{START + 200 * MINUTE}"
+    transport.close()
+
+
+def midway(server: FaultServer, transport: Transport, oracle: Oracle, status: int, kind: type[MarketDataError]) -> None:
+    """Refused on the third page; what came is kept, and the rest is fetched by the resume."""
+    calls = itertools.count()
+    server.answer = lambda ask: refuse(status, "no") if next(calls) == 2 else oracle(ask)
+    error, got = fails(transport, oracle.request(COUNT), kind)
+    assert len(got) == 400
+    assert error.resume.remaining == (replace_start(oracle, 199),)
+    (position,) = pickle.loads(pickle.dumps(error.resume)).positions
+    assert sorted(got + rows(walk(transport.get, position))) == expected(oracle.points)
+    assert len(server.asks) == 6
+
+
+def replace_start(oracle: Oracle, first: int) -> Any:
+    """The range from this minute on."""
+    return minutes(COUNT - first, first)
+
+
+def test_P23_plan_border(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A 403 in the middle keeps the pages before it, and the rest can be fetched later."""
+    midway(server, transport, oracle, 403, PlanError)
+
+
+def test_P24_not_found_midway(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A 404 in the middle keeps the pages before it, and the rest can be fetched later."""
+    midway(server, transport, oracle, 404, NotFoundError)
+
+
+def test_P25_slug_names_another_market(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A slug that meanwhile names another market is an error: slugs are names, not ids."""
+    server.answer = oracle
+    memory = Memory()
+    fetched(transport, oracle.request(COUNT), memory=memory)
+    oracle.market_id = "another"
+    error, got = fails(transport, oracle.request(COUNT), ContractError, memory=memory)
+    assert "'another'" in str(error)
+    assert got == []
+
+
+def test_P26_unknown_fields(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Unknown numbers of points are kept as columns; unknown fields elsewhere are passed over."""
+
+    def more(body: Body, ask: Ask) -> None:
+        body["new"] = body["metadata"]["new"] = {"a": 1}
+        for point in body["data"]["Yes"]:
+            point["volume"] = 3
+
+    server.answer = bend(oracle, more)
+    pages = list(walk(transport.get, oracle.request(COUNT), strict=True))
+    assert sorted(rows(pages)) == expected(oracle.points)
+    assert all("volume" in page.columns.values for page in pages)  # type: ignore[union-attr]
+
+
+def test_P27_duplicate_key(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """JSON with the same label twice is asked for once more, then an error: a parser would hide one of them."""
+    server.answer = lambda ask: Act(body=json.dumps(oracle.page(ask)).replace('"No": [', '"Yes": [').encode())
+    error, _ = fails(transport, oracle.request(COUNT), ContractError)
+    assert "twice" in str(error)
+    assert len(server.asks) == 2
+
+
+@pytest.mark.parametrize("top", [[], None, "text", 5, {"market_id": "m1"}], ids=str)
+def test_P28_top_level(server: FaultServer, transport: Transport, oracle: Oracle, top: Any) -> None:
+    """A body of another shape is an error."""
+    server.answer = lambda ask: ok(top)
+    fails(transport, oracle.request(COUNT), ContractError)
+
+
+def test_P28_data_is_a_list(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A list where labels should be is an error."""
+    server.answer = bend(oracle, lambda body, ask: body.update(data=body["data"]["Yes"]))
+    fails(transport, oracle.request(COUNT), ContractError)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_P28_metrics_envelope(server: FaultServer, transport: Transport, grouped: bool) -> None:
+    """Metrics come as a list of points, or as a map of one."""
+    points = [{"t": "2026-01-01T00:00:00Z", "volume": 1, "liquidity": 2.5, "spread": None}]
+    body = {
+        "market_id": "m1",
+        "resolution": "1m",
+        "data": {"m1": points} if grouped else points,
+        "metadata": {"count": 1, "limit": 200, "next_cursor": None},
+    }
+    server.answer = lambda ask: ok(body)
+    request = Request("metrics", "market", "slug", minutes(COUNT), Oracle({}).request(1).resolution)
+    (page,) = walk(transport.get, request, strict=True)
+    assert page.columns.ts.tolist() == [START]
+    assert page.columns.values["liquidity"].tolist() == [2.5]  # type: ignore[union-attr]
+
+
+LABELS = ["", "x" * 10_000, "ÅNGSTRÖM", "ångström", "A\u030angstr\u00f6m", "__proto__", "t", "data.Yes[0]", "\u202eabc"]
+
+
+def test_P29_labels_verbatim(server: FaultServer, transport: Transport) -> None:
+    """Labels are kept sign by sign, whatever they look like."""
+    oracle = Oracle.of_prices(60, LABELS)
+    server.answer = oracle
+    assert fetched(transport, oracle.request(60), strict=True) == expected(oracle.points)
+
+
+def test_P30_longer_than_any_walk(server: FaultServer, transport: Transport) -> None:
+    """A walk of more pages than the range can have ends, though each page brings something new."""
+    oracle = Oracle.of_prices(20, [f"t{i}" for i in range(20)])
+    order = itertools.count()
+
+    def answer(ask: Ask) -> Act:
+        number = next(order)
+        t = START + number // 20 % 20 * MINUTE
+        body = oracle.body([(f"t{number % 20}", t)], cursor=f"x{number}")
+        return ok(body)
+
+    server.answer = answer
+    fails(transport, oracle.request(20), PaginationStalledError)
+    assert len(server.asks) <= 20 * 20 // 200 * 2 + 50 + 2
