@@ -46,6 +46,7 @@ class Holdings:
         ranges: Mapping[str, Range],
         state: CoverageState | Mapping[str, CoverageState] = CoverageState.FINAL,
         tries: Mapping[str, int] | None = None,
+        fetched_at: int | None = None,
     ) -> None:
         """Replace a range of each market, then claim it.
 
@@ -57,12 +58,16 @@ class Holdings:
             One range per market; a market without points in ``columns`` is empty there.
         state
             What to claim, for all or per market.
+        tries
+            Answers without points that a range had before.
+        fetched_at
+            When it was fetched [microseconds UTC]; now, without it.
         """
         if not ranges:
             return
         table = self.points[view]
         counters = points.replace(table, view, columns, ranges)
-        now = time.time_ns() // 1000
+        now = time.time_ns() // 1000 if fetched_at is None else fetched_at
         parts = points.by_market(columns)
         claims: dict[Key, list[Claim]] = {}
         for market, wanted in ranges.items():

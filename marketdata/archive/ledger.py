@@ -12,7 +12,6 @@ import pyarrow as pa
 from marketdata.archive.coverage import Claim, CoverageState, effective, merged
 from marketdata.archive.table import State, Table
 from marketdata.times import SECOND
-from marketdata.wire.columns import View
 
 Key = tuple[str, str]
 TS = pa.timestamp("us", "UTC")
@@ -45,7 +44,7 @@ class Ledger:
         self._claims: dict[Key, list[Claim]] = {}
         self._pieces: dict[Key, list[Claim]] = {}
 
-    def pieces(self, view: View, market_id: str) -> list[Claim]:
+    def pieces(self, view: str, market_id: str) -> list[Claim]:
         """Disjoint claims of one market's view in time order."""
         self._refresh()
         key = (view, market_id)
@@ -97,11 +96,7 @@ class Ledger:
             def may_merge(a: Claim, b: Claim) -> bool:
                 return max(a.fetched_at, b.fetched_at) < settled
 
-            flat = [
-                (key, claim)
-                for key in self.keys()
-                for claim in merged(self.pieces(*key), may_merge=may_merge)  # type: ignore[arg-type]
-            ]
+            flat = [(key, claim) for key in self.keys() for claim in merged(self.pieces(*key), may_merge=may_merge)]
             rows = claim_table(flat)
             for stale in written:
                 self.table.store.delete(stale.path)

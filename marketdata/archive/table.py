@@ -138,6 +138,11 @@ class Table:
                 self._footers.popitem(last=False)
         return found
 
+    def forget(self, file: DataFile) -> None:
+        """Read the footer of a file again when it is next needed."""
+        with self._lock:
+            self._footers.pop(file.path, None)
+
     def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups."""
         return read_groups(self.store, file, self.footer(file), groups)

@@ -1,6 +1,5 @@
 """Half-open interval arithmetic, against a dict of single instants."""
 
-# ruff: noqa: N802  rows of the fault matrix name the tests
 from __future__ import annotations
 
 import itertools

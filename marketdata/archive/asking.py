@@ -1,0 +1,126 @@
+"""What to ask for, and what an answer establishes. Pure: the clock is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from marketdata.archive.coverage import Claim, CoverageState, gaps, union
+from marketdata.resolution import Resolution
+from marketdata.times import SECOND, Range
+from marketdata.wire.columns import Ints
+
+MINUTE = Resolution.M1.micros
+# A bucket that has closed may still change for so long: two buckets, at least ten minutes.
+SETTLE = 600 * SECOND
+# Without the server's clock nothing younger than this is believed to be settled.
+SETTLE_WITHOUT_CLOCK = 86_400 * SECOND
+# An answer without points is asked again after these times; then it is believed.
+ASK_AGAIN = (3_600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND)
+
+
+class Gap(NamedTuple):
+    """A range to ask for; ``tries`` counts the answers without points that it already had."""
+
+    start: int
+    end: int
+    tries: int = 0
+
+    @property
+    def range(self) -> Range:
+        """The range of the gap."""
+        return Range(self.start, self.end)
+
+
+class Clock(NamedTuple):
+    """The server's time, and how long its buckets take to settle [microseconds]."""
+
+    now: int
+    settle: int = SETTLE
+
+    @property
+    def settled(self) -> int:
+        """Buckets that start before this will not change."""
+        return (self.now - self.settle) // MINUTE * MINUTE
+
+    @property
+    def edge(self) -> int:
+        """End of the bucket that is open now: nothing later can be known."""
+        return self.now // MINUTE * MINUTE + MINUTE
+
+
+def whole_minutes(wanted: Range) -> Range:
+    """The range of the 1m buckets that start inside of a range."""
+    return Range(-(-wanted.start // MINUTE) * MINUTE, -(-wanted.end // MINUTE) * MINUTE)
+
+
+def to_ask(pieces: Iterable[Claim], wanted: Range, clock: Clock, *, refresh: bool = False) -> list[Gap]:
+    """Ranges of ``wanted`` to ask for: what is not final, up to the live edge.
+
+    Examples
+    --------
+    >>> held = Claim(0, 60, CoverageState.FINAL, 1, 0, 0, 1)
+    >>> to_ask([held], Range(0, 120 * SECOND), Clock(10**15))
+    [Gap(start=60, end=120000000, tries=0)]
+    """
+    wanted = Range(wanted.start, min(wanted.end, clock.edge))
+    if wanted.start >= wanted.end:
+        return []
+    if refresh:
+        return [Gap(*wanted)]
+    known: list[Range] = []
+    again: list[Gap] = []
+    for piece in pieces:
+        start, end = max(piece.start, wanted.start), min(piece.end, wanted.end)
+        if start >= end:
+            continue
+        if piece.state == CoverageState.EMPTY:
+            known.append(Range(start, end))
+            if clock.now >= piece.fetched_at + ASK_AGAIN[min(piece.tries, len(ASK_AGAIN) - 1)]:
+                again.append(Gap(start, end, piece.tries + 1))
+        elif piece.state == CoverageState.FINAL:
+            known.append(Range(start, end))
+    return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *again])
+
+
+def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int = 0) -> list[Claim]:
+    """What an answer for a range establishes; rows and hashes are filled in when it is stored.
+
+    Parameters
+    ----------
+    done : Range
+        What was asked and answered.
+    times : int64 array
+        Bucket starts of the points that came.
+    proven : bool
+        Whether the end of the walk was proven.
+    tries : int
+        Answers without points that the range had before.
+    """
+    cut = min(max(clock.settled, done.start), done.end)
+    out = []
+    if done.start < cut:
+        out.append(_claim(done.start, cut, _settled_state(done.start, cut, times, clock, proven, tries), clock, tries))
+    if cut < done.end:
+        state = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN
+        out.append(_claim(cut, done.end, state, clock, 0))
+    return out
+
+
+def _settled_state(start: int, end: int, times: Ints, clock: Clock, proven: bool, tries: int) -> CoverageState:
+    if not proven:
+        return CoverageState.UNPROVEN
+    if bool(((times >= start) & (times < end)).any()):
+        return CoverageState.FINAL
+    # Near now a source may only be late; long ago nothing more will come.
+    old = end <= clock.now - ASK_AGAIN[-1]
+    return CoverageState.FINAL if old or tries >= len(ASK_AGAIN) else CoverageState.EMPTY
+
+
+def _claim(start: int, end: int, state: CoverageState, clock: Clock, tries: int) -> Claim:
+    return Claim(start, end, state, None, None, clock.now, 0, tries)
+
+
+def minutes(some: Iterable[Gap]) -> int:
+    """How many buckets the gaps have."""
+    return sum((r.end - r.start) // MINUTE for r in union(g.range for g in some))

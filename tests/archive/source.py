@@ -1,0 +1,116 @@
+"""A source to pull from that lies in memory: revisable points, a clock that jumps, answers that stop midway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from marketdata.times import Range, to_text
+from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View, empty
+
+MINUTE = 60_000_000
+START = 1_750_000_020_000_000 // MINUTE * MINUTE
+MARKETS = ("m/1", "M/1")
+TOKENS = {m: (Token(m, f"{m}-yes" + "7" * 70, "Yes"), Token(m, f"{m}-no", "No")) for m in MARKETS}
+Key = tuple[View, str, int, int]  # view, market, token position, minute since START
+
+
+class CutError(Exception):
+    """The connection is gone."""
+
+
+class Source:
+    """What ``Archive.pull`` asks of a client, answered from a dict of points.
+
+    A point is a price, or (volume, liquidity), or (bids, asks) with a list of levels each.
+    """
+
+    def __init__(self) -> None:
+        self.points: dict[Key, Any] = {}
+        self.now = START + 10_000 * MINUTE
+        self.requests: list[tuple[str, str, Range]] = []
+        self.cut_after: int | None = None
+        self.page = 7
+        self.proves_its_end = True
+
+    def health(self) -> dict[str, Any]:
+        return {"status": "ok", "timestamp": to_text(self.now)}
+
+    def market(self, id_or_slug: str) -> dict[str, Any]:
+        self.requests.append(("market", id_or_slug, Range(0, 0)))
+        market = next(m for m in MARKETS if id_or_slug in (m, f"slug-{m}"))
+        tokens = [{"id": t.token_id, "label": t.token_label} for t in TOKENS[market]]
+        return {"id": market, "slug": f"slug-{market}", "question": None, "event_slug": "e", "tokens": tokens}
+
+    def markets(self, event_slug: str) -> list[dict[str, Any]]:
+        self.requests.append(("markets", event_slug, Range(0, 0)))
+        return [self.market(m) for m in MARKETS]
+
+    def events(self, series_slug: str) -> list[dict[str, Any]]:
+        self.requests.append(("events", series_slug, Range(0, 0)))
+        return [{"id": "1", "slug": "e", "title": "E", "series_slug": series_slug}]
+
+    def iter_columns(
+        self, view: View, market: str, rng: Range, resolution: str = "1m"
+    ) -> Iterator[tuple[Range, AnyColumns, bool]]:
+        assert resolution == "1m"
+        at, pages = rng.start, 0
+        while at < rng.end:
+            if self.cut_after is not None and pages >= self.cut_after:
+                raise CutError
+            until = min(at + self.page * MINUTE, rng.end)
+            self.requests.append((view, market, Range(at, until)))
+            pages += 1
+            last = until == rng.end
+            yield Range(rng.start, until), self.columns(view, market, Range(at, until)), self.proves_its_end or not last
+            at = until
+
+    def columns(self, view: View, market: str, rng: Range) -> AnyColumns:
+        keys = sorted(
+            k for k in self.points if k[:2] == (view, market) and rng.start <= START + k[3] * MINUTE < rng.end
+        )
+        values = [self.points[k] for k in keys]
+        return columns_of(view, market, [(k[2], k[3]) for k in keys], values)
+
+    @property
+    def asked(self) -> list[tuple[str, str, Range]]:
+        return [r for r in self.requests if r[0] in ("books", "prices", "metrics")]
+
+
+def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: list[Any]) -> AnyColumns:
+    if not keys:
+        return empty(view)
+    token = np.array([k[0] for k in keys], np.int32)
+    ts = np.array([START + k[1] * MINUTE for k in keys], np.int64)
+    if view == "prices":
+        return PriceColumns(TOKENS[market], token, ts, np.array(values, float)).sort()
+    if view == "metrics":
+        volume, liquidity = np.array(values, float).T
+        spread = np.full(len(keys), np.nan)
+        named = {"volume": volume, "liquidity": liquidity, "spread": spread}
+        return MetricColumns((Token(market),), np.zeros(len(keys), np.int32), ts, named)
+    counts = np.array([len(side) for v in values for side in v], np.int64)
+    levels = np.array([level for v in values for side in v for level in side], float).reshape(-1, 2)
+    return BookColumns(TOKENS[market], token, ts, counts, levels).sort()
+
+
+def points_of(view: View, columns: AnyColumns) -> dict[Key, Any]:
+    """The dict that columns stand for."""
+    out: dict[Key, Any] = {}
+    ends = np.cumsum(columns.counts) if isinstance(columns, BookColumns) else None
+    for i, (code, ts) in enumerate(zip(columns.token.tolist(), columns.ts.tolist(), strict=True)):
+        who = columns.tokens[code]
+        place = 0 if view == "metrics" else TOKENS[who.market_id].index(who)
+        key: Key = (view, who.market_id, place, (ts - START) // MINUTE)
+        assert key not in out, f"{key} is there twice"
+        if isinstance(columns, BookColumns):
+            assert ends is not None
+            spans = [(ends[j] - columns.counts[j], ends[j]) for j in (2 * i, 2 * i + 1)]
+            out[key] = tuple([tuple(x) for x in columns.levels[a:b].tolist()] for a, b in spans)
+        elif isinstance(columns, PriceColumns):
+            out[key] = float(columns.price[i])
+        else:
+            out[key] = (float(columns.values["volume"][i]), float(columns.values["liquidity"][i]))
+    return out

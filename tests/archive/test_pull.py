@@ -1,0 +1,261 @@
+"""Filling an archive gap by gap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
+
+from marketdata.archive import Archive
+from marketdata.errors import ArchiveBusyError, ConfigError, NotArchivedError
+from marketdata.times import Range
+from marketdata.wire.columns import VIEWS, View
+
+M = MARKETS[0]
+HOUR = 60
+DAY = 1440
+
+
+def minute(n: int) -> float:
+    return (START + n * MINUTE) / 1e6
+
+
+@pytest.fixture
+def source() -> Source:
+    """Two hours of every view of two markets, with a one-sided and an empty book."""
+    out = Source()
+    for market in MARKETS:
+        for n in range(2 * HOUR):
+            out.points["metrics", market, 0, n] = (float(n), 5.0)
+            for token in range(len(TOKENS[market])):
+                bids = [(0.4, 1.0 + n), (0.3, 2.0)] if n % 3 else []
+                out.points["books", market, token, n] = (bids, [(0.6, 1.0)] if n % 5 else [])
+                out.points["prices", market, token, n] = n / 1000
+    return out
+
+
+def held(archive: Archive, market: str = M) -> dict[Any, Any]:
+    out: dict[Any, Any] = {}
+    for view in VIEWS:
+        out |= points_of(view, archive.columns(view, market))
+    return out
+
+
+def truth(source: Source, market: str = M, below: int = 10**9) -> dict[Any, Any]:
+    return {k: v for k, v in source.points.items() if k[1] == market and k[3] < below}
+
+
+def states(archive: Archive, view: View = "books", market: str = M) -> list[tuple[int, int, str]]:
+    def since(time: Any) -> int:
+        return int((time.timestamp() * 1e6 - START) // MINUTE)
+
+    rows = archive.coverage(frame="polars").filter(view=view, market_id=market)
+    return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
+
+
+def test_a_second_pull_makes_no_request(archive: Archive, source: Source) -> None:
+    """What is final is never asked for again."""
+    archive.pull(source, f"slug-{M}", start=minute(0), end=minute(120))
+    assert held(archive) == truth(source)
+    source.requests.clear()
+    asked = archive.pull(source, f"slug-{M}", start=minute(0), end=minute(120))
+    assert source.requests == []
+    assert len(asked) == 0
+
+
+def test_only_the_gaps_are_asked_for(archive: Archive, source: Source) -> None:
+    """A range that is partly held is asked for only where it is not."""
+    archive.pull(source, M, views=["books"], start=minute(30), end=minute(60))
+    source.requests.clear()
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
+    asked = {t for _, _, r in source.asked for t in range(r.start, r.end, MINUTE)}
+    assert asked == {START + n * MINUTE for n in [*range(30), *range(60, 120)]}
+    assert states(archive) == [(0, 120, "final")]
+
+
+def test_a_dry_run_says_what_a_pull_would_ask(archive: Archive, source: Source) -> None:
+    """With dry_run the gaps are told, nothing is fetched and nothing is claimed."""
+    archive.pull(source, M, views=["prices"], start=minute(0), end=minute(10))
+    source.requests.clear()
+    plan = archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60), dry_run=True)
+    assert [(r["start"].timestamp(), r["end"].timestamp()) for r in plan.rows(named=True)] == [(minute(10), minute(60))]
+    assert source.asked == []
+    assert states(archive, "prices") == [(0, 10, "final")]
+
+
+def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source: Source) -> None:
+    """Markets of an event or series are discovered once, and their records are kept."""
+    archive.pull(source, series="s", views=["prices"], start=minute(0), end=minute(20))
+    for market in MARKETS:
+        assert states(archive, "prices", market) == [(0, 20, "final")]
+    source.requests.clear()
+    archive.pull(source, event="e", views=["prices"], start=minute(0), end=minute(20))
+    assert source.requests == []
+    assert {m["id"] for m in archive.records("markets")} == set(MARKETS)
+    assert archive.records("events")[0]["slug"] == "e"
+
+
+def test_AR26_a_stopped_pull_goes_on_where_it_was(archive: Archive, source: Source) -> None:
+    """After a cut in any page the pages before it are kept, and at most one is asked for again."""
+    for pages in range(6):
+        source.cut_after = 2
+        with pytest.raises(CutError):
+            archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
+        assert states(archive) == [(0, 14 * (pages + 1), "final")]
+    source.cut_after = None
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
+    asked = [t for _, _, r in source.asked for t in range(r.start, r.end, MINUTE)]
+    assert len(asked) == len(set(asked)) == 120
+    assert held(archive) == {k: v for k, v in truth(source).items() if k[0] == "books"}
+
+
+def test_AR33_an_interrupted_pull_keeps_what_had_come(archive: Archive, source: Source) -> None:
+    """Ctrl-C during a page loses that page and nothing else."""
+    whole = source.iter_columns
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        for n, item in enumerate(whole(*args, **kwargs)):
+            if n == 3:
+                raise KeyboardInterrupt
+            yield item
+
+    source.iter_columns = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        archive.pull(source, M, views=["metrics"], start=minute(0), end=minute(120))
+    assert states(archive, "metrics") == [(0, 21, "final")]
+
+
+def test_AR24_the_live_edge_is_provisional_and_fetched_until_it_has_settled(archive: Archive, source: Source) -> None:
+    """Buckets that are open, or closed for less than ten minutes, are fetched again; later ones never claimed."""
+    source.now = START + 100 * MINUTE + 30_000_000
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(DAY))
+    assert states(archive) == [(0, 90, "final"), (90, 101, "provisional")]
+    source.points["books", M, 0, 95] = ([(0.1, 1.0)], [])
+    source.now = START + 105 * MINUTE
+    source.requests.clear()
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(DAY))
+    assert min(r.start for _, _, r in source.asked) == START + 90 * MINUTE
+    assert states(archive) == [(0, 95, "final"), (95, 106, "provisional")]
+    source.now = START + 5_000 * MINUTE
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
+    assert states(archive) == [(0, 120, "final")]
+    assert held(archive)["books", M, 0, 95] == ([(0.1, 1.0)], [])
+
+
+def test_AR23_a_local_clock_ahead_finalises_nothing(
+    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has settled is told by the server's clock; without it nothing of the last day is final."""
+    source.now = START + 60 * MINUTE
+    monkeypatch.setattr("time.time_ns", lambda: (START + 90 * DAY * MINUTE) * 1000)
+    archive.pull(source, M, views=["prices"], start=minute(0), end=minute(120))
+    assert states(archive, "prices") == [(0, 50, "final"), (50, 61, "provisional")]
+    monkeypatch.setattr("time.time_ns", lambda: (START + 120 * MINUTE) * 1000)
+    monkeypatch.setattr(source, "health", lambda: {"status": "ok"})
+    archive.pull(source, M, views=["metrics"], start=minute(0), end=minute(120))
+    assert states(archive, "metrics") == [(0, 120, "provisional")]
+
+
+def test_AR25_a_revised_bucket_counts_only_with_refresh(archive: Archive, source: Source) -> None:
+    """A final bucket that the source revises stays, until a refresh: then the last fetch wins."""
+    archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60))
+    source.points["prices", M, 1, 30] = 0.9
+    archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60))
+    assert held(archive)["prices", M, 1, 30] == 0.03
+    archive.pull(source, M, views=["prices"], start=minute(20), end=minute(40), refresh=True)
+    assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "prices"}
+    assert archive.verify().is_empty()
+
+
+def test_AR27_an_empty_answer_near_now_is_asked_again_before_it_is_believed(archive: Archive, source: Source) -> None:
+    """No points near now: observed empty, asked again after an hour, a day and a week, then final."""
+    source.now = START + 500 * MINUTE
+    for wait in (0, 61, DAY + 1, 7 * DAY + 1):
+        assert states(archive, "prices") in ([], [(200, 300, "empty_observed")])
+        source.now += wait * MINUTE
+        source.requests.clear()
+        archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))
+        assert source.asked
+        source.requests.clear()
+        archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))
+        assert source.asked == []
+    assert states(archive, "prices") == [(200, 300, "final")]
+
+
+def test_AR27_an_empty_answer_from_long_ago_is_final(archive: Archive, source: Source) -> None:
+    """No points of a range that ended more than a week ago: nothing more will come."""
+    source.now = START + 30 * DAY * MINUTE
+    archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))
+    assert states(archive, "prices") == [(200, 300, "final")]
+    assert archive.prices(M, minute(200), minute(300)).is_empty()
+
+
+def test_AR28_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Source) -> None:
+    """The last page of an unproven walk is held but unproven, and asked for again."""
+    source.proves_its_end = False
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
+    assert states(archive) == [(0, 14, "final"), (14, 20, "unproven")]
+    source.proves_its_end = True
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
+    assert states(archive) == [(0, 20, "final")]
+
+
+def test_AR11_a_market_that_another_process_fetches_is_busy(archive: Archive, source: Source) -> None:
+    """A lease that is held makes a pull wait, then say who holds it; a lease whose owner is gone is free."""
+    import os
+    import signal
+    import subprocess
+    import sys
+
+    code = (
+        "import sys,time\nfrom marketdata.archive.leases import lease\n"
+        "with lease(sys.argv[1], 'books', sys.argv[2], 1):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, archive.location, M],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "held\n"
+    try:
+        with pytest.raises(ArchiveBusyError, match=str(owner.pid)):
+            archive.pull(source, M, views=["books"], start=minute(0), end=minute(20), wait=0.1)
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        owner.stdout.close()
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(20), wait=0.1)
+    assert states(archive) == [(0, 20, "final")]
+
+
+def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Source) -> None:
+    """A range outside of what is held is an error with that range; inside of a gap too, when asked for."""
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
+    with pytest.raises(NotArchivedError) as info:
+        archive.books(M, minute(40), minute(50))
+    assert [t.timestamp() for t in info.value.range] == [minute(40), minute(50)]
+    with pytest.raises(NotArchivedError) as info:
+        archive.books(M, minute(10), minute(30), on_missing="raise")
+    assert [t.timestamp() for t in info.value.range] == [minute(20), minute(30)]
+    assert len(archive.books(M, minute(10), minute(30), on_missing="partial")) > 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"markets": M, "event": "e"}, {"markets": 7}, {"markets": M, "views": ["trades"]}]
+)
+def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source, wrong: dict[str, Any]) -> None:
+    """Exactly one of markets, event and series is needed, and views that exist."""
+    with pytest.raises(ConfigError):
+        archive.pull(source, start=minute(0), end=minute(1), **wrong)
+    assert source.requests == []
+
+
+def test_ranges_are_those_of_whole_buckets() -> None:
+    """A cut inside a bucket belongs to the bucket that starts at or after it."""
+    from marketdata.archive.asking import whole_minutes
+
+    assert whole_minutes(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
+    assert whole_minutes(Range(0, MINUTE)) == Range(0, MINUTE)
