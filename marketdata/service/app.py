@@ -34,18 +34,17 @@ GZIP_FROM = 1_000
 _key_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": models.ErrorResponse, "description": "Invalid timestamp, limit, cursor, market or host."},
     401: {"model": models.ErrorResponse, "description": "Key missing, invalid or expired."},
+    414: {"model": models.ErrorResponse, "description": "The URL is too long."},
     422: {"model": models.ValidationErrorResponse, "description": "A parameter does not validate."},
     429: {"model": models.ErrorResponse, "description": "Rate limit exceeded for this key."},
+    431: {"model": models.ErrorResponse, "description": "The headers are too large."},
     500: {"model": models.ErrorResponse, "description": "Unexpected error."},
     503: {"model": models.ErrorResponse, "description": "The service is busy."},
 }
-_BAD_REQUEST: dict[int | str, dict[str, Any]] = {
-    400: {"model": models.ErrorResponse, "description": "Invalid timestamp, limit, cursor or market."}
-}
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.ErrorResponse, "description": "Not found."}}
 _HISTORY: dict[int | str, dict[str, Any]] = {
-    **_BAD_REQUEST,
     403: {"model": models.ErrorResponse, "description": "The plan does not allow it."},
     **_NOT_FOUND,
 }
@@ -171,19 +170,19 @@ def _listing(request: Request, kind: Kind, query: Listing, parent: Parent | None
 def _discovery_routes() -> APIRouter:
     routes = _router("Discovery")
 
-    @routes.get("/series", response_model=models.Listing, responses=_BAD_REQUEST)
+    @routes.get("/series", response_model=models.Listing)
     def list_series(request: Request, query: Listing) -> Response:
         """Series: broad themes or recurring categories."""
         return _listing(request, "series", query)
 
-    @routes.get("/events", response_model=models.Listing, responses=_BAD_REQUEST)
+    @routes.get("/events", response_model=models.Listing)
     def list_events(
         request: Request, query: Listing, series_id: str | None = None, series_slug: str | None = None
     ) -> Response:
         """Events, of one series if its id or slug is given."""
         return _listing(request, "events", query, Parent("series", series_id, series_slug))
 
-    @routes.get("/markets", response_model=models.Listing, responses=_BAD_REQUEST)
+    @routes.get("/markets", response_model=models.Listing)
     def list_markets(
         request: Request, query: Listing, event_id: str | None = None, event_slug: str | None = None
     ) -> Response:

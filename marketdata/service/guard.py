@@ -6,9 +6,11 @@ of routes and parameters, and every answer is JSON with the same headers.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,8 @@ MAX_URL = 8 * 1024
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_IN_FLIGHT = 512
+# Requests of one key that are worked on at once; fewer than there are threads, so that others find one.
+KEY_SLOTS = 6
 KEY_HEADER = b"x-api-key"
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -100,6 +104,7 @@ class Guard:
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
         self._simulated = simulated
         self._max_in_flight = max_in_flight
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(KEY_SLOTS))
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,8 +125,12 @@ class Guard:
 
     async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
         try:
-            await self._admit(exchange.scope)
-            await self._app(exchange.scope, receive, exchange.send)
+            grant = await self._admit(exchange.scope)
+            if grant is None:
+                await self._app(exchange.scope, receive, exchange.send)
+            else:
+                async with self._slots[grant.key_id]:
+                    await self._app(exchange.scope, receive, exchange.send)
         except Refusal as refusal:
             await exchange.refuse(refusal)
         except Exception:
@@ -129,7 +138,7 @@ class Guard:
             if not exchange.status:
                 await exchange.refuse(Refusal(500, refusals.FAILED))
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> Grant | None:
         _check_size(scope)
         self._check_host(scope)
         if self.in_flight > self._max_in_flight:
@@ -137,8 +146,11 @@ class Guard:
         # The raw path stays encoded: what the server decoded can not tell "a%2Fb" from "a/b".
         raw = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.decode("latin-1")
-        if raw == b"/v1" or raw.startswith(b"/v1/"):
-            scope["state"] = {**scope.get("state", {}), "grant": await self._grant(scope)}
+        if raw != b"/v1" and not raw.startswith(b"/v1/"):
+            return None
+        grant = await self._grant(scope)
+        scope["state"] = {**scope.get("state", {}), "grant": grant}
+        return grant
 
     def _check_host(self, scope: Scope) -> None:
         if self._hosts is None:

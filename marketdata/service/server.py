@@ -20,7 +20,7 @@ from marketdata.service.app import Parts, create_app
 from marketdata.service.chunks import Source
 from marketdata.service.cursors import Cursors, kept_secret
 from marketdata.service.discovery import Catalogue
-from marketdata.service.guard import LOOPBACK_NAMES, Guard
+from marketdata.service.guard import LOOPBACK_NAMES, MAX_IN_FLIGHT, Guard
 from marketdata.service.history import History
 from marketdata.service.keys import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.pages import CACHE_BYTES, Pages
@@ -128,6 +128,11 @@ def serve(
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
     _check_address(host, given_keys=keys is not None)
     app = build(archive, store, Rates(rate_store), secret=secret, cache_bytes=cache_bytes, host=host, clock=clock)
+    return start(app, host, port, api_key)
+
+
+def start(app: Guard, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
+    """Answer with an application in a thread."""
     return Service(uvicorn.Server(_config(app)), _listen(host, port), api_key)
 
 
@@ -173,13 +178,14 @@ def build(
     cache_bytes: int = CACHE_BYTES,
     host: str = "127.0.0.1",
     clock: Callable[[], float] = time.time,
+    max_in_flight: int = MAX_IN_FLIGHT,
 ) -> Guard:
     """The whole service as an ASGI application."""
     cursors = Cursors([secret or _secret(archive)], clock=clock)
     history = History(archive, Pages(archive, cache_bytes=cache_bytes), cursors, clock=clock)
     app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, clock))
     hosts = LOOPBACK_NAMES | {host.lower()} if _is_loopback(host) else None
-    return Guard(app, keys=keys, rates=rates, hosts=hosts, simulated=archive.simulated)
+    return Guard(app, keys=keys, rates=rates, hosts=hosts, simulated=archive.simulated, max_in_flight=max_in_flight)
 
 
 def _keys(

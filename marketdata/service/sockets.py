@@ -34,6 +34,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connects and owes a request head."""
         super().connection_made(transport)
+        # The guard writes the access log; the one here would show queries, and keys in them.
+        self.access_log = False
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

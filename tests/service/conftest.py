@@ -91,3 +91,16 @@ def service(source: MemoryArchive | CountedArchive) -> Iterator[Service]:
 def web(service: Service) -> Iterator[Web]:
     with requests.Session() as session:
         yield Web(service.base_url, service.api_key, session)
+
+
+@pytest.fixture(scope="session")
+def local(archive: MemoryArchive) -> Iterator[Service]:
+    """The archive in memory alone, for what does not depend on how points are stored."""
+    with serve(archive, secret=b"one secret for the whole suite") as running:
+        yield running
+
+
+@pytest.fixture
+def ask(local: Service) -> Iterator[Web]:
+    with requests.Session() as session:
+        yield Web(local.base_url, local.api_key, session)

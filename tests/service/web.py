@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +55,32 @@ class Web:
             cursor = answer.body["metadata"]["next_cursor"]
             if cursor is None:
                 return
+
+
+def raw(base_url: str, data: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send bytes as they are; status, headers and body of what comes back until the end or the length."""
+    host, port = base_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(data)
+        return read_answer(connection)
+
+
+def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """One answer; status 0 where the connection was closed without one."""
+    got = b""
+    with contextlib.suppress(OSError):
+        while b"\r\n\r\n" not in got and (more := connection.recv(65536)):
+            got += more
+    if b"\r\n\r\n" not in got:
+        return 0, {}, got
+    head, _, body = got.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:])}
+    with contextlib.suppress(OSError):
+        while len(body) < int(headers.get("content-length", "0")) and (more := connection.recv(65536)):
+            body += more
+    return int(lines[0].split()[1]), headers, body
 
 
 def window(hours: float = 3, resolution: str = "1m") -> dict[str, str]:

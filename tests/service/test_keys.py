@@ -1,0 +1,321 @@
+"""Rows S1 to S8, S10, S11 and S33: who may ask for what."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import logging
+import os
+import time
+
+import pytest
+import requests
+
+from marketdata.errors import ConfigError
+from marketdata.service import keys as keys_module
+from marketdata.service.keys import Entry, KeyFile, Keys, create_key_file, digest, read_key_file
+from marketdata.service.plans import DAY, Plan
+from marketdata.service.rates import WrongKeys
+from marketdata.service.server import Service, serve
+from service.memory import MemoryArchive
+from service.web import START, Web, raw, window
+
+REFUSED = {"detail": "Invalid or expired API key."}
+NOW = START / 1e6 + 10 * DAY
+
+
+def request(path: str, *headers: str, method: str = "GET") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *headers, "Connection: close", "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def test_s1_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> None:
+    """S1: missing, empty, wrong, expired and revoked keys get the same 401 as JSON."""
+    past = dt.datetime.fromtimestamp(NOW - 1, dt.UTC)
+    entries = [
+        Entry("old", digest(b"expired"), "pro", expires=past),
+        Entry("gone", digest(b"revoked"), "pro", revoked=True),
+        Entry("good", digest(b"good"), "pro", expires=past + dt.timedelta(seconds=2)),
+    ]
+    keys = Keys(entries, {"pro": Plan("pro")}, clock=lambda: NOW)
+    with serve(archive, keys=keys) as service, requests.Session() as session:
+        answers = []
+        for key in (None, "", "wrong", "expired", "revoked"):
+            headers = {} if key is None else {"X-API-Key": key}
+            answers.append(Web(service.base_url, None, session).get("/v1/health", headers=headers))
+        assert {a.status for a in answers} == {401}
+        assert all(a.body == REFUSED for a in answers)
+        varying = {"date", "x-request-id"}
+        assert len({frozenset((k, v) for k, v in a.headers.items() if k not in varying) for a in answers}) == 1
+        assert Web(service.base_url, "good", session).get("/v1/health").status == 200
+
+
+@pytest.mark.parametrize("key", [b"\xff\xfe", "schlüssel".encode(), b"k" * 30_000, b"a\tb", b"k" * 513])
+def test_s2_strange_keys_are_only_wrong(local: Service, key: bytes) -> None:
+    """S2: a key that is not ASCII, or long, is 401 and never 500."""
+    status, _, body = raw(local.base_url, request("/v1/health", "X-API-Key: " + key.decode("latin-1")))
+    assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
+
+
+def test_s2_a_key_beyond_every_size_never_is_a_fault(local: Service) -> None:
+    """S2: 100 kB of key, or a NUL in it, is refused by size or as no HTTP."""
+    assert raw(local.base_url, request("/v1/health", "X-API-Key: " + "k" * 100_000))[0] in {0, 431}
+    assert raw(local.base_url, request("/v1/health", "X-API-Key: a\0b"))[0] == 400
+
+
+def test_s3_two_keys_are_no_key(local: Service) -> None:
+    """S3: a request with two X-API-Key headers is 401, whichever of them is good."""
+    good = f"X-API-Key: {local.api_key}"
+    assert raw(local.base_url, request("/v1/health", good))[0] == 200
+    for pair in ((good, "X-API-Key: other"), ("X-API-Key: other", good), (good, good)):
+        assert raw(local.base_url, request("/v1/health", *pair))[0] == 401
+
+
+def test_s4_a_key_counts_in_its_header_only(local: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """S4: in the query, as bearer or in a cookie a key is 401, and no log line shows it."""
+    caplog.set_level(logging.DEBUG)
+    key = str(local.api_key)
+    for name in ("api_key", "X-API-Key", "key"):
+        assert raw(local.base_url, request(f"/v1/health?{name}={key}"))[0] == 401
+    for header in (f"Authorization: Bearer {key}", f"Cookie: X-API-Key={key}"):
+        assert raw(local.base_url, request("/v1/health", header))[0] == 401
+    assert raw(local.base_url, request(f"/v1/health?a={key}", f"X-API-Key: {key}"))[0] == 200
+    assert raw(local.base_url, request("/v1/health"))[0] == 401  # the line of the request before is written by now
+    assert "GET /v1/health 200" in caplog.text
+    assert key not in caplog.text
+
+
+def test_s5_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S5: one hash and one constant-time comparison of bytes, for known and unknown keys alike."""
+    compared, real = [], hmac.compare_digest
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((type(a), len(a), len(b)))
+        return real(a, b)
+
+    monkeypatch.setattr(keys_module.hmac, "compare_digest", compare)
+    keys = Keys.single("good", Plan("p"))
+    assert keys.entries[0].hash == hashlib.sha256(b"good").digest()
+    assert [keys.grant(k) is not None for k in (b"good", b"bad", b"")] == [True, False, False]
+    assert compared == [(bytes, 32, 32)] * 3
+
+
+@pytest.fixture
+def key_file(tmp_path, monkeypatch: pytest.MonkeyPatch) -> KeyFile:
+    monkeypatch.setattr(keys_module, "RELOAD_SECONDS", 0.0)
+    path = tmp_path / "keys.toml"
+    create_key_file(path, {"pro": Plan("pro"), "free": Plan("free", 5, ("1h",), ("prices",), 30)})
+    return KeyFile(path)
+
+
+def test_s6_a_key_file_holds_hashes_and_no_key(key_file: KeyFile) -> None:
+    """S6: the file has mode 0600 and the hash of a key, never the key; other modes are refused."""
+    key, entry = key_file.add("pro", organization='A "quoted" name')
+    text = key_file.path.read_text()
+    assert key not in text
+    assert hashlib.sha256(key.encode()).hexdigest() in text
+    assert key_file.path.stat().st_mode & 0o777 == 0o600
+    again = KeyFile(key_file.path)
+    assert again.entries == key_file.entries
+    assert again.plans == key_file.plans
+    grant = again.grant(key.encode())
+    assert grant is not None
+    assert (grant.key_id, grant.plan.name, grant.organization) == (entry.key_id, "pro", 'A "quoted" name')
+    key_file.path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_key_file(key_file.path)
+
+
+def test_s6_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive: MemoryArchive) -> None:
+    """S6: after revocation by another process the next request of the same connection is 401."""
+    key, entry = key_file.add("pro")
+    other, _ = key_file.add("pro")
+    with serve(archive, keys=key_file.path) as service, requests.Session() as session:
+        web = Web(service.base_url, key, session)
+        assert web.get("/v1/health").status == 200
+        KeyFile(key_file.path).revoke(entry.key_id)
+        assert web.get("/v1/health").status == 401
+        assert Web(service.base_url, other, session).get("/v1/health").status == 200
+        key_file.path.unlink()
+        assert Web(service.base_url, other, session).get("/v1/health").status == 401
+
+
+def test_s6_revocation_counts_within_a_second() -> None:
+    """S6: the file is looked at more often than once a second."""
+    assert keys_module.RELOAD_SECONDS < 0.5
+
+
+def test_s6_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, caplog) -> None:
+    """S6: while an editor leaves the file half written the keys before it stay, and the log says so."""
+    key, _ = key_file.add("pro")
+    whole = key_file.path.read_bytes()
+    key_file.path.write_bytes(whole[: len(whole) // 2] + b'"')
+    assert key_file.grant(key.encode()) is not None
+    assert "not read again" in caplog.text
+    assert key not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[plans.a]\nresolutions = ['5m']", "5m"),
+        ("[plans.a]\nviews = ['trades']", "trades"),
+        ("[plans.a]\nrequests_per_minute = 0", "requests_per_minute"),
+        ("[plans.a]\nmax_history_days = -1", "max_history_days"),
+        ("[plans.a]\nrpm = 1", "rpm"),
+        ("[[keys]]\nid='k'\nhash='sha256:00'\nplan='a'", "64 hexadecimal digits"),
+        ("[[keys]]\nid='k'\nhash='sha256:" + "0" * 64 + "'\nplan='a'", "plan 'a'"),
+        ("[[keys]]\nid='k'", "hash"),
+        ("plans = 3", "plans"),
+        ("=", "can not be read"),
+    ],
+)
+def test_a_key_file_with_a_mistake_says_which(tmp_path, text: str, named: str) -> None:
+    """Every mistake in a key file is a ConfigError that names it."""
+    path = tmp_path / "keys.toml"
+    path.touch(0o600)
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        KeyFile(path)
+
+
+def test_keys_and_plans_that_do_not_exist_are_named(key_file: KeyFile) -> None:
+    """Adding for an unknown plan, and revoking an unknown key, say what there is."""
+    with pytest.raises(ConfigError, match=r"gold.*free.*pro"):
+        key_file.add("gold")
+    with pytest.raises(ConfigError, match="k_nope"):
+        key_file.revoke("k_nope")
+
+
+@pytest.mark.parametrize("path", ["/v1/nowhere", "/v1", "/v1/", "/v1/markets/x/books", "/v1/health?limit=abc", "/v1//"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+def test_s7_the_key_is_asked_first(local: Service, path: str, method: str) -> None:
+    """S7: below /v1 everything without a key is 401, routes and methods that do not exist included."""
+    status, _, body = raw(local.base_url, request(path, method=method))
+    assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
+
+
+def test_s7_the_description_is_public_and_the_rest_is_off(local: Service) -> None:
+    """S7: /openapi.json answers without a key by choice; there are no other pages of the framework."""
+    assert raw(local.base_url, request("/openapi.json"))[0] == 200
+    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+        assert raw(local.base_url, request(path))[0] == 404
+
+
+def test_s8_the_host_header_chooses_nothing(local: Service) -> None:
+    """S8: a foreign, missing or doubled Host is 400, and no answer repeats it."""
+    key = f"X-API-Key: {local.api_key}"
+    for host in ("Host: evil.example", "Host: 127.0.0.1.evil.example", "X-No: host", "Host: 127.0.0.1\r\nHost: evil.example"):
+        status, headers, body = raw(local.base_url, f"GET /v1/health HTTP/1.1\r\n{host}\r\n{key}\r\n\r\n".encode())
+        assert status == 400
+        assert b"evil" not in body + repr(headers).encode()
+    for host in ("localhost:1", "LOCALHOST", "[::1]:80", "127.0.0.1:9"):
+        assert raw(local.base_url, f"GET /v1/health HTTP/1.1\r\nHost: {host}\r\n{key}\r\n\r\n".encode())[0] == 200
+    absolute = f"GET http://evil.example/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n{key}\r\n\r\n"
+    assert raw(local.base_url, absolute.encode())[0] in {200, 400, 404}
+
+
+PLANS = {
+    "free": Plan("free", 1000, ("1h", "1d"), ("prices",), 5),
+    "pro": Plan("pro"),
+}
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_s10_a_plan_refuses_view_resolution_and_lookback(archive: MemoryArchive) -> None:
+    """S10: each right of a plan has its own 403; the border instant is allowed, a second earlier is not."""
+    clock = Clock(START / 1e6 + 5 * DAY)
+    with serve(archive, keys={"f": "free", "p": "pro"}, plans=PLANS, clock=clock) as service, requests.Session() as s:
+        web = Web(service.base_url, "f", s)
+        books = web.history("books", resolution="1h")
+        assert (books.status, books.body["detail"]) == (403, "Your plan does not allow historical order books.")
+        minute = web.history("prices", resolution="1m")
+        assert minute.status == 403
+        assert "1m" in minute.body["detail"]
+        assert web.history("prices", resolution="1h").status == 200
+        assert web.get("/v1/tokens/2/prices", **window(1, "1h")).status == 200
+        for offset, status in ((-1, 200), (0, 200), (1, 403)):
+            clock.now = START / 1e6 + 5 * DAY + offset
+            assert web.history("prices", resolution="1h").status == status
+        assert "older than 5 days" in web.history("prices", resolution="1h").body["detail"]
+        assert Web(service.base_url, "p", s).history("books").status == 200
+        usage = web.get("/v1/usage").body
+        assert usage["plan"] == "free"
+        assert usage["limits"]["granularity_allowed"] == "1h,1d"
+        assert usage["limits"]["max_history_days"] == "5"
+
+
+def test_s11_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
+    """S11: a walk ends with 403 when the lookback moves past its start, or its plan loses the view."""
+    clock = Clock(START / 1e6 + 5 * DAY)
+    keys = Keys([Entry("f", digest(b"f"), "free")], PLANS, clock=clock)
+    with serve(archive, keys=keys, clock=clock) as service, requests.Session() as s:
+        web = Web(service.base_url, "f", s)
+        cursor = web.history("prices", resolution="1h", limit=2).body["metadata"]["next_cursor"]
+        assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 200
+        clock.now += 1
+        assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 403
+        clock.now -= 1
+        keys.plans["free"] = Plan("free", 1000, ("1h",), ("metrics",), 5)
+        assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 403
+
+
+def test_s33_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
+    """S33: after many wrong keys an address is told to wait, while a good key from there still passes."""
+    with serve(archive) as service, requests.Session() as session:
+        wrong = Web(service.base_url, "wrong", session)
+        answers = [wrong.get("/v1/health") for _ in range(310)]
+        assert [a.status for a in answers] == [401] * 300 + [429] * 10
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+        assert Web(service.base_url, service.api_key, session).get("/v1/health").status == 200
+        assert Web(service.base_url, None, session).get("/v1/health").status == 401
+
+
+def test_s33_the_table_of_addresses_is_bounded() -> None:
+    """S33: as many addresses as one likes do not fill memory, and a minute later an address starts anew."""
+    clock = Clock(0.0)
+    wrong = WrongKeys(2, addresses=100, clock=clock)
+    for i in range(10_000):
+        wrong.wait(f"10.0.{i // 250}.{i % 250}")
+    assert len(wrong) == 100
+    assert [wrong.wait("a") for _ in range(3)] == [None, None, 61]
+    clock.now = 30.5
+    assert wrong.wait("a") == 30
+    clock.now = 61.0
+    assert wrong.wait("a") is None
+
+
+def test_a_clock_that_moves_expires_a_key() -> None:
+    """A key is good until the very second of its expiry."""
+    clock = Clock(100.0)
+    until = dt.datetime.fromtimestamp(101, dt.UTC)
+    keys = Keys([Entry("k", digest(b"k"), "p", expires=until)], {"p": Plan("p")}, clock=clock)
+    assert keys.grant(b"k") is not None
+    clock.now = 101.0
+    assert keys.grant(b"k") is None
+
+
+def test_two_processes_may_edit_a_key_file_at_once(key_file: KeyFile) -> None:
+    """Keys added by several writers at the same time are all kept."""
+    pids = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for _ in range(5):
+                    KeyFile(key_file.path).add("free")
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    time.sleep(0)
+    assert len(KeyFile(key_file.path).entries) == 20
