@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from marketdata.client.record import Record
-from marketdata.errors import ConfigError, ContractError, PaginationStalledError
+from marketdata.client.targets import whole
+from marketdata.errors import ContractError, PaginationStalledError
 from marketdata.fetch.transport import Transport
 from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
@@ -313,10 +314,9 @@ class Discovery:
     def _listing(
         self, kind: records.RecordKind, params: Mapping[str, str | None], max_rows: int | None, page_size: int
     ) -> Any:
-        if not isinstance(page_size, int) or not 1 <= page_size <= _LARGEST_PAGE:
-            raise ConfigError(f"page_size={page_size!r}: a page has 1 to {_LARGEST_PAGE} rows.")
-        if max_rows is not None and (not isinstance(max_rows, int) or max_rows < 0):
-            raise ConfigError(f"max_rows={max_rows!r}: give a number of rows from 0 up, or None for every one.")
+        whole("page_size", page_size, 1, _LARGEST_PAGE)
+        if max_rows is not None:
+            whole("max_rows", max_rows, 0)
         given = {k: str(v) for k, v in params.items() if v is not None}
         rows: list[dict[str, Any]] = []
         cursor: str | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import narwhals as nw
+import numpy as np
 
-from marketdata.tidy.kinds import wrapped
+from marketdata.tidy.kinds import floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
+from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
 
 F = TypeVar("F")
@@ -51,7 +53,8 @@ def bbo(frame: F) -> F:
     data = wrapped(frame)
     if kind_of(data.collect_schema().names(), ("books", "bbo")) == "bbo":
         return frame
-    out = bbo_rows(data)
+    fast = _bbo_runs(data) if isinstance(data, nw.DataFrame) else None
+    out = bbo_rows(data) if fast is None else fast
     return nw.maybe_reset_index(out).to_native()  # type: ignore[no-any-return]
 
 
@@ -81,7 +84,7 @@ def mid(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.mid().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'mid']
     """
-    return _one(frame, "mid")
+    return _one(frame, "mid")  # type: ignore[no-any-return]
 
 
 def spread(frame: F) -> F:
@@ -110,7 +113,7 @@ def spread(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'spread']
     """
-    return _one(frame, "spread")
+    return _one(frame, "spread")  # type: ignore[no-any-return]
 
 
 def _one(frame: Any, name: str) -> Any:
@@ -133,3 +136,25 @@ def bbo_rows(data: Any) -> Any:
     bid, ask = nw.col("best_bid"), nw.col("best_ask")
     data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
     return data.select(*BBO).sort(*_KEYS, nulls_last=True)
+
+
+def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
+    """The measure by runs, or None where the frame is not tidy: each side begins with level 0 or its marker row."""
+    level = floats(data["level"])
+    tops = np.flatnonzero((level == 0) | np.isnan(level))
+    bids, asks = tops[0::2], tops[1::2]
+    ts = micros(data["ts"])
+    ids = [identity(data[c]) for c in WHO]
+    snapshots = group_starts(*ids, ts)
+    if len(bids) != len(asks) or not np.array_equal(bids, snapshots):
+        return None
+    ask_rows = is_ask(data["side"])
+    if ask_rows[bids].any() or not ask_rows[asks].all():
+        return None
+    out = data.select(*_KEYS)[bids]
+    if tidy_groups(out, list(WHO), ts[bids]) is None:
+        return None
+    price, size = floats(data["price"]), floats(data["size"])
+    bid, ask = price[bids], price[asks]
+    values = (bid, size[bids], ask, size[asks], (bid + ask) / 2, ask - bid)
+    return out.with_columns(*(new_series(out, c, v) for c, v in zip(BBO[4:], values, strict=True))).select(*BBO)

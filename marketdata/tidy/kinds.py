@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import narwhals as nw
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
+from marketdata.tidy.runs import group_starts, rises_within
+from marketdata.tidy.schema import ASK
 from marketdata.wire.columns import Floats, Ints
 
 
@@ -21,12 +24,13 @@ def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
         If it is no frame of a known kind.
     """
     try:
-        return nw.from_native(frame)
+        data: nw.DataFrame[Any] | nw.LazyFrame[Any] = nw.from_native(frame)
     except TypeError:
         raise NotTidyError(
             f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
             "and DuckDB frames."
         ) from None
+    return data
 
 
 def collected(frame: Any) -> nw.DataFrame[Any]:
@@ -68,9 +72,20 @@ def texts(series: nw.Series[Any]) -> list[str | None]:
     return [None if v is None or v != v else str(v) for v in series.cast(nw.String).to_list()]
 
 
-def texts_equal(series: nw.Series[Any], text: str) -> NDArray[np.bool_]:
-    """Where a text column, dictionary encoded or not, equals a text."""
-    return np.asarray((series.cast(nw.String) == text).fill_null(value=False).to_numpy(), bool)
+def is_ask(series: nw.Series[Any]) -> NDArray[np.bool_]:
+    """Where the side is "ask"."""
+    codes = identity(series)
+    firsts = np.array([int(np.argmax(codes == code)) for code in np.unique(codes)], np.int64)
+    asks = [codes[at] for at, text in zip(firsts, texts(series[firsts]), strict=True) if text == ASK]
+    return codes == asks[0] if asks else np.zeros(len(codes), bool)
+
+
+def new_series(like: nw.DataFrame[Any], name: str, values: NDArray[Any]) -> nw.Series[Any]:
+    """A numpy array as a column of the same kind of frame: NaN is null; int64 named ``ts`` is a time UTC."""
+    out = nw.new_series(name, values, backend=like.implementation)
+    if name == "ts":
+        return out.cast(nw.Datetime("us")).dt.replace_time_zone("UTC")
+    return out.fill_nan(None) if values.dtype.kind == "f" else out
 
 
 def identity(series: nw.Series[Any]) -> NDArray[Any]:
@@ -82,17 +97,27 @@ def identity(series: nw.Series[Any]) -> NDArray[Any]:
 
         if isinstance(native.dtype, pd.CategoricalDtype):
             return np.asarray(native.cat.codes)
-        return pd.factorize(native)[0] if native.dtype != bool else native.to_numpy()
+        return np.asarray(pd.factorize(native)[0])
     if kind.is_polars():
         import polars as pl
 
         if native.dtype == pl.String:
             native = native.cast(pl.Categorical)
         codes = native.to_physical()
-        return codes.cast(pl.Int64).fill_null(-1).to_numpy()
+        return np.asarray(codes.cast(pl.Int64).fill_null(-1).to_numpy())
     if kind.is_pyarrow():
         return _arrow_identity(native)
     return np.unique(np.asarray(series.to_numpy(), dtype=object).astype(str), return_inverse=True)[1]
+
+
+def tidy_groups(data: nw.DataFrame[Any], keys: list[str], ts: Ints) -> Ints | None:
+    """Where each token begins, if the frame is in tidy order by token and time; else None."""
+    groups = group_starts(*(identity(data[k]) for k in keys))
+    if not rises_within(ts, groups):
+        return None
+    heads = [[(t is None, t or "") for t in texts(data[k][groups])] for k in keys]
+    who = list(zip(*heads, strict=True))
+    return groups if all(a < b for a, b in pairwise(who)) else None
 
 
 def _arrow_identity(native: Any) -> NDArray[Any]:

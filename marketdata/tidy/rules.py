@@ -12,7 +12,6 @@ the run kernel instead, which gives the same rows.
 from __future__ import annotations
 
 import warnings
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -21,7 +20,7 @@ import numpy as np
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
-from marketdata.tidy.kinds import floats, identity, micros, texts, texts_equal, wrapped
+from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, wrapped
 from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
 from marketdata.wire.columns import Ints, ranges
 
@@ -173,28 +172,18 @@ def _warn_unweighted(data: Any, out: Any, values: list[str]) -> None:
         )
 
 
-def _tidy_groups(data: nw.DataFrame[Any], keys: list[str], ts: Ints) -> Ints | None:
-    """Where each token begins, if the frame is in tidy order by token and time; else None."""
-    groups = runs.group_starts(*(identity(data[k]) for k in keys))
-    if not runs.rises_within(ts, groups):
-        return None
-    heads = [[(t is None, t or "") for t in texts(data[k][groups])] for k in keys]
-    who = list(zip(*heads, strict=True))
-    return groups if all(a < b for a, b in pairwise(who)) else None
-
-
 def _last_runs(data: nw.DataFrame[Any], keys: list[str], resolution: Resolution) -> nw.DataFrame[Any] | None:
     """Rule 2 by runs, or None where the frame is not in tidy order."""
     ts = micros(data["ts"])
-    groups = _tidy_groups(data, keys, ts)
+    groups = tidy_groups(data, keys, ts)
     if groups is None:
         return None
     begins, lengths = runs.last_runs(ts, runs.bucket_starts(ts, groups, resolution.micros))
     rows = ranges(begins, lengths)
-    out = data[rows].with_columns(_series(data, "ts", runs.floor(ts[rows], resolution.micros)))
+    out = data[rows].with_columns(new_series(data, "ts", runs.floor(ts[rows], resolution.micros)))
     if "side" in data.columns:
         snapshot = np.repeat(np.arange(len(begins)), lengths)
-        ask = texts_equal(out["side"], ASK)
+        ask = is_ask(out["side"])
         level = np.nan_to_num(floats(out["level"]), nan=0.0)
         key = snapshot * 2 + ask
         if np.any(np.diff(key) < 0) or np.any((np.diff(key) == 0) & (np.diff(level) < 0)):
@@ -207,22 +196,15 @@ def _mean_runs(
 ) -> nw.DataFrame[Any] | None:
     """Rules 3 and 4 by runs, or None where the frame is not in tidy order."""
     ts = micros(data["ts"])
-    groups = _tidy_groups(data, keys, ts)
+    groups = tidy_groups(data, keys, ts)
     if groups is None:
         return None
     starts = runs.bucket_starts(ts, groups, resolution.micros)
-    series, counts = [_series(data, "ts", runs.floor(ts[starts], resolution.micros))], []
+    series, counts = [new_series(data, "ts", runs.floor(ts[starts], resolution.micros))], []
     for v in values:
         weights = np.nan_to_num(floats(data[v + COUNT]), nan=1.0) if v + COUNT in data.columns else None
         mean, count = runs.means(floats(data[v]), weights, starts)
-        series.append(_series(data, v, mean))
-        counts.append(_series(data, v + COUNT, count))
+        series.append(new_series(data, v, mean))
+        counts.append(new_series(data, v + COUNT, count))
     out = data.select(*keys)[starts].with_columns(*series, *counts)
     return out.select("ts", *keys, *values, *(c.name for c in counts))
-
-
-def _series(like: nw.DataFrame[Any], name: str, values: Any) -> nw.Series[Any]:
-    out = nw.new_series(name, values, backend=like.implementation)
-    if name == "ts":
-        return out.cast(nw.Datetime("us")).dt.replace_time_zone("UTC")
-    return out.fill_nan(None) if values.dtype.kind == "f" else out

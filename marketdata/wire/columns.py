@@ -67,6 +67,10 @@ class Columns:
         out = self._with_tokens(tuple(self.tokens[i] for i in order), codes)
         return out.take(np.lexsort((out.ts, out.token)))
 
+    def level_borders(self, borders: list[int]) -> list[int]:
+        """Where in ``levels``, if there are any, the entries at these positions begin."""
+        return borders
+
     def between(self, start: int, end: int) -> Self:
         """The entries with start <= ts < end."""
         inside = (self.ts >= start) & (self.ts < end)
@@ -99,6 +103,16 @@ class BookColumns(Columns):
     def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> BookColumns:
         return BookColumns(tokens, codes, self.ts, self.counts, self.levels)
 
+    def level_borders(self, borders: list[int]) -> list[int]:
+        ends = np.concatenate(([0], np.cumsum(self.counts)))
+        return [int(at) for at in ends[2 * np.array(borders)]]
+
+    def slice(self, a: int, b: int, first: int, last: int) -> BookColumns:
+        """Entries a to b, whose levels are ``first`` to ``last``, without a copy."""
+        return BookColumns(
+            self.tokens, self.token[a:b], self.ts[a:b], self.counts[2 * a : 2 * b], self.levels[first:last]
+        )
+
     def cut(self, levels: int) -> BookColumns:
         """At most the best ``levels`` levels of each side."""
         kept = np.minimum(self.counts, levels)
@@ -129,6 +143,11 @@ class PriceColumns(Columns):
         values = {k: v[index] for k, v in self.values.items()}
         return self.with_values(self.tokens, self.token[index], self.ts[index], values)
 
+    def slice(self, a: int, b: int, _first: int, _last: int) -> PriceColumns:
+        """Entries a to b, without a copy."""
+        values = {k: v[a:b] for k, v in self.values.items()}
+        return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
+
     def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> PriceColumns:
         return PriceColumns(tokens, codes, self.ts, self.price, self.extra)
 
@@ -149,6 +168,11 @@ class MetricColumns(Columns):
         values = {k: v[index] for k, v in self.values.items()}
         return MetricColumns(self.tokens, self.token[index], self.ts[index], values)
 
+    def slice(self, a: int, b: int, _first: int, _last: int) -> MetricColumns:
+        """Entries a to b, without a copy."""
+        values = {k: v[a:b] for k, v in self.values.items()}
+        return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
+
     def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> MetricColumns:
         return MetricColumns(tokens, codes, self.ts, self.values)
 
@@ -168,7 +192,8 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    steps: Ints = np.repeat(starts - (ends - lengths), lengths)
+    return np.arange(total, dtype=np.int64) + steps
 
 
 def empty(view: View) -> AnyColumns:
@@ -184,25 +209,47 @@ def empty(view: View) -> AnyColumns:
 def concat(parts: Sequence[C]) -> C:
     """All entries of all parts, part after part; tokens that are the same become one.
 
-    Entries keep their order; ``sort`` brings them into tidy order.
+    Entries keep their order; ``merged`` brings them into tidy order.
     """
     if len(parts) == 1:
         return parts[0]
     index: dict[Token, int] = {}
-    codes = []
+    maps = [np.array([index.setdefault(t, len(index)) for t in p.tokens] or [0], np.int32) for p in parts]
+    codes = [map_[p.token] if len(p) else p.token for map_, p in zip(maps, parts, strict=True)]
+    return _joined(parts, tuple(index), np.concatenate(codes))
+
+
+def merged(parts: Sequence[C]) -> C:
+    """All entries of all parts in tidy order.
+
+    Pages hold token after token and follow each other in time, so whole slices are put together and no
+    entry is moved by itself; where that does not give the order, entries are sorted.
+    """
+    if len(parts) == 1 or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):
+        return concat(parts).sort()
+    slices: dict[Token, list[C]] = {}
     for part in parts:
-        map_ = np.array([index.setdefault(t, len(index)) for t in part.tokens] or [0], dtype=np.int32)
-        codes.append(map_[part.token] if len(part) else part.token)
-    tokens, token = tuple(index), np.concatenate(codes)
+        borders = np.searchsorted(part.token, np.arange(len(part.tokens) + 1)).tolist()
+        levels = part.level_borders(borders)
+        for i, token in enumerate(part.tokens):
+            a, b = borders[i : i + 2]
+            slices.setdefault(token, []).append(part.slice(a, b, levels[i], levels[i + 1]))
+    tokens = sorted(slices, key=lambda t: t.sort_key)
+    ordered = [piece for token in tokens for piece in slices[token]]
+    lengths = [sum(map(len, slices[token])) for token in tokens]
+    return _joined(ordered, tuple(tokens), np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)).sort()
+
+
+def _joined(parts: Sequence[C], tokens: tuple[Token, ...], token: Codes) -> C:
     ts = np.concatenate([p.ts for p in parts])
     first = parts[0]
     if isinstance(first, BookColumns):
-        counts = np.concatenate([p.counts for p in parts])  # type: ignore[union-attr]
-        levels = np.concatenate([p.levels for p in parts])  # type: ignore[union-attr]
-        return BookColumns(tokens, token, ts, counts, levels)  # type: ignore[return-value]
-    names = dict.fromkeys(name for p in parts for name in p.values)  # type: ignore[union-attr]
+        counts = np.concatenate([p.counts for p in parts])
+        levels = np.concatenate([p.levels for p in parts])
+        return BookColumns(tokens, token, ts, counts, levels)
+    names = dict.fromkeys(name for p in parts for name in p.values)
     values = {
-        name: np.concatenate([p.values[name] if name in p.values else np.full(len(p), np.nan) for p in parts])  # type: ignore[union-attr]
+        name: np.concatenate([p.values[name] if name in p.values else np.full(len(p), np.nan) for p in parts])
         for name in names
     }
-    return first.with_values(tokens, token, ts, values)  # type: ignore[return-value]
+    return first.with_values(tokens, token, ts, values)

@@ -94,18 +94,18 @@ def _page(columns: Any, envelope: Envelope, notes: Counter[str]) -> Page:
 
 
 def _decode_books(body: bytes) -> Page:
-    doc = simdjson.Parser().parse(body)
+    doc: Any = simdjson.Parser().parse(body)
     names = list(doc.keys())
     if len(set(names)) != len(names):
         raise _Unusual
     top = {name: _value(doc[name]) for name in names if name != "data"}
     envelope = _envelope("books", top)
     if isinstance(envelope, MarketEnvelope):
-        data = doc["data"]
+        data: Any = doc["data"]
         labels = list(data.keys())
         if len(set(labels)) != len(labels) or not set(labels) <= envelope.tokens.keys():
             raise _Unusual
-        groups = [(Token(envelope.market_id, envelope.tokens[x], x), data[x]) for x in labels]
+        groups: list[tuple[Token, Any]] = [(Token(envelope.market_id, envelope.tokens[x], x), data[x]) for x in labels]
     elif isinstance(envelope, TokenEnvelope):
         groups = [(Token(envelope.market_id, envelope.token_id, envelope.token_label), doc["data"])]
     else:

@@ -178,7 +178,7 @@ class _Reader:
         return number
 
     def time(self, point: dict[str, Any], where: str) -> int:
-        value = point.get("t")
+        value: Any = point.get("t")
         path = f"{where}.t"
         if type(value) in (int, float):
             self.notes["time_as_number"] += 1

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+
+import marketdata as md
+
+START, END = "2025-12-31", "2026-01-01"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Any]:
+    """A local service over a simulated archive."""
+    with md.serve(md.simulate(events=2, days=1)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["pandas", "polars"])
+def client(service: Any, request: pytest.FixtureRequest) -> md.Client:
+    return md.Client(service.base_url, service.api_key, frame=request.param)
+
+
+@pytest.fixture(scope="module")
+def slugs(client: md.Client) -> list[str]:
+    markets = client.markets()
+    narrow = [n == 2 for n in map(len, markets["token_ids"])]
+    return [slug for slug, two in zip(markets["slug"], narrow, strict=True) if two]
+
+
+def test_frames_have_the_columns_of_the_schema_even_without_rows(client: md.Client, slugs: list[str]) -> None:
+    """A range without data gives no rows and every column with its type."""
+    for fetch, kind in ((client.books, "books"), (client.prices, "prices"), (client.metrics, "metrics")):
+        full, none = fetch(slugs[0], START, END, "1h"), fetch(slugs[0], "2001-01-01", "2001-01-02", "1h")
+        assert list(none.columns) == list(full.columns)
+        assert list(map(str, none.dtypes)) == list(map(str, full.dtypes))
+        assert (len(none), len(full) > 0) == (0, True)
+        assert list(full.columns)[: len(md.tidy.schema.COLUMNS[kind])] == list(md.tidy.schema.COLUMNS[kind])  # type: ignore[attr-defined]
+
+
+def test_returned_frames_have_the_accessor(client: md.Client, slugs: list[str]) -> None:
+    """Without importing a door, a frame that the client returned answers to .md."""
+    books = client.books(slugs[0], START, END, "1h")
+    assert len(books.md.bbo()) == len(books.md.mid()) == len(books.md.spread())
+
+
+def test_several_markets_are_one_tidy_frame(client: md.Client, slugs: list[str]) -> None:
+    """A list of markets gives the rows of each, sorted by market, token and time."""
+    both = client.prices(slugs[:2], START, END, "1h")
+    single = [client.prices(slug, START, END, "1h") for slug in slugs[:2]]
+    assert len(both) == sum(map(len, single))
+    keys = list(zip(map(str, both["market_id"]), map(str, both["token_id"]), both["ts"], strict=True))
+    assert keys == sorted(keys)
+
+
+def test_a_market_named_twice_is_fetched_once(client: md.Client, slugs: list[str]) -> None:
+    """Its id and its slug are one market: no row stands twice."""
+    market = client.market(slugs[0])
+    assert len(client.prices([market.id, market.slug], START, END, "1h")) == len(
+        client.prices(market.id, START, END, "1h")
+    )
+
+
+def test_levels_are_cut_per_side(client: md.Client, slugs: list[str]) -> None:
+    """levels=2 keeps the best two of each side and every marker row."""
+    full = pl.DataFrame(client.books(slugs[0], START, END, "1h"))
+    cut = pl.DataFrame(client.books(slugs[0], START, END, "1h", levels=2))
+    want = full.filter(pl.col("level").is_null() | (pl.col("level") < 2))
+    assert cut.select("price", "size", "level").equals(want.select("price", "size", "level"))
+
+
+def test_single_tokens_give_the_rows_of_their_market(client: md.Client, slugs: list[str]) -> None:
+    """The token endpoints and the market endpoint tell the same."""
+    whole = pl.DataFrame(client.books(slugs[0], START, END, "10m"))
+    tokens = list(client.tokens(slugs[0])["token_id"])
+    parts = pl.DataFrame(client.token_books(tokens, START, END, "10m"))
+    assert parts.drop("token_id", "token_label", "market_id", "side").equals(
+        whole.drop("token_id", "token_label", "market_id", "side")
+    )
+    assert list(map(str, parts["token_label"])) == list(map(str, whole["token_label"]))
+
+
+def test_markets_of_more_than_200_tokens_come_token_by_token(service: Any) -> None:
+    """A market too wide for a page is fetched all the same, whole."""
+    with md.serve(md.simulate(events=3, days=0.1)) as running:
+        client = md.Client(running.base_url, running.api_key, frame="polars")
+        markets = client.markets()
+        wide = markets.filter(pl.col("token_ids").list.len() > 200)
+        assert wide.height == 1
+        frame = client.books(wide["slug"][0], "2025-12-31", "2026-01-01", "1h", levels=1)
+        assert frame["token_id"].n_unique() == wide["token_ids"].list.len()[0]
+
+
+def test_times_may_be_written_in_every_usual_way(client: md.Client, slugs: list[str]) -> None:
+    """Text, dates, datetimes, pandas stamps and Unix seconds name the same range."""
+    want = len(client.prices(slugs[0], START, END, "1h"))
+    for start, end in (
+        (dt.date(2025, 12, 31), dt.date(2026, 1, 1)),
+        (dt.datetime(2025, 12, 31, tzinfo=dt.UTC), pd.Timestamp("2026-01-01", tz="UTC")),
+        (1_767_139_200, 1_767_225_600.0),
+    ):
+        assert len(client.prices(slugs[0], start, end, "1h")) == want
+
+
+def test_discovery_finds_what_there_is(client: md.Client) -> None:
+    """Listings are frames with one row a record; filters and max_rows hold."""
+    events = client.events()
+    markets = client.markets()
+    assert len(client.series()) >= 1
+    assert sum(len(client.markets(event_slug=slug)) for slug in events["slug"]) == len(markets)
+    assert len(client.markets(max_rows=3, page_size=2)) == 3
+    assert len(client.markets(search="no such thing anywhere")) == 0
+    assert list(client.markets(search="no such thing anywhere").columns)[0] == "market_id"
+    record = client.market(markets["slug"][0])
+    assert record.slug == record["slug"] == markets["slug"][0]
+    assert client.health().status == "ok"
+    assert client.usage().limits.requests_per_minute > 0
+    assert "simulated" in client.tags()
+
+
+def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) -> None:
+    """Requests and points are those of a range full of data, and the reprs say so."""
+    plan = client.plan("books", slugs[0], START, END, "1m")
+    assert (plan.points, plan.requests) == (2880, 15)
+    assert "requests" in repr(plan)
+    assert "<table" in plan._repr_html_()
+
+
+def test_a_report_counts_what_it_cost(client: md.Client, slugs: list[str]) -> None:
+    """report=True gives the frame and the account of repairs, warnings and requests."""
+    frame, report = client.prices(slugs[0], START, END, "1h", report=True)
+    assert len(frame) == report.points
+    assert report.requests >= 1
+
+
+def test_calls_work_inside_a_running_loop(client: md.Client, slugs: list[str]) -> None:
+    """The awaitable twins give the same frames, side by side."""
+
+    async def both() -> list[int]:
+        frames = await asyncio.gather(
+            client.abooks(slugs[0], START, END, "1h"),
+            client.aprices(slugs[0], START, END, "1h"),
+            client.ametrics(slugs[0], START, END, "1h"),
+        )
+        return [len(f) for f in frames]
+
+    calls = (client.books, client.prices, client.metrics)
+    assert asyncio.run(both()) == [len(call(slugs[0], START, END, "1h")) for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("m", END, START, "1h"), "not before"),
+        (("m", START, START, "1h"), "not before"),
+        (("m", 1_767_139_200_000, END, "1h"), "milliseconds"),
+        (("m", "yesterday", END, "1h"), "start='yesterday'"),
+        (("m", START, END, "2h"), "1m, 10m, 1h, 6h, 1d"),
+        (("m", START, END, None), "resolution"),
+        (("", START, END, "1h"), "market"),
+        (([], START, END, "1h"), "market"),
+        ((None, START, END, "1h"), "market"),
+        (("..", START, END, "1h"), r"\.\."),
+        (("x" * 201, START, END, "1h"), "200"),
+    ],
+)
+def test_bad_arguments_fail_before_any_request(arguments: tuple[Any, ...], words: str) -> None:
+    """The error names what was wrong and what is allowed; no service is needed to say so."""
+    client = md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent")
+    for call in (client.books, client.prices, client.metrics):
+        with pytest.raises(md.ConfigError, match=words):
+            call(*arguments)
+
+
+def test_other_bad_arguments_are_named() -> None:
+    """Levels, frame kinds, pages and views each say what is allowed."""
+    client = md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent")
+    with pytest.raises(md.ConfigError, match="levels=0"):
+        client.books("m", START, END, "1h", levels=0)
+    with pytest.raises(md.ConfigError, match="'pandas' and 'polars'"):
+        md.Client("http://127.0.0.1:9", "k" * 20, frame="arrow")  # type: ignore[arg-type]
+    with pytest.raises(md.ConfigError, match="page_size=500"):
+        client.markets(page_size=500)
+    with pytest.raises(md.ConfigError, match="books, prices, metrics"):
+        client.plan("trades", "m", START, END, "1h")  # type: ignore[arg-type]
+    with pytest.raises(md.ConfigError, match="MARKETDATA_BASE_URL"):
+        md.Client(None, "k" * 20)
+    with pytest.raises(md.ConfigError, match="MARKETDATA_API_KEY"):
+        md.Client("http://127.0.0.1:9")
+
+
+def test_an_unknown_slug_is_named(client: md.Client) -> None:
+    """A typo gives NotFoundError with the words of the service."""
+    with pytest.raises(md.NotFoundError, match="Market not found: no-such-market") as caught:
+        client.books("no-such-market", START, END, "1h")
+    assert caught.value.status == 404
+
+
+def test_a_wrong_key_is_refused_and_not_shown(service: Any) -> None:
+    """401 is AuthenticationError; the key stands nowhere in it."""
+    wrong = "wrong-key-0123456789-canary"
+    client = md.Client(service.base_url, wrong)
+    with pytest.raises(md.AuthenticationError, match="Invalid or expired API key") as caught:
+        client.markets()
+    assert "canary" not in f"{caught.value!r}{caught.value.__dict__}{client!r}"
+
+
+def test_no_service_gives_a_network_error() -> None:
+    """Nobody listens there: the error says so after its tries, and no wait is real."""
+    with md.testing.no_waiting(), pytest.raises(md.NetworkError):
+        md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent").health()
+
+
+def test_a_client_can_be_pickled(client: md.Client) -> None:
+    """What a cluster sends to its workers is the address; a key given as text is not written out."""
+    data = pickle.dumps(client)
+    assert client._transport.keys.get() not in data.decode("latin-1")
+
+
+def test_accessors_say_which_columns_are_missing() -> None:
+    """A frame that is not tidy is refused with the columns it lacks and those it has."""
+    import marketdata.pandas
+    import marketdata.polars
+
+    for frame in (pd.DataFrame({"price": [1.0], "when": [0]}), pl.DataFrame({"price": [1.0], "when": [0]})):
+        with pytest.raises(md.NotTidyError, match=r"token_id.*it has \['price', 'when'\]"):
+            frame.md.resample("1h")
+        with pytest.raises(md.NotTidyError, match="side"):
+            frame.md.bbo()
+    with pytest.raises(md.NotTidyError, match="token_id"):
+        md.spread(pl.DataFrame({"ts": [], "market_id": [], "volume": [], "liquidity": [], "spread": []}))
+
+
+def test_means_of_means_warn(client: md.Client, slugs: list[str]) -> None:
+    """Hourly means of the service averaged to days are given the same weight, and a warning says so."""
+    hourly = client.prices(slugs[0], START, END, "1h")
+    with pytest.warns(md.UnweightedMeanWarning, match="same weight"):
+        hourly.md.resample("1d")
