@@ -1,17 +1,19 @@
 """One Parquet file: written whole with checksums, found by statistics, read by row group.
 
-A file names itself in its footer, and its name carries the checksum of the footer; pages carry their own.
-So a flipped bit, a torn file and two swapped files are all seen when they are read.
+A file names itself in its footer, the footer has a checksum of each row group, and the name of the file
+carries the checksum of the footer. So a flipped bit, a torn file and two swapped files are all seen when they
+are read. The checksums of Parquet itself are not enough: they leave out the headers of pages.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from marketdata.times import to_text
 ROW_GROUP_LEVELS = 100_000
 FILE_LEVELS = 16_000_000
 _KEY = b"marketdata.file"
+_SUMS = b"marketdata.groups"
 _MAGIC = b"PAR1"
 _UNKNOWN = (-(2**63), 2**63 - 1)
 
@@ -60,7 +63,9 @@ class Footer:
     last: Sequence[str | None]
     ts_min: Any
     ts_max: Any
-    names: frozenset[str] = field(default_factory=frozenset)
+    names: frozenset[str]
+    # Where each row group lies, and its checksum; other writers give none.
+    sums: Sequence[tuple[int, int, int]] | None
 
     def groups(self, market_id: str | None, start: int, end: int) -> list[int]:
         """Row groups that may hold rows of the market in [start, end)."""
@@ -78,10 +83,10 @@ class Footer:
 def encode(table: pa.Table, weights: Any) -> tuple[str, memoryview]:
     """Name and bytes of a new file of these rows; ``weights`` are level rows per row."""
     identity = uuid.uuid4().hex
-    sink = pa.BufferOutputStream()
+    memory = io.BytesIO()
     dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "_price", "_size", "price"))]
     writer = pq.ParquetWriter(
-        sink,
+        pa.PythonFile(memory, mode="w"),
         _plain(table.schema),
         compression="zstd",
         compression_level=3,
@@ -90,11 +95,16 @@ def encode(table: pa.Table, weights: Any) -> tuple[str, memoryview]:
         store_schema=False,
         write_statistics=True,
     )
+    sums = []
     with writer:
-        writer.add_key_value_metadata({_KEY.decode(): identity})
+        at = memory.tell()
         for start, stop in cuts(weights, ROW_GROUP_LEVELS):
             writer.write_table(table.slice(start, stop - start), row_group_size=max(stop - start, 1))
-    body = memoryview(sink.getvalue())
+            end = memory.tell()
+            sums.append((at, end, zlib.crc32(memory.getbuffer()[at:end])))
+            at = end
+        writer.add_key_value_metadata({_KEY.decode(): identity, _SUMS.decode(): json.dumps(sums)})
+    body = memory.getbuffer()
     return f"{identity}-{_footer_sum(body):08x}.parquet", body
 
 
@@ -212,24 +222,37 @@ def _footer(metadata: Any) -> Footer:
             stats = group.column(at_ts).statistics
             if stats is not None and stats.has_min_max:
                 ts_min[i], ts_max[i] = stats.min_raw, stats.max_raw
-    return Footer(metadata, first, last, ts_min, ts_max, frozenset(name.split(".")[0] for name in names))
+    written = (metadata.metadata or {}).get(_SUMS)
+    sums = None if written is None else [tuple(one) for one in json.loads(written)]
+    return Footer(metadata, first, last, ts_min, ts_max, frozenset(name.split(".")[0] for name in names), sums)
 
 
 def read_groups(store: Folder | Bucket, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
-    """Rows of some row groups (None: all), every page proven by its checksum.
+    """Rows of some row groups (None: all), each proven by its checksum.
 
     Raises
     ------
     ArchiveCorruptError
-        If a page is damaged.
+        If a row group is damaged.
     """
+    some = range(footer.metadata.num_row_groups) if groups is None else groups
     with faults.reading(f"The data file {file.path}"), store.open(file.path) as source:
         reader = pq.ParquetFile(
-            source,
+            source if footer.sums is None else pa.BufferReader(_proven(source, file.size, footer.sums, some)),
             metadata=footer.metadata,
             read_dictionary=[n for n in ("market_id", "token_id", "token_label") if n in footer.names],
-            page_checksum_verification=True,
+            page_checksum_verification=footer.sums is None,
         )
-        if groups is None:
-            return reader.read(use_threads=False)
-        return reader.read_row_groups(list(groups), use_threads=False)
+        return reader.read_row_groups(list(some), use_threads=False)
+
+
+def _proven(source: Any, size: int, sums: Sequence[tuple[int, int, int]], groups: Iterable[int]) -> Any:
+    """A buffer as long as the file with just these row groups in it; the rest costs no memory."""
+    body = np.zeros(size, dtype=np.uint8)
+    for group in groups:
+        start, end, written = sums[group]
+        part = body.data[start:end]
+        source.seek(start)
+        if source.readinto(part) != end - start or zlib.crc32(part) != written:
+            raise OSError(f"row group {group} is not the one that was written")
+    return pa.py_buffer(body)

@@ -1,0 +1,353 @@
+"""What goes wrong under an archive: damage, full disks, strangers' files, hostile names."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import errno
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from archive.source import MARKETS, MINUTE, START, columns_of, points_of
+
+from marketdata.archive import Archive
+from marketdata.archive.storage import Folder
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
+from marketdata.wire.columns import BookColumns, PriceColumns, Token, View
+
+M, N = MARKETS
+
+
+def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
+    keys = [(t, n) for t in range(2) for n in range(first, first + count)]
+    rng = np.random.default_rng(first)
+    values = [([(round(float(p), 2), size) for p in rng.random(3)], [(0.9, size)] if n % 2 else []) for _, n in keys]
+    return columns_of("books", market, keys, values)
+
+
+def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
+    keys = [(0, n) for n in range(first, first + count)]
+    return columns_of("prices", market, keys, [value] * count)
+
+
+def held(archive: Archive, view: View = "books", market: str = M) -> dict[Any, Any]:
+    return points_of(view, archive.columns(view, market))
+
+
+def data_files(archive: Archive, view: View = "books") -> list[Path]:
+    return [Path(f) for f in archive.files(view)]
+
+
+@pytest.fixture
+def filled(archive: Archive) -> Archive:
+    """Books of two markets in two files each."""
+    for market in MARKETS:
+        archive.add(books=books(market, 0, 60))
+        archive.add(books=books(market, 60, 60))
+    return archive
+
+
+def test_AR1_AR2_leftovers_of_a_killed_writer_are_swept(filled: Archive) -> None:
+    """A file that no commit names is never read, and vacuum removes it once no write can still be under way."""
+    folder = data_files(filled)[0].parent
+    torn = folder / ("0" * 32 + "-00000000.parquet")
+    young = folder / ("1" * 32 + "-00000000.parquet")
+    for path in (torn, young):
+        path.write_bytes(b"PAR1 torn")
+    os.utime(torn, (0, 0))
+    before = held(filled)
+    assert filled.verify().is_empty()
+    assert torn.name in filled.vacuum()
+    assert not torn.exists()
+    assert young.exists()
+    assert held(filled) == before
+
+
+def test_AR4_old_files_stay_until_their_time_has_passed(filled: Archive) -> None:
+    """Compaction leaves the files of older versions; vacuum takes them when the retention has passed."""
+    before, old = held(filled), data_files(filled)
+    assert filled.compact() > 0
+    assert len(data_files(filled)) == 1
+    assert all(path.exists() for path in old)
+    assert filled.vacuum() == []
+    assert filled.verify().is_empty()
+    filled.vacuum(retention_hours=0)
+    assert not any(path.exists() for path in old)
+    assert held(filled) == before
+    assert filled.verify().is_empty()
+
+
+@pytest.mark.parametrize("wrong", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EDQUOT])
+def test_AR6_AR7_a_failed_write_at_any_call_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    """When the n-th write of a file fails, an error of the archive says so, and all earlier commits are readable."""
+    real = Folder.write
+    for nth in range(3):
+        archive = Archive(tmp_path / f"{wrong}-{nth}", frame="polars")
+        archive.add(books=books(M, 0, 10))
+        before, calls = held(archive), iter(range(100))
+
+        def write(self: Folder, name: str, body: memoryview, nth: int = nth, calls: Any = calls) -> None:
+            if next(calls) == nth:
+                raise OSError(wrong, os.strerror(wrong))
+            real(self, name, body)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "write", write)
+            with pytest.raises(ArchiveError) as info:
+                archive.add(books=books(M, 5, 20, size=2.0))
+        assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
+        after = held(Archive(archive.location, frame="polars"))
+        # Only the third write, that of the claim, comes after the commit of the data.
+        assert nth == 2 or after == before
+        archive.add(books=books(M, 5, 20, size=2.0))
+        want = {**before, **points_of("books", books(M, 5, 20, size=2.0))}
+        assert held(archive) == want
+        assert archive.verify().is_empty()
+
+
+def test_AR8_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When fsync fails the file is removed and never named by a commit; the next add writes a new one."""
+    before, files = held(filled), set(data_files(filled)[0].parent.iterdir())
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "fsync")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(ArchiveError):
+            filled.add(books=books(M, 200, 5))
+    assert set(data_files(filled)[0].parent.iterdir()) == files
+    assert held(filled) == before
+
+
+def test_AR5_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every data file is flushed, then its folder, and only then does the commit appear."""
+    archive.add(books=books(M, 0, 5))
+    folder = data_files(archive)[0].parent
+    seen: list[tuple[str, int]] = []
+    real = os.fsync
+
+    def recorder(handle: int) -> None:
+        seen.append(
+            (str(Path(f"/proc/self/fd/{handle}").readlink()), len(list((folder / "_delta_log").glob("*.json"))))
+        )
+        real(handle)
+
+    monkeypatch.setattr("os.fsync", recorder)
+    commits = len(list((folder / "_delta_log").glob("*.json")))
+    archive.add(books=books(M, 10, 5))
+    mine = [(Path(path), count) for path, count in seen if Path(path).is_relative_to(folder)]
+    assert [path.suffix for path, _ in mine] == [".parquet", "", ""]
+    assert [count - commits for _, count in mine] == [0, 0, 1]
+    assert mine[1][0] == folder
+    assert mine[2][0] == folder / "_delta_log"
+
+
+@pytest.mark.parametrize("how", ["torn", "empty", "gone"])
+def test_AR13_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archive, how: str) -> None:
+    """A torn, empty or missing file is an ArchiveCorruptError; repair gives up just its ranges, which add fills."""
+    before = held(filled)
+    victim = next(Path(f) for f in filled.files("books", M, START / 1e6, START / 1e6 + 1))
+    body = victim.read_bytes()
+    victim.unlink()
+    if how != "gone":
+        victim.write_bytes(body[: len(body) // 2] if how == "torn" else b"")
+    fresh = Archive(filled.location, frame="polars")
+    with pytest.raises(ArchiveCorruptError, match="verify"):
+        fresh.books(M)
+    found = fresh.verify(repair=True)
+    assert {(r["view"], r["market_id"]) for r in found.rows(named=True)} == {("books", M)}
+    assert {r["start"].timestamp() for r in found.rows(named=True)} == {START / 1e6}
+    assert fresh.verify().is_empty()
+    assert held(fresh) == {k: v for k, v in before.items() if k[3] >= 60}
+    fresh.add(books=books(M, 0, 60))
+    assert held(fresh) == before
+    assert held(fresh, market=N) == points_of("books", fresh.columns("books", N))
+
+
+def test_AR14_every_flipped_bit_is_seen(filled: Archive) -> None:
+    """Of 300 single flipped bits in data files none is read silently: the read fails, or the rows are the same."""
+    rng = random.Random(7)
+    before = {market: held(filled, market=market) for market in MARKETS}
+    for _ in range(300):
+        victim = rng.choice(data_files(filled))
+        body = bytearray(victim.read_bytes())
+        bit = rng.randrange(len(body) * 8)
+        body[bit // 8] ^= 1 << bit % 8
+        good = victim.read_bytes()
+        victim.write_bytes(body)
+        fresh = Archive(filled.location, frame="polars")
+        assert not fresh.verify().is_empty() or all(held(fresh, market=m) == before[m] for m in MARKETS)
+        for market in MARKETS:
+            with contextlib.suppress(ArchiveCorruptError):
+                assert held(fresh, market=market) == before[market]
+        victim.write_bytes(good)
+
+
+def test_AR15_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
+    """A valid file under the name of another one is refused, by size, by name or by its own footer."""
+    first, second = data_files(filled)[:2]
+    bodies = first.read_bytes(), second.read_bytes()
+    for body in (bodies[1], bodies[1] + b"\0" * max(0, len(bodies[0]) - len(bodies[1]))):
+        first.write_bytes(body)
+        fresh = Archive(filled.location, frame="polars")
+        assert not fresh.verify().is_empty()
+        with pytest.raises(ArchiveCorruptError):
+            fresh.books(list(MARKETS))
+    first.write_bytes(bodies[0])
+    assert Archive(filled.location, frame="polars").verify().is_empty()
+
+
+def test_AR16_files_of_strangers_are_left_alone(filled: Archive, tmp_path: Path) -> None:
+    """A README, a hidden file, foreign Parquet and a link out of the root are neither read, followed nor removed."""
+    folder = data_files(filled)[0].parent
+    outside = tmp_path / "outside.parquet"
+    pl.DataFrame({"a": [1]}).write_parquet(outside)
+    (folder / "README.md").write_text("mine")
+    (folder / ".DS_Store").write_bytes(b"\0")
+    shutil.copy(outside, folder / "foreign.parquet")
+    (folder / ("2" * 32 + "-00000000.parquet")).symlink_to(outside)
+    before, names = held(filled), {p.name for p in folder.iterdir() if p.suffix != ".parquet" or len(p.name) < 30}
+    for path in folder.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
+    filled.compact()
+    filled.vacuum(retention_hours=0)
+    assert outside.exists()
+    assert names <= {p.name for p in folder.iterdir()}
+    assert (folder / ("2" * 32 + "-00000000.parquet")).is_symlink()
+    assert held(filled) == before
+
+
+def test_AR17_a_hole_in_the_log_is_an_error_and_never_an_older_state(filled: Archive) -> None:
+    """When a commit is gone from the log, reading says that the archive is damaged."""
+    log = data_files(filled)[0].parent / "_delta_log"
+    (log / f"{2:020d}.json").unlink()
+    with pytest.raises(ArchiveError):
+        held(Archive(filled.location, frame="polars"))
+
+
+def test_AR18_a_newer_format_is_not_written_to(filled: Archive) -> None:
+    """A table of a newer protocol is refused with a clear error, and stays as it is."""
+    import json
+
+    log = data_files(filled)[0].parent / "_delta_log"
+    version = len(list(log.glob("*.json")))
+    newer = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}
+    (log / f"{version:020d}.json").write_text(json.dumps(newer) + "\n")
+    fresh = Archive(filled.location, frame="polars")
+    with pytest.raises(ArchiveError):
+        fresh.add(books=books(M, 300, 5))
+    assert len(list(log.glob("*.json"))) == version + 1
+
+
+def test_AR19_columns_that_come_later_are_null_before(archive: Archive) -> None:
+    """A metric that appears later is a further column, null in older rows; integers become floats."""
+    when = [dt.datetime(2026, 1, 1, 0, n, tzinfo=dt.UTC) for n in range(3)]
+    archive.add(metrics=pl.DataFrame({"ts": when[:1], "market_id": ["m"], "volume": [3]}))
+    late = {"ts": when[1:2], "market_id": ["m"], "volume": [2.5], "open_interest": [7]}
+    archive.add(metrics=pl.DataFrame(late))
+    archive.add(metrics=pl.DataFrame({"ts": when[2:], "market_id": ["m"], "volume": [1.0], "liquidity": [4.0]}))
+    frame = archive.metrics("m")
+    assert frame.columns == ["ts", "market_id", "volume", "liquidity", "spread", "open_interest"]
+    assert frame["volume"].to_list() == [3.0, 2.5, 1.0]
+    assert frame["open_interest"].to_list() == [None, 7.0, None]
+    assert archive.scan("metrics").collect().sort("ts")["open_interest"].to_list() == [None, 7.0, None]
+    assert archive.verify().is_empty()
+
+
+def test_AR20_rows_keep_the_label_that_was_seen(archive: Archive) -> None:
+    """A token that is added or renamed later changes no older row."""
+    old, new = Token("m", "1", "Yes"), Token("m", "1", "YES")
+    for n, token in enumerate((old, new)):
+        ts = np.array([START + n * MINUTE])
+        archive.add(prices=PriceColumns((token,), np.zeros(1, np.int32), ts, np.array([0.5])))
+    assert set(archive.columns("prices", "m").tokens) == {old, new}
+
+
+HOSTILE = [
+    "..", "../x", "/etc/passwd", "a\0b", "CON", "x", "X", "007", "7", "é", "e\u0301", "_u", ".h", "a' OR '1'='1",
+    "%2F", "ü" * 400, "\u202e", "*", "a b", "\\", '"', "\n", "9" * 77, "0x" + "f" * 64, "-", "m=1", "NaN", "null",
+]  # fmt: skip
+
+
+def test_AR21_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
+    """Ids that look alike, like paths, like queries or like nothing each have their own data, all under the root."""
+    root = tmp_path / "inside" / "archive"
+    archive = Archive(root, frame="polars")
+    tokens = tuple(Token(name, f"t{name}", "Yes") for name in sorted(HOSTILE))
+    n = len(tokens)
+    archive.add(
+        prices=PriceColumns(tokens, np.arange(n, dtype=np.int32), np.full(n, START), np.arange(n) / 100),
+        books=BookColumns(
+            tokens, np.arange(n, dtype=np.int32), np.full(n, START), np.zeros(2 * n, int), np.empty((0, 2))
+        ),
+    )
+    for i, token in enumerate(tokens):
+        found = archive.columns("prices", token.market_id)
+        assert isinstance(found, PriceColumns)
+        assert found.tokens == (token,)
+        assert found.price.tolist() == [i / 100]
+        replaced = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), np.array([0.99]))
+        archive.add(prices=replaced)
+        assert archive.columns("prices", token.market_id).values["price"].tolist() == [0.99]  # type: ignore[union-attr]
+    assert archive.scan("prices").collect().height == n
+    assert archive.verify().is_empty()
+    assert [p.name for p in tmp_path.iterdir()] == ["inside"]
+    assert [p.name for p in (tmp_path / "inside").iterdir()] == ["archive"]
+
+
+def test_AR22_an_archive_can_be_moved_and_read_without_the_right_to_write(filled: Archive, tmp_path: Path) -> None:
+    """A copy elsewhere reads the same, and reading writes nothing at all."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(filled.location, copy)
+    before = sorted((p, p.stat().st_mtime_ns) for p in copy.rglob("*"))
+    archive = Archive(copy, frame="polars")
+    assert held(archive) == held(filled)
+    assert archive.verify().is_empty()
+    assert archive.scan("books").collect().height > 0
+    assert sorted((p, p.stat().st_mtime_ns) for p in copy.rglob("*")) == before
+
+
+def test_AR31_AR32_a_reader_sees_one_version_while_others_replace_and_compact(filled: Archive) -> None:
+    """A scan that is open shows the version it was made of, however the archive goes on."""
+    scan = filled.scan("books")
+    before = scan.collect()
+    filled.add(books=books(M, 0, 60, size=9.0))
+    filled.compact()
+    assert scan.collect().equals(before)
+    assert not filled.scan("books").collect().equals(before)
+
+
+def test_AR35_a_crafted_file_is_an_error_of_ours(filled: Archive) -> None:
+    """Bytes that no writer of ours made, under a name that a commit has, are refused as corrupt."""
+    victim = data_files(filled)[0]
+    size = victim.stat().st_size
+    for body in (os.urandom(size), b"PAR1" + b"\xff" * (size - 8) + b"PAR1", b"\0" * size):
+        victim.write_bytes(body)
+        fresh = Archive(filled.location, frame="polars")
+        with pytest.raises(ArchiveCorruptError):
+            fresh.books(list(MARKETS))
+
+
+def test_unknown_tokens_say_what_to_do(archive: Archive) -> None:
+    """Rows of a token that no market has are refused, naming it and how to add its market."""
+    frame = pl.DataFrame({"ts": [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)], "token_id": ["9" * 77], "price": [0.5]})
+    with pytest.raises(ArchiveError, match=f"{'9' * 77}.*archive.add\\(markets=frame\\)"):
+        archive.add(prices=frame)
+    archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["9" * 77], "token_labels": ["Yes"]}])
+    archive.add(prices=frame)
+    assert archive.prices("s").row(0)[1:] == ("m", "9" * 77, "Yes", 0.5)
+
+
+def test_ids_that_went_through_floats_are_refused(archive: Archive) -> None:
+    """A token id that was read as a float has lost digits, and is refused."""
+    with pytest.raises(ConfigError, match="lost digits"):
+        archive.add(markets=[{"market_id": "m", "token_ids": [1e77], "token_labels": ["Yes"]}])
