@@ -6,6 +6,8 @@ import time
 import zlib
 from typing import Any
 
+import urllib3
+
 from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
 from marketdata.fetch.retry import Policy
 
@@ -37,10 +39,12 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     if name not in ("", "identity", "gzip", "x-gzip"):
         raise ContractError(f"The answer is encoded as {name[:40]!r}; asked was gzip or nothing.")
     inflate = _Inflate(policy) if "gzip" in name else None
+    # A recorder's answer has bytes as they were sent, and no such option.
+    options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
     parts: list[bytes] = []
     total = 0
     while True:
-        data = raw.read1(_STEP, decode_content=False)
+        data = raw.read1(_STEP, **options)
         if not data:
             break
         if time.monotonic() > until:

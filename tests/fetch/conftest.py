@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,3 +50,11 @@ def connect(server: FaultServer, clock: Clock) -> Iterator[Callable[..., Transpo
 def transport(connect: Callable[..., Transport]) -> Transport:
     """One with the policy of the house."""
     return connect()
+
+
+@pytest.fixture(autouse=True)
+def _no_key_in_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a test does, no logger at DEBUG may show the key."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    assert KEY not in "".join(r.getMessage() for when in ("setup", "call") for r in caplog.get_records(when))  # type: ignore[arg-type]

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import copy
+import http.client
+import inspect
+import pickle
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vcr
+from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
+from oracle import Oracle
+
+from marketdata.errors import AuthenticationError, ConfigError, MarketDataError
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.keys import KeyProvider, Secret, check_key, mask
+from marketdata.fetch.pacing import _BY_KEY, Pacer
+from marketdata.fetch.paging import walk
+from marketdata.fetch.position import Report
+from marketdata.fetch.transport import Transport
+
+KEY = "canary-key-0123456789-abcd"
+FAULTS: dict[str, Callable[[Ask], Act]] = {
+    "reset": lambda ask: RESET_PEER,
+    "closed": lambda ask: HANG_UP,
+    "echo in a detail": lambda ask: refuse(400, f"what is {ask.header('X-API-Key')}"),
+    "echo in problems": lambda ask: refuse(422, [{"loc": ["header", KEY], "msg": KEY, "type": KEY, "input": KEY}]),
+    "echo in a page": lambda ask: Act(body=f"[{KEY}]".encode()),
+    "echo in html": lambda ask: Act(status=502, body=f"<b>{KEY}</b>".encode()).with_header("Content-Type", "text/html"),
+    "redirect": lambda ask: Act(status=302).with_header("Location", f"http://{KEY}@evil.example/{KEY}"),
+    "no json": lambda ask: Act(body=b"{"),
+    "cut": lambda ask: Act(body=b"x" * 50, limit_data=5),
+    "bomb": lambda ask: ok("0" * (4 << 20)).zipped(),
+}
+
+
+def frames(error: BaseException) -> str:
+    """A traceback with the locals of every frame below the test's own."""
+    below = error.__traceback__.tb_next if error.__traceback__ else None
+    shown = traceback.TracebackException(type(error), error, below, capture_locals=True)
+    return "".join(shown.format())
+
+
+def everything(value: Any) -> str:
+    """All that a person, a log or a crash dump may see of an object."""
+    held = vars(value) if hasattr(value, "__dict__") else ""
+    dumps = [repr(value), str(value), repr(held), str(held)]
+    if isinstance(value, BaseException):
+        dumps += [frames(value), repr(pickle.dumps(value)), repr(value.__cause__), repr(value.__context__)]
+    return "\n".join(dumps)
+
+
+def test_K1_repr(transport: Transport, server: FaultServer) -> None:
+    """No representation of a transport, its parts or its errors shows more than four characters of the key."""
+    transport.get(["x"])
+    for thing in (transport, transport.keys, transport.pacer, transport._sessions, transport.quota, transport.policy):
+        assert KEY not in everything(thing)
+    assert "…abcd" in repr(transport)
+    assert (mask("x" * 15), mask("0123456789abcdef")) == ("***", "…cdef")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_K2_tracebacks_and_logs(
+    server: FaultServer, transport: Transport, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No error shows the key, neither in a traceback with locals nor in a pickle nor in a log at DEBUG."""
+    server.answer = FAULTS[fault]
+    with pytest.raises(MarketDataError) as caught:
+        transport.get_json(["x"])
+    assert KEY not in everything(caught.value)
+    assert KEY not in caplog.text
+
+
+def test_K2_interrupted(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C while the answer is read passes the frames of the HTTP library, and even their locals are masked."""
+
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(http.client.HTTPResponse, "begin", press)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        transport.get(["x"])
+    shown = frames(caught.value)
+    assert "urlopen" in shown
+    assert KEY not in shown
+
+
+def test_K3_pickles(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle of a transport holds no key; what it makes reads the environment again."""
+    data = pickle.dumps(transport)
+    assert KEY.encode() not in data
+    with pytest.raises(ConfigError, match="MARKETDATA_API_KEY"):
+        pickle.loads(data)
+    monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
+    assert pickle.loads(data).get(["x"]).body == b"{}"
+    assert copy.deepcopy(transport).base_url == transport.base_url
+    assert KEY.encode() not in pickle.dumps(Secret(KEY))
+
+
+def test_K3_errors_hold_no_request(server: FaultServer, transport: Transport) -> None:
+    """An error keeps plain data alone."""
+    server.answer = lambda ask: refuse(401, "Invalid or expired API key.")
+    with pytest.raises(AuthenticationError) as caught:
+        transport.get(["x"])
+    assert {type(v) for v in vars(caught.value).values()} <= {int, str, float, type(None)}
+
+
+@pytest.mark.parametrize(
+    "key", ["", " ", "abc def", "abc\n", "abc\r\nX-Evil: 1", "schlüssel", "key\x00", "\tcanary", "\u043aey"]
+)
+def test_K4_malformed_key(key: str) -> None:
+    """A key that no header can carry is a ValueError before any request, and is not shown."""
+    with pytest.raises(ValueError, match="API key") as caught:
+        Transport("https://service.invalid", key)
+    assert isinstance(caught.value, ConfigError)
+    assert not key.strip() or key.strip() not in str(caught.value)
+
+
+def test_K4_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key comes from a text, a callable or the environment, and from nowhere else."""
+    monkeypatch.delenv("MARKETDATA_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="There is no API key"):
+        KeyProvider().get()
+    with pytest.raises(ConfigError, match="int"):
+        check_key(5)
+    with pytest.raises(ConfigError):
+        KeyProvider(lambda: "two words").get()
+    monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
+    assert KeyProvider().get() == KeyProvider(lambda: KEY).get() == KEY
+
+
+def test_K5_what_is_kept(server: FaultServer, clock: Clock, tmp_path: Path) -> None:
+    """Neither a cassette nor pages, reports or positions hold the key."""
+    oracle = Oracle.of_prices(300)
+    server.answer = oracle
+    cassette = tmp_path / "walk.yaml"
+    report = Report()
+    with vcr.use_cassette(str(cassette), filter_headers=["X-API-Key"], record_mode="once"):
+        transport = Transport(server.base_url, KEY, pacer=Pacer(clock=clock), clock=clock)
+        recorded = list(walk(transport.get, oracle.request(300), report=report))
+        transport.close()
+    asked = len(server.asks)
+    with vcr.use_cassette(str(cassette), filter_headers=["X-API-Key"], record_mode="none"):
+        transport = Transport(server.base_url, "another-key-0123456789", pacer=Pacer(clock=clock), clock=clock)
+        replayed = list(walk(transport.get, oracle.request(300)))
+        transport.close()
+    assert len(server.asks) == asked == 3
+    assert [p.points for p in replayed] == [p.points for p in recorded] == [200, 200, 200]
+    assert KEY not in cassette.read_text()
+    assert KEY.encode() not in pickle.dumps((recorded, report))
+
+
+@pytest.mark.parametrize("slug", [".", "..", "", "x" * 201, "\ud800"])
+def test_K6_slug_refused(server: FaultServer, transport: Transport, slug: str) -> None:
+    """A slug that would change the path, or has no length the interface allows, is refused before any request."""
+    with pytest.raises(ConfigError):
+        transport.get(["markets", slug, "books"])
+    assert server.asks == []
+
+
+@pytest.mark.parametrize(
+    ("slug", "quoted"),
+    [
+        ("a/b", "a%2Fb"),
+        ("x/books", "x%2Fbooks"),
+        ("...", "..."),
+        ("../../usage", "..%2F..%2Fusage"),
+        ("%2e%2e", "%252e%252e"),
+        ("a?limit=1", "a%3Flimit%3D1"),
+        ("a#b", "a%23b"),
+        ("a b+c", "a%20b%2Bc"),
+        ("\x00\r\n", "%00%0D%0A"),
+        ("é", "%C3%A9"),
+        ("e\u0301", "e%CC%81"),
+        ("~-_.", "~-_."),
+        ("\\..\\", "%5C..%5C"),
+        ("x" * 200, "x" * 200),
+        ("😀" * 200, "%F0%9F%98%80" * 200),
+    ],
+)
+def test_K6_slug_is_one_segment(server: FaultServer, transport: Transport, slug: str, quoted: str) -> None:
+    """Any other slug is one segment of the path, as it is."""
+    transport.get(["markets", slug, "books"])
+    assert server.asks[0].target == f"/v1/markets/{quoted}/books"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:pass@host",
+        "https://user@host",
+        "https://host?key=1",
+        "https://host/v1?",
+        "https://host#part",
+        "ftp://host",
+        "file:///etc/passwd",
+        "host",
+        "",
+        "https://",
+        "https://ho st",
+        "https://host/../x",
+        "https://host:port",
+        "https://[::1",
+        "javascript:alert(1)",
+    ],
+)
+def test_K7_base_url_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address with a user, a query, a fragment or another scheme is refused, without showing a password."""
+    monkeypatch.delenv("MARKETDATA_BASE_URL", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        Transport(url, KEY)
+    assert "pass@" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("https://host", "https://host"),
+        ("https://host/", "https://host"),
+        ("https://host/v1", "https://host"),
+        ("https://host/v1/", "https://host"),
+        ("https://host:8443/data/v1", "https://host:8443/data"),
+        ("http://localhost:1", "http://localhost:1"),
+        ("http://[::1]:80/v1", "http://[::1]:80"),
+    ],
+)
+def test_K7_base_url_taken(url: str, base: str) -> None:
+    """A trailing slash or version is dropped."""
+    assert Transport(url, KEY).base_url == base
+
+
+def test_K8_key_in_the_header_alone(server: FaultServer, transport: Transport) -> None:
+    """The key travels in one X-API-Key header, never in the address, and no parameter would take it."""
+    transport.get(["x"], {"a": "b"})
+    ask = server.asks[0]
+    assert ask.header("X-API-Key") == [KEY]
+    assert KEY not in ask.target
+    assert "api_key" not in inspect.signature(transport.get).parameters
+    assert all(KEY not in v for n, v in ask.headers if n != "X-API-Key")
+
+
+def test_K8_registry_of_pacers(server: FaultServer) -> None:
+    """Clients of one key share a pacer; it is found by a digest, never by the key."""
+    one, two, three = (Transport(server.base_url, k) for k in (KEY, KEY, "another-key-0123456789"))
+    assert one.pacer is two.pacer
+    assert one.pacer is not three.pacer
+    assert all(KEY not in name for name in _BY_KEY)
