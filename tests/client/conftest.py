@@ -1,0 +1,3 @@
+from archive.conftest import recorded, recorded_archive
+
+__all__ = ["recorded", "recorded_archive"]
