@@ -5,10 +5,15 @@ Colours: one per token, in the order of their labels in the frame; bids teal, as
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
@@ -18,20 +23,29 @@ from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["depth", "metrics", "overview", "price_band"]
+__all__ = ["Page", "depth", "metrics", "overview", "price_band"]
 
 _TOKENS = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 _BID, _ASK = "#12908e", "#e5533d"
 _INK, _FAINT = "#24292f", "#8c959f"
 _MINUTE = 60_000_000
+_SCREEN_DPI = 80
 _PRICES = np.linspace(0.0, 1.0, 101)
 _UNITS = {
     "volume": "volume so far [USD]",
     "liquidity": "liquidity [USD]",
     "spread": "spread, by the service",
 }
+
+
+class Page(Figure):
+    """A figure that shows itself in a notebook without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        out = io.BytesIO()
+        self.savefig(out, format="png", dpi=_SCREEN_DPI)
+        return out.getvalue()
 
 
 def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, simulated: bool = False) -> Axes:
@@ -67,7 +81,7 @@ def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, 
     for colour, (token_id, label) in zip(_TOKENS, tokens, strict=False):
         one = _of(data, token_id)
         ts, bid, ask, mid = _broken(_times(one), *(floats(one[c]) for c in ("best_bid", "best_ask", "mid")))
-        ax.fill_between(ts, bid, ask, color=colour, alpha=0.35, linewidth=0)
+        ax.fill_between(ts, bid, ask, color=colour, alpha=0.45, linewidth=0)
         ax.plot(ts, mid, color=colour, linewidth=0.7, label=label)
     ax.set_ylim(-0.02, 1.02)
     ax.set_ylabel("probability")
@@ -114,9 +128,6 @@ def depth(
     ConfigError
         If the frame has no such token.
     """
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.dates import date2num
-
     schema.kind_of(_names(frame), ["books"])
     data = collected(frame)
     ax = _axes(ax)
@@ -167,8 +178,6 @@ def metrics(
     ConfigError
         If it has no such column.
     """
-    from matplotlib.ticker import EngFormatter
-
     names = _names(frame)
     schema.kind_of(names, ["metrics"])
     if column not in (allowed := schema.value_columns(names)):
@@ -190,7 +199,7 @@ def metrics(
 
 def overview(
     books: Any, metrics_frame: Any | None = None, *, title: str | None = None, simulated: bool = False
-) -> Figure:
+) -> Page:
     """Draw one market on one page: price with its band, depth below, metrics at the bottom.
 
     Parameters
@@ -206,18 +215,16 @@ def overview(
 
     Returns
     -------
-    Figure
-        Save it with ``figure.savefig("chart.png")``.
+    Page
+        A matplotlib Figure; save it with ``figure.savefig("chart.png")``.
 
     Raises
     ------
     NotTidyError
         If a frame is not of its kind.
     """
-    from matplotlib.figure import Figure
-
     columns = [] if metrics_frame is None else [c for c in _UNITS if _has_values(metrics_frame, c)]
-    figure = Figure(figsize=(11, 8.2 if columns else 6.4), layout="constrained", facecolor="white")
+    figure = Page(figsize=(11, 8.2 if columns else 6.4), layout="constrained", facecolor="white")
     rows = figure.add_gridspec(3 if columns else 2, 1, height_ratios=[3, 2.4, 1.7][: 3 if columns else 2])
     top = figure.add_subplot(rows[0])
     price_band(books, top)
@@ -279,7 +286,6 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _finish(ax: Axes, title: str | None, simulated: bool) -> Axes:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     if ax.lines or ax.collections:
         place = AutoDateLocator(minticks=3, maxticks=8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 _RATE = 1_000_000  # requests a minute: the service is our own
 _WIDEST = 16
+_MOST_ROWS = 12
 
 
 def run(data: Path | None, out: Path) -> None:
@@ -58,28 +58,20 @@ def run(data: Path | None, out: Path) -> None:
             for view, part in scene.parts.items():
                 hourly = fine[view].md.resample("1h")
                 answer = getattr(client, view)(part.markets, *_times(part), "1h")
-                print(f"  {view:8} {equal_rows(view, hourly, answer):>9,} rows, all equal")
-            _touch(fine["books"])
+                print(f"  {view:8} {equal_rows(view, hourly, answer):>9,} of {len(answer):,} rows equal")
             market = client.market(scene.chart_market)
+            names = {i: client.market(i).get("question") or i for i in scene.parts["books"].markets}
+            _touch(fine["books"], names)
             draw(fine, market, out, simulated=archive.simulated)
     print(f"\nChart: {out.resolve()}\nDone in {time.perf_counter() - began:.1f} s.")
 
 
 def fetch(client: Client, scene: scenes.Scene) -> dict[View, Any]:
-    """Every view at 1m over HTTP, with a progress bar."""
-    from tqdm import tqdm
-
-    frames: dict[View, Any] = {}
-    total = sum(len(part.markets) for part in scene.parts.values())
-    bar = tqdm(total=total, desc="  fetching", unit=" market", leave=False, disable=None, file=sys.stderr)
+    """Every view at 1m over HTTP; the client shows its progress bar where a person is watching."""
     began = time.perf_counter()
-    with bar:
-        for view, part in scene.parts.items():
-            bar.set_postfix_str(view)
-            frames[view] = getattr(client, view)(part.markets, *_times(part), "1m")
-            bar.update(len(part.markets))
+    frames = {view: getattr(client, view)(part.markets, *_times(part), "1m") for view, part in scene.parts.items()}
     rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
-    _step(f"Fetched at 1m: {rows} in {time.perf_counter() - began:.1f} s")
+    _step(f"Fetched at 1m over HTTP in {time.perf_counter() - began:.1f} s: {rows}")
     return frames
 
 
@@ -140,13 +132,29 @@ def _heads(fine: dict[View, Any]) -> None:
         print(f"\n{view}\n{show.table(frame, 4, widest=_WIDEST)}")
 
 
-def _touch(books: Any) -> None:
-    """Mid and spread of each token at the end of each day."""
-    daily = books.md.resample("1d").md.bbo()
-    daily = daily[daily["mid"].notna()]
-    columns = ("ts", "market_id", "token_label", "best_bid", "best_ask", "mid", "spread")
-    _step("Mid and spread of the last book of each day")
-    print(show.table(daily, 8, columns=columns, widest=_WIDEST))
+def _touch(books: Any, names: dict[str, str]) -> None:
+    """Mid and spread of each token, hour by hour in a few numbers."""
+    rows = []
+    hourly = books.md.resample("1h").md.bbo()
+    for (market, label), one in hourly.groupby(["market_id", "token_label"], observed=True, sort=False):
+        both = one.dropna(subset=["mid"])
+        if len(both):
+            mid, spread = both["mid"], both["spread"]
+            rows.append(
+                (
+                    names[market],
+                    label,
+                    len(one),
+                    mid.iloc[0],
+                    mid.iloc[-1],
+                    round(spread.mean(), 4),
+                    len(one) - len(both),
+                )
+            )
+    rows.sort(key=lambda row: -row[2])
+    _step("Mid and spread, from the last book of each hour")
+    names_of_columns = ("market", "token", "hours", "first mid", "last mid", "mean spread", "one-sided hours")
+    print(show.grid(names_of_columns, rows[:_MOST_ROWS], widest=46))
 
 
 def _times(part: scenes.Part) -> tuple[Any, Any]:

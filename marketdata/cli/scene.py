@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from marketdata.client import Client
 
 _WEEK = 7 * Resolution.D1.micros
+_SMALL = 100_000  # points; more is cut to a week, so that the demo stays short
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def simulated() -> Archive:
     return simulate(events=3, days=7, markets=2, levels=15, seed=0)
 
 
-def recorded(folder: Path, scratch: tempfile.TemporaryDirectory[str]) -> Archive:
+def recorded(folder: Path, scratch: str) -> Archive:
     """The recorded files of a folder as an archive.
 
     Raises
@@ -53,7 +53,7 @@ def recorded(folder: Path, scratch: tempfile.TemporaryDirectory[str]) -> Archive
     """
     from marketdata.archive import Archive
 
-    archive = Archive(scratch.name)
+    archive = Archive(scratch)
     for line in files.load(archive, folder):
         print(f"  {line}")
     return archive
@@ -73,8 +73,9 @@ def discover(client: Client, archive: Archive) -> Scene:
         if shown and all(i in held[view] for view in VIEWS for i in shown):
             parts = {view: Part(shown, _last_week(held[view], shown)) for view in VIEWS}
             return Scene(f"event {slug}: {title}", parts, _first_pair(client, shown))
-    parts = {view: Part(list(markets), _last_week(markets, list(markets))) for view, markets in held.items()}
-    return Scene("every market that has data", parts, max(held["books"], key=lambda i: held["books"][i][1]))
+    parts = {view: Part(list(markets), _most(markets)) for view, markets in held.items()}
+    counts = ", ".join(f"{len(markets)} with {view}" for view, markets in held.items())
+    return Scene(f"every market that has data: {counts}", parts, max(held["books"], key=lambda i: held["books"][i][1]))
 
 
 def _first_pair(client: Client, markets: list[str]) -> str:
@@ -93,9 +94,26 @@ def _held(archive: Archive) -> dict[View, dict[str, tuple[Range, int]]]:
     return out
 
 
+def _whole(held: dict[str, tuple[Range, int]]) -> Range:
+    """The days from the first to the last point of any market."""
+    day = Resolution.D1.micros
+    start, end = min(rng.start for rng, _ in held.values()), max(rng.end for rng, _ in held.values())
+    return Range(start // day * day, -(-end // day) * day)
+
+
+def _most(held: dict[str, tuple[Range, int]]) -> Range:
+    """All that is held, or of very much the week in which the most begins and ends."""
+    whole = _whole(held)
+    if sum(rows for _, rows in held.values()) <= _SMALL:
+        return whole
+    weeks = [Range(start, start + _WEEK) for start in range(whole.start, whole.end, Resolution.D1.micros)]
+    return max(
+        weeks,
+        key=lambda week: sum(rows for rng, rows in held.values() if week.start <= rng.start and rng.end <= week.end),
+    )
+
+
 def _last_week(held: dict[str, tuple[Range, int]], markets: list[str]) -> Range:
     """The last week that any of the markets has data in, in whole days."""
-    day = Resolution.D1.micros
-    end = -(-max(held[i][0].end for i in markets) // day) * day
-    start = min(held[i][0].start for i in markets) // day * day
-    return Range(max(start, end - _WEEK), end)
+    whole = _whole({i: held[i] for i in markets})
+    return Range(max(whole.start, whole.end - _WEEK), whole.end)

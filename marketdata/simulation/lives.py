@@ -33,7 +33,7 @@ class Life:
         over = winner is not None
         last = int(ts[-1]) + paths.MINUTE
         return {
-            "status": "resolved" if over else "open",
+            "status": "resolved" if over else "active",
             "start_date": to_text(int(ts[0])),
             "end_date": to_text(last if over else END + 10 * 1440 * paths.MINUTE),
             "closed_at": to_text(last) if over else None,
