@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import APIKeyHeader
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from marketdata.service import bodies, refusals
@@ -31,6 +32,21 @@ from marketdata.wire import models
 VERSION = "0.1.1"
 THREADS = 8
 GZIP_FROM = 1_000
+
+
+class _Segment(Convertor[str]):
+    """One path segment, which may be empty: a history path without a slug is 422 and not unknown."""
+
+    regex = "[^/]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("segment", _Segment())
 _key_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -125,7 +141,7 @@ def _history_routes() -> APIRouter:
     routes = _router("History")
 
     @routes.get(
-        "/markets/{id_or_slug}/books",
+        "/markets/{id_or_slug:segment}/books",
         response_model=models.MarketHistory[models.OrderBookSnapshot],
         responses=_HISTORY,
     )
@@ -134,25 +150,31 @@ def _history_routes() -> APIRouter:
         return _answer(request, _parts(request).history.market("books", id_or_slug, query, _grant(request)))
 
     @routes.get(
-        "/markets/{id_or_slug}/prices", response_model=models.MarketHistory[models.PricePoint], responses=_HISTORY
+        "/markets/{id_or_slug:segment}/prices",
+        response_model=models.MarketHistory[models.PricePoint],
+        responses=_HISTORY,
     )
     def get_market_prices(request: Request, id_or_slug: IdOrSlug, query: HistoryParameters) -> Response:
         """Prices of all tokens of a market; the mean of each bucket."""
         return _answer(request, _parts(request).history.market("prices", id_or_slug, query, _grant(request)))
 
-    @routes.get("/markets/{id_or_slug}/metrics", response_model=models.MetricsHistory, responses=_HISTORY)
+    @routes.get("/markets/{id_or_slug:segment}/metrics", response_model=models.MetricsHistory, responses=_HISTORY)
     def get_market_metrics(request: Request, id_or_slug: IdOrSlug, query: HistoryParameters) -> Response:
         """Volume, liquidity and spread of a market; the mean of each bucket."""
         return _answer(request, _parts(request).history.market("metrics", id_or_slug, query, _grant(request)))
 
     @routes.get(
-        "/tokens/{token_id}/books", response_model=models.TokenHistory[models.OrderBookSnapshot], responses=_HISTORY
+        "/tokens/{token_id:segment}/books",
+        response_model=models.TokenHistory[models.OrderBookSnapshot],
+        responses=_HISTORY,
     )
     def get_token_books(request: Request, token_id: TokenId, query: HistoryParameters) -> Response:
         """Order book snapshots of one token; the last book of each bucket."""
         return _answer(request, _parts(request).history.token("books", token_id, query, _grant(request)))
 
-    @routes.get("/tokens/{token_id}/prices", response_model=models.TokenHistory[models.PricePoint], responses=_HISTORY)
+    @routes.get(
+        "/tokens/{token_id:segment}/prices", response_model=models.TokenHistory[models.PricePoint], responses=_HISTORY
+    )
     def get_token_prices(request: Request, token_id: TokenId, query: HistoryParameters) -> Response:
         """Prices of one token; the mean of each bucket."""
         return _answer(request, _parts(request).history.token("prices", token_id, query, _grant(request)))

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from marketdata.resolution import Resolution
@@ -105,8 +105,9 @@ IdOrSlug = Annotated[
 TokenId = Annotated[str, BeforeValidator(path_text), Path(min_length=1, max_length=MAX_ID, description="Token ID.")]
 Limit = Annotated[
     int,
+    Field(ge=1, le=MAX_LIMIT),
     BeforeValidator(whole_number),
-    Query(ge=1, le=MAX_LIMIT, description="Maximum number of points in this page."),
+    Query(description="Maximum number of points in this page."),
 ]
 CursorText = Annotated[str | None, Query(description="`metadata.next_cursor` of the previous page.")]
 Time = Annotated[str, Query(description="ISO 8601 timestamp or Unix seconds; without a zone it is UTC.")]

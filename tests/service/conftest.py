@@ -10,12 +10,10 @@ pytest.importorskip("fastapi")
 
 import requests
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web
+from service.web import LONG_ID, START, Web
 
 from marketdata.archive import Archive
 from marketdata.service.server import Service, serve
-
-LONG_ID = "7" * 77
 
 
 def small_archive() -> MemoryArchive:

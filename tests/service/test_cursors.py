@@ -10,15 +10,15 @@ import pytest
 import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from service.conftest import delta_archive, small_archive
+from service.memory import MINUTE, MemoryArchive
+from service.web import START, Web, window
 
 from marketdata.errors import ConfigError
 from marketdata.service.cursors import Cursors, kept_secret
 from marketdata.service.plans import Plan
 from marketdata.service.refusals import Refusal
 from marketdata.service.server import CURSOR_FILE, serve
-from service.conftest import delta_archive, small_archive
-from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, window
 
 INVALID = (400, {"detail": "Invalid cursor"})
 FACTS = ["books", "m1", None, "1m", 0, 60]
@@ -41,7 +41,9 @@ def test_s12_every_bit_of_a_cursor_counts(ask: Web) -> None:
     cursors = Cursors([b"one secret for the whole suite"])
     facts = ["books", "m1", None, "1m", START, START + 180 * MINUTE]
     assert cursors.read(facts, cursor)
-    mutants = [cursor[:i] + chr(ord(c) ^ (1 << bit)) + cursor[i + 1 :] for i, c in enumerate(cursor) for bit in range(7)]
+    mutants = [
+        cursor[:i] + chr(ord(c) ^ (1 << bit)) + cursor[i + 1 :] for i, c in enumerate(cursor) for bit in range(7)
+    ]
     mutants += [cursor[:i] for i in range(len(cursor))] + [cursor[i:] for i in range(1, len(cursor))]
     mutants += [cursor + more for more in ("=", "==", ".", " ", "\n", "A", "\0", "é")] + [" " + cursor]
     for mutant in mutants:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from service.conftest import LONG_ID
 from service.memory import MemoryArchive
-from service.web import HOUR, START, Web, window
+from service.web import HOUR, LONG_ID, START, Web, window
 
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text

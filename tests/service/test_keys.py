@@ -11,6 +11,8 @@ import time
 
 import pytest
 import requests
+from service.memory import MemoryArchive
+from service.web import START, Web, raw, window
 
 from marketdata.errors import ConfigError
 from marketdata.service import keys as keys_module
@@ -18,8 +20,6 @@ from marketdata.service.keys import Entry, KeyFile, Keys, create_key_file, diges
 from marketdata.service.plans import DAY, Plan
 from marketdata.service.rates import WrongKeys
 from marketdata.service.server import Service, serve
-from service.memory import MemoryArchive
-from service.web import START, Web, raw, window
 
 REFUSED = {"detail": "Invalid or expired API key."}
 NOW = START / 1e6 + 10 * DAY
@@ -206,7 +206,12 @@ def test_s7_the_description_is_public_and_the_rest_is_off(local: Service) -> Non
 def test_s8_the_host_header_chooses_nothing(local: Service) -> None:
     """S8: a foreign, missing or doubled Host is 400, and no answer repeats it."""
     key = f"X-API-Key: {local.api_key}"
-    for host in ("Host: evil.example", "Host: 127.0.0.1.evil.example", "X-No: host", "Host: 127.0.0.1\r\nHost: evil.example"):
+    for host in (
+        "Host: evil.example",
+        "Host: 127.0.0.1.evil.example",
+        "X-No: host",
+        "Host: 127.0.0.1\r\nHost: evil.example",
+    ):
         status, headers, body = raw(local.base_url, f"GET /v1/health HTTP/1.1\r\n{host}\r\n{key}\r\n\r\n".encode())
         assert status == 400
         assert b"evil" not in body + repr(headers).encode()

@@ -15,6 +15,7 @@ from marketdata.times import parse_iso, to_text
 
 START = parse_iso("2026-01-05T00:00:00Z")
 HOUR = 3_600_000_000
+LONG_ID = "7" * 77
 
 
 @dataclass
