@@ -64,7 +64,8 @@ def test_help_lists_every_verb(folder) -> None:
     """`--help` names the verbs and ends well."""
     done = marketdata("--help", cwd=folder)
     assert done.returncode == 0
-    for verb in ("demo", "serve", "usage", "markets", "fetch", "plan", "coverage", "import", "export"):
+    verbs = "demo serve usage markets fetch plan pull coverage verify compact import export keys"
+    for verb in verbs.split():
         assert f"\n  {verb} " in done.stdout
 
 
@@ -183,6 +184,42 @@ def test_what_is_exported_can_be_imported(folder, market) -> None:
     copy = md.Archive(folder / "copy", frame="polars")
     for view in ("books", "prices"):
         assert getattr(copy, view)(market).equals(getattr(held, view)(market))
+
+
+def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
+    """`pull` fills an archive with what the service has, and then has nothing left to do."""
+    words = ("pull", "pulled", *RANGE, "--market", market)
+    done = marketdata(*words, "--json", cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert {row["view"] for row in json.loads(done.stdout)} == {"books", "prices", "metrics"}
+    assert "Nothing is missing" in marketdata(*words, cwd=folder, **service).stdout
+    archives = [md.Archive(folder / name, frame="polars") for name in ("history", "pulled")]
+    held, pulled = (archive.books(market, RANGE[1], RANGE[3]) for archive in archives)
+    assert held.equals(pulled)
+
+
+def test_verify_finds_what_is_damaged(folder, market) -> None:
+    """An archive that is whole ends with code 0, one with a file gone with code 1 and the name of the market."""
+    path = folder / "damaged"
+    archive = md.simulate(path, events=1, days=0.1, markets=1)
+    assert marketdata("verify", path, cwd=folder).returncode == 0
+    Path(archive.files("prices")[0].removeprefix("file://")).unlink()
+    done = marketdata("verify", path, cwd=folder)
+    assert done.returncode == 1
+    assert archive.find_market(market)["id"][:8] in done.stdout
+
+
+def test_keys_are_made_listed_and_revoked(folder) -> None:
+    """A key is shown once when it is made, listed by id only, and revoked by id."""
+    made = marketdata("keys", "new", "keys.toml", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    key_id, key = made.stdout.split()[0], made.stdout.split()[-1]
+    assert key not in (folder / "keys.toml").read_text()
+    assert marketdata("keys", "revoke", "keys.toml", key_id, cwd=folder).returncode == 0
+    listed = marketdata("keys", "list", "keys.toml", cwd=folder).stdout
+    cells = listed.splitlines()[1].split()
+    assert (cells[0], cells[-1]) == (key_id, "yes")
+    assert key not in listed
 
 
 def test_the_demo_proves_itself_and_draws(tmp_path) -> None:

@@ -1,0 +1,113 @@
+"""Verbs that fill, check and read an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from marketdata.cli import files, show
+from marketdata.cli.words import BaseUrl, Bucket, Folder, Json, Markets, Out, Rows, View, client, deliver, existing
+
+
+def pull(
+    archive: Folder,
+    start: Annotated[str, typer.Option(help="First moment: ISO 8601 (UTC without a zone) or Unix seconds.")],
+    end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.", show_default=False)] = None,
+    market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
+    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
+    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
+    view: Annotated[list[str] | None, typer.Option(help="Only this view; may be given again.")] = None,
+    base_url: BaseUrl = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be asked.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch into an archive what it does not hold yet; a second pull asks for nothing.
+
+    Example: marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
+    """
+    from marketdata.archive import Archive
+    from marketdata.wire.columns import VIEWS
+
+    asked = Archive(archive, frame="polars").pull(
+        client(base_url),
+        market or None,
+        event=event,
+        series=series,
+        views=cast("list[Any]", view) or VIEWS,
+        start=start,
+        end=end,
+        dry_run=dry_run,
+        refresh=refresh,
+    )
+    if as_json:
+        typer.echo(show.as_json(asked))
+    elif len(asked):
+        typer.echo(show.table(asked))
+    else:
+        typer.echo("Nothing is missing; no request was made for points.")
+
+
+def verify(
+    archive: Folder,
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Give up what is damaged, so that a pull fills it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read an archive back and compare it with its hashes; code 1 when anything is damaged."""
+    damaged = existing(archive).verify(repair=repair)
+    if as_json:
+        typer.echo(show.as_json(damaged))
+    else:
+        typer.echo(show.table(damaged, widest=60) if len(damaged) else "All that is held is as it was written.")
+    if len(damaged) and not repair:
+        raise typer.Exit(1)
+
+
+def compact(archive: Folder) -> None:
+    """Rewrite many small files as few large ones."""
+    typer.echo(f"{existing(archive).compact():,} files fewer")
+
+
+def coverage(archive: Folder, *, as_json: Json = False) -> None:
+    """Show which ranges an archive holds."""
+    frame = existing(archive).coverage()
+    typer.echo(show.as_json(frame) if as_json else show.table(frame))
+
+
+def import_(
+    archive: Folder,
+    source: Annotated[
+        Path, typer.Argument(help="Folder with markets, series, events, books, prices, metrics as .parquet or .csv.")
+    ],
+) -> None:
+    """Add recorded files to an archive; recordings finer than 1m are reduced to 1m.
+
+    Example: marketdata import history recordings/
+    """
+    from marketdata.archive import Archive
+
+    for line in files.load(Archive(archive), source):
+        typer.echo(line)
+
+
+def export(
+    archive: Folder,
+    view: View,
+    market: Markets,
+    start: Annotated[str | None, typer.Option(help="First moment; all there is without it.")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
+    resolution: Bucket = "1m",
+    out: Out = None,
+    rows: Rows = 10,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Read books, prices or metrics from an archive, as a file or a table.
+
+    Example: marketdata export history books SLUG -r 1h --out books.parquet
+    """
+    deliver(getattr(existing(archive), view)(market, start, end, resolution), out, rows, as_json=as_json)

@@ -1,0 +1,61 @@
+"""Words that several verbs share, and what they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from marketdata.cli import files, show
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
+    from marketdata.client import Client
+
+View = Literal["books", "prices", "metrics"]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.", show_default=False)]
+Start = Annotated[str, typer.Option(help="First moment: ISO 8601 (UTC without a zone) or Unix seconds.")]
+End = Annotated[str, typer.Option(help="End, exclusive.")]
+Bucket = Annotated[str, typer.Option("--resolution", "-r", help="1m, 10m, 1h, 6h or 1d.")]
+Markets = Annotated[list[str], typer.Argument(help="Ids or slugs of markets.", show_default=False)]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Rows = Annotated[int, typer.Option(help="Rows to show.")]
+Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)]
+
+
+def client(base_url: str | None) -> Client:
+    """A client with the key of the environment."""
+    from marketdata.client import Client
+
+    return Client(base_url, frame="polars")
+
+
+def existing(path: str) -> Archive:
+    """The archive of a folder that is there.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such folder.
+    """
+    from marketdata.archive import Archive
+    from marketdata.errors import ConfigError
+
+    if "://" not in path and not Path(path).is_dir():
+        raise ConfigError(f"{path!r} is no folder; make an archive with: marketdata import {path} RECORDINGS")
+    return Archive(path, frame="polars")
+
+
+def deliver(frame: Any, out: Path | None, rows: int, *, as_json: bool) -> None:
+    """Write a frame to a file, or print its first rows."""
+    if out is not None:
+        files.write(frame, out)
+        typer.echo(f"{len(frame):,} rows in {out}")
+    elif as_json:
+        typer.echo(show.as_json(frame))
+    else:
+        typer.echo(show.table(frame, rows))
+        if len(frame) > rows:
+            typer.echo(f"... {len(frame):,} rows; --out FILE writes them all")
