@@ -86,15 +86,13 @@ class Pull:
     def _fetch(self, view: View, market: str, gap: Gap, bar: Bar) -> None:
         batch = _Batch(view, gap)
         try:
-            for done, columns, proven in self._client.iter_columns(view, market, gap.range, resolution="1m"):
-                last = done.end >= gap.end
-                batch.take(done, columns, proven=proven or not last or done.end > self.clock.settled)
+            for request, done, columns, proven in self._client.iter_columns(view, market, gap.range, resolution="1m"):
+                batch.take(request, done, columns, proven=proven)
                 if batch.is_full:
                     self._keep(view, market, batch, bar)
-        except BaseException:
+            batch.close()
+        finally:
             self._keep(view, market, batch, bar)
-            raise
-        self._keep(view, market, batch, bar)
 
     def _keep(self, view: View, market: str, batch: _Batch, bar: Bar) -> None:
         for done, columns, proven in batch.flush():
@@ -118,25 +116,38 @@ class _Batch:
     def __init__(self, view: View, gap: Gap) -> None:
         self.gap = gap
         self._view: View = view
-        self._at = gap.start
+        self._wide: tuple[Range, bool] | None = None
         self._parts: list[AnyColumns] = []
         self._done: list[tuple[Range, bool]] = []
         self._levels = 0
         self._since = time.monotonic()
 
-    def take(self, done: Range, columns: AnyColumns, *, proven: bool) -> None:
-        """Points, and how far the range is now done."""
+    def take(self, request: Any, done: Range, columns: AnyColumns, *, proven: bool) -> None:
+        """Points, and the stretch of a request that is now complete."""
         self._parts.append(columns)
         self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
-        end = min(done.end, self.gap.end)
-        start = self._at if done.start <= self._at <= end else max(done.start, self.gap.start)
+        if request.kind != "token":
+            self._complete(done, proven=proven)
+            return
+        # A wide market is asked token by token: its stretch is complete when the next one begins.
+        if self._wide is not None and self._wide[0] != request.rng:
+            self.close()
+        self._wide = (request.rng, proven and (self._wide is None or self._wide[1]))
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        if self._wide is not None:
+            self._complete(self._wide[0], proven=self._wide[1])
+            self._wide = None
+
+    def _complete(self, done: Range, *, proven: bool) -> None:
+        start, end = max(done.start, self.gap.start), min(done.end, self.gap.end)
         if start >= end:
             return
         if self._done and self._done[-1][0].end == start and self._done[-1][1] == proven:
             self._done[-1] = (Range(self._done[-1][0].start, end), proven)
         else:
             self._done.append((Range(start, end), proven))
-        self._at = max(self._at, end)
 
     @property
     def is_full(self) -> bool:

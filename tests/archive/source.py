@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from marketdata.fetch.position import Request
+from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View, empty
 
@@ -54,8 +56,8 @@ class Source:
 
     def iter_columns(
         self, view: View, market: str, rng: Range, resolution: str = "1m"
-    ) -> Iterator[tuple[Range, AnyColumns, bool]]:
-        assert resolution == "1m"
+    ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
+        request = Request(view, "market", market, rng, Resolution.of(resolution))
         at, pages = rng.start, 0
         while at < rng.end:
             if self.cut_after is not None and pages >= self.cut_after:
@@ -64,7 +66,8 @@ class Source:
             self.requests.append((view, market, Range(at, until)))
             pages += 1
             last = until == rng.end
-            yield Range(rng.start, until), self.columns(view, market, Range(at, until)), self.proves_its_end or not last
+            done = Range(at, until)
+            yield request, done, self.columns(view, market, done), self.proves_its_end or not last
             at = until
 
     def columns(self, view: View, market: str, rng: Range) -> AnyColumns:

@@ -1,0 +1,154 @@
+"""An archive through everything that happens to it, against a dict of points."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, columns_of, points_of
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from marketdata.archive import Archive
+from marketdata.archive.coverage import CoverageState, held
+from marketdata.errors import ArchiveError
+from marketdata.wire.columns import VIEWS, View
+
+END = 60
+minutes = st.integers(0, END)
+markets = st.sampled_from(MARKETS)
+views = st.sampled_from(VIEWS)
+sides = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1e6, width=32)), max_size=3)
+
+
+def value(view: View, draw: Any) -> Any:
+    if view == "books":
+        return draw(sides), draw(sides)
+    number = st.floats(0, 1, width=32)
+    return draw(number) if view == "prices" else (draw(number), draw(number))
+
+
+class ArchiveMachine(RuleBasedStateMachine):
+    """Pull, cut, refresh, add, revise, jump, compact, vacuum, open again, read as a model says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp()
+        self.source = Source()
+        self.source.now = START + 30 * MINUTE
+        self.model: dict[Any, Any] = {}
+        self.archive = Archive(Path(self.folder, "a"), frame="polars")
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    @rule(view=views, market=markets, at=minutes, length=st.integers(1, 10), data=st.data())
+    def revise(self, view: View, market: str, at: int, length: int, data: st.DataObject) -> None:
+        """The source gets or changes points."""
+        for n in range(at, min(at + length, END)):
+            for token in range(1 if view == "metrics" else len(TOKENS[market])):
+                self.source.points[view, market, token, n] = value(view, data.draw)
+
+    @rule(minutes=st.integers(-20, 3000))
+    def jump(self, minutes: int) -> None:
+        """The server's clock goes on, or back."""
+        self.source.now = max(START, self.source.now + minutes * MINUTE)
+
+    @rule(
+        view=views, market=markets, at=minutes, length=st.integers(1, END), refresh=st.booleans(),
+        cut=st.none() | st.integers(0, 4), page=st.integers(1, 30),
+    )  # fmt: skip
+    def pull(self, view: View, market: str, at: int, length: int, refresh: bool, cut: int | None, page: int) -> None:
+        """Fill a range, perhaps cut midway: what is claimed afterwards is what the source had."""
+        self.source.cut_after, self.source.page = cut, page
+        self.source.requests.clear()
+        start = START / 1e6
+        with contextlib.suppress(CutError):
+            self.archive.pull(
+                self.source, market, views=[view], start=start + at * 60, end=start + (at + length) * 60,
+                refresh=refresh, progress=False,
+            )  # fmt: skip
+        spans = [(r.start, r.end) for v, m, r in self.source.asked if (v, m) == (view, market)]
+        for a, b in spans:
+            inside = range((a - START) // MINUTE, (b - START) // MINUTE)
+            for key in [k for k in self.model if k[:2] == (view, market) and k[3] in inside]:
+                del self.model[key]
+            self.model |= {k: v for k, v in self.source.points.items() if k[:2] == (view, market) and k[3] in inside}
+        assert (
+            cut is not None or not answered or max(b for _, b in spans) <= self.source.now // MINUTE * MINUTE + MINUTE
+        )
+
+    @rule(view=views, market=markets, at=minutes, length=st.integers(1, 12), data=st.data())
+    def add(self, view: View, market: str, at: int, length: int, data: st.DataObject) -> None:
+        """Points from elsewhere replace their range."""
+        places = range(1 if view == "metrics" else 2)
+        points = {(t, n): value(view, data.draw) for t in places for n in range(at, at + length)}
+        self.archive.add(**{view: columns_of(view, market, list(points), list(points.values()))})
+        for key in [k for k in self.model if k[:2] == (view, market) and at <= k[3] < at + length]:
+            del self.model[key]
+        self.model |= {(view, market, *k): v for k, v in points.items()}
+
+    @rule()
+    def compact(self) -> None:
+        """Fewer files, the same points."""
+        self.archive.compact()
+
+    @rule()
+    def vacuum(self) -> None:
+        """No leftovers, the same points."""
+        self.archive.vacuum(retention_hours=0)
+
+    @rule()
+    def open_again(self) -> None:
+        """Another process sees the same."""
+        self.archive = Archive(self.archive.location, frame="polars")
+
+    @invariant()
+    def equals_the_model(self) -> None:
+        """Points are those of the model, claims know their rows, and nothing is claimed final beyond the clock."""
+        for market in MARKETS:
+            for view in VIEWS:
+                want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
+                got = points_of(view, self.archive.columns(view, market))
+                assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
+                pieces = self.archive._holdings.ledger.pieces(view, market)
+                spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in held(pieces)]
+                assert all(any(a <= k[3] < b for a, b in spans) for k in want)
+                assert sum(p.rows or 0 for p in pieces) == len(want)
+                assert all(p.state != CoverageState.MISSING for p in pieces)
+
+    @invariant()
+    def is_proven(self) -> None:
+        """Everything reads back as it was written."""
+        assert self.archive.verify().is_empty()
+
+
+def _plain(value: Any) -> Any:
+    """Tuples all the way down; a book's sides may be lists."""
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+TestArchive = ArchiveMachine.TestCase
+TestArchive.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+
+
+@pytest.mark.soak
+class TestArchiveLong(ArchiveMachine.TestCase):  # type: ignore[name-defined,misc]
+    """The same, for long."""
+
+    settings = settings(max_examples=500, stateful_step_count=40, deadline=None)
+
+
+def test_the_machine_is_not_blind(tmp_path: Path) -> None:
+    """A point that the archive lost would be noticed."""
+    machine = ArchiveMachine()
+    machine.archive.add(prices=columns_of("prices", MARKETS[0], [(0, 1)], [0.5]))
+    with pytest.raises(AssertionError):
+        machine.equals_the_model()
+    machine.teardown()
+    assert issubclass(ArchiveError, Exception)

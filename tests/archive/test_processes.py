@@ -1,0 +1,183 @@
+"""Several processes on one archive, and processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive.source import MARKETS, MINUTE, START, points_of
+from archive.test_faults import books, held
+
+from marketdata.archive import Archive
+
+ROOT = Path(__file__).resolve().parents[2]
+M, N = MARKETS
+
+
+def start(code: str, *arguments: Any) -> subprocess.Popen[str]:
+    """Run Python with the archive ``a`` and the helpers of the tests at hand."""
+    head = (
+        "import sys\nfrom marketdata.archive import Archive\nfrom archive.source import *\n"
+        "from archive.test_faults import books, prices\na = Archive(sys.argv[1], frame='polars')\n"
+    )
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return subprocess.Popen(
+        [sys.executable, "-c", head + code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(*processes: subprocess.Popen[str]) -> list[str]:
+    out = [p.communicate(timeout=120)[0] for p in processes]
+    assert [p.returncode for p in processes] == [0] * len(processes)
+    return out
+
+
+def test_AR10_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
+    """Four processes that add ten ranges each of one market lose none, and tear no record."""
+    code = (
+        "k = int(sys.argv[2])\n"
+        "for n in range(10):\n    a.add(books=books(MARKETS[0], (n * 4 + k) * 10, 10))\n"
+        "    a.add(markets=[{'market_id': f'{k}-{n}', 'slug': f's-{k}-{n}'}])\n"
+    )
+    finished(*(start(code, archive.location, k) for k in range(4)))
+    assert len(held(archive)) == 2 * 400
+    assert {r["id"] for r in archive.records("markets")} == {M, *(f"{k}-{n}" for k in range(4) for n in range(10))}
+    assert archive.coverage().select("rows", "state").rows() == [(800, "final")]
+    assert archive.verify().is_empty()
+
+
+def test_AR9_writers_of_one_range_leave_the_points_of_one_of_them(archive: Archive) -> None:
+    """Three processes that replace the same range again and again leave no point twice, and one writer's whole."""
+    code = "for n in range(8):\n    a.add(books=books(MARKETS[0], 0, 30, size=float(sys.argv[2])))\n"
+    finished(*(start(code, archive.location, k + 1) for k in range(3)))
+    found = held(archive)
+    assert len(found) == 60
+    assert len({bids[0][1] for bids, _ in found.values()}) == 1
+    assert archive.verify().is_empty()
+
+
+def test_AR9_two_pulls_of_one_range_fetch_it_once(archive: Archive) -> None:
+    """Of two processes that pull the same, one fetches, and the other waits and finds nothing to do."""
+    code = (
+        "import time\nfrom archive.source import Source\ns = Source()\n"
+        "real = s.columns\n"
+        "def slow(*args):\n    time.sleep(0.01)\n    return real(*args)\n"
+        "s.columns = slow\n"
+        "for n in range(300):\n    s.points['prices', MARKETS[0], 0, n] = 0.5\n"
+        "start = START / 1e6\n"
+        "a.pull(s, MARKETS[0], views=['prices'], start=start, end=start + 300 * 60)\n"
+        "print(len(s.asked))\n"
+    )
+    counts = [int(out) for out in finished(start(code, archive.location), start(code, archive.location))]
+    assert sorted(counts) == [0, 43]
+    assert len(held(archive, "prices")) == 300
+
+
+def test_AR12_a_file_system_without_locks_is_an_error(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system has no locks a pull says so, and does not go on unlocked."""
+    import errno
+
+    from archive.source import Source
+
+    from marketdata.errors import ArchiveError
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(ArchiveError, match="no locks"):
+        archive.pull(Source(), M, start=START / 1e6, end=START / 1e6 + 60)
+
+
+def consistent(archive: Archive, most: int) -> int:
+    """Check an archive after a kill; how many batches it has."""
+    fresh = Archive(archive.location, frame="polars")
+    found = held(fresh)
+    batches = {k[3] // 10 for k in found}
+    assert len(found) == 20 * len(batches)
+    assert batches == set(range(len(batches)))
+    claimed = fresh.coverage()
+    rows = int(claimed["rows"].sum())
+    # A claim never runs ahead of its data; the last data may still be without its claim.
+    assert rows in (len(found), len(found) - 20)
+    assert fresh.verify().is_empty()
+    assert len(batches) <= most
+    return len(batches)
+
+
+def test_AR1_AR2_AR3_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
+    """After SIGKILL at any moment every commit is there whole, no claim is ahead of data, and writing goes on."""
+    code = (
+        "first = int(sys.argv[2])\nprint('go', flush=True)\n"
+        "for n in range(first, 10_000):\n    a.add(books=books(MARKETS[0], n * 10, 10))\n    print(n, flush=True)\n"
+    )
+    rng = random.Random(3)
+    archive.add(books=books(M, 0, 10))
+    there = 1
+    for _ in range(6):
+        writer = start(code, archive.location, there)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "go\n"
+        time.sleep(rng.uniform(0.0, 0.25))
+        writer.send_signal(signal.SIGKILL)
+        done = writer.communicate()[0].split()
+        least = int(done[-1]) + 1 if done and done[-1].isdigit() else there
+        there = consistent(archive, 10_000)
+        assert there >= least
+    archive.add(books=books(M, there * 10, 10))
+    assert points_of("books", archive.columns("books", M)) == held(archive)
+
+
+def test_AR32_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
+    """Every read during rewrites of a range shows the points of exactly one writer."""
+    archive.add(books=books(M, 0, 50, size=1.0))
+    code = (
+        "for n in range(2, 40):\n    a.add(books=books(MARKETS[0], 0, 50, size=float(n)))\n    n % 10 or a.compact()\n"
+    )
+    writer = start(code, archive.location)
+    reads = 0
+    while writer.poll() is None:
+        found = held(archive)
+        assert len(found) == 100
+        assert len({bids[0][1] for bids, _ in found.values()}) == 1
+        reads += 1
+    finished(writer)
+    assert reads > 5
+
+
+def test_AR34_many_files_open_quickly_and_need_few_descriptors(archive: Archive) -> None:
+    """An archive of hundreds of files reads one market without opening the others, and compacts to a few."""
+    for n in range(60):
+        archive.add(prices=_one_price(n))
+    archive.add(prices=_one_price(0))
+    fresh = Archive(archive.location, frame="polars")
+    before = set(Path("/proc/self/fd").iterdir())
+    assert len(fresh.columns("prices", "m-30")) == 1
+    assert len(fresh._holdings.points["prices"]._footers) == 1
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) < 3
+    assert len(fresh.files("prices")) == 60
+    fresh.compact()
+    assert len(fresh.files("prices")) == 1
+    assert fresh.scan("prices").collect().height == 60
+    assert len(fresh._holdings.ledger.table.state().files) == 1
+    assert fresh.coverage().height == 60
+    assert fresh.verify().is_empty()
+
+
+def _one_price(n: int) -> Any:
+    import numpy as np
+
+    from marketdata.wire.columns import PriceColumns, Token
+
+    token = (Token(f"m-{n:02d}", str(n), "Yes"),)
+    return PriceColumns(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), np.array([0.5]))

@@ -1,0 +1,55 @@
+"""Pulling from the real service through the real client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marketdata as md
+from marketdata.archive import Archive
+from marketdata.times import to_micros
+from marketdata.wire.columns import VIEWS
+
+
+@pytest.fixture(scope="module")
+def origin() -> Archive:
+    """Five hours of simulated markets, one of 3 and one of 210 tokens among them."""
+    return md.simulate(events=2, days=0.2, markets=1, levels=4, frame="polars")
+
+
+@pytest.fixture(scope="module")
+def client(origin: Archive) -> Iterator[Any]:
+    with md.serve(origin, requests_per_minute=100_000) as service:
+        yield md.Client(service.base_url, service.api_key, frame="polars")
+
+
+def span(origin: Archive) -> tuple[Any, Any]:
+    coverage = origin.coverage()
+    return coverage["start"].min(), coverage["end"].max()
+
+
+def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: Any, tmp_path: Path) -> None:
+    """Every point of every market and view arrives, also of those too wide for a page; a second pull asks nothing."""
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    start, end = span(origin)
+    series = [s["slug"] for s in origin.records("series")]
+    for one in series:
+        archive.pull(client, series=one, start=start, end=end, progress=False)
+    assert {m["id"] for m in archive.records("markets")} == {m["id"] for m in origin.records("markets")}
+    assert archive.simulated
+    for market in origin.records("markets"):
+        for view in VIEWS:
+            mine, theirs = (a.scan(view).filter(market_id=market["id"]).collect() for a in (archive, origin))
+            keys = [c for c in ("token_id", "ts", "side", "level") if c in mine.columns]
+            assert mine.sort(keys).equals(theirs.select(mine.columns).sort(keys)), (view, market["slug"])
+    assert archive.verify().is_empty()
+    before = client.usage()["limits"]["requests_remaining"]
+    for one in series:
+        assert archive.pull(client, series=one, start=start, end=end).is_empty()
+    assert client.usage()["limits"]["requests_remaining"] >= before - 1
+    assert set(archive.coverage()["state"]) == {"final"}
+    assert archive.coverage()["start"].min() == start
+    assert to_micros(archive.coverage()["end"].max(), "end") == to_micros(end, "end")
