@@ -102,6 +102,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(Exception, _failed)
     return app
 
 
@@ -274,3 +275,8 @@ async def _not_valid(_: Request, problem: Exception) -> Response:
 async def _no_route(_: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     return JSONResponse({"detail": problem.detail}, problem.status_code, problem.headers)
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    """The cause goes to the log only (see ``guard``)."""
+    return JSONResponse({"detail": refusals.FAILED}, 500)

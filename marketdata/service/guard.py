@@ -21,8 +21,8 @@ from marketdata.service.keys import Keys
 from marketdata.service.plans import Grant
 from marketdata.service.rates import Rates, WrongKeys
 from marketdata.service.refusals import Refusal
+from marketdata.service.sockets import HEADERS_TOO_LARGE, MAX_URL, URL_TOO_LONG
 
-MAX_URL = 8 * 1024
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_IN_FLIGHT = 512
@@ -187,10 +187,10 @@ class Guard:
 def _check_size(scope: Scope) -> None:
     url = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
     if url > MAX_URL:
-        raise Refusal(414, f"The URL is longer than {MAX_URL} bytes.", {"Connection": "close"})
+        raise Refusal(414, URL_TOO_LONG, {"Connection": "close"})
     headers = scope["headers"]
     if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) > MAX_HEADER_BYTES:
-        raise Refusal(431, "The request headers are too large.", {"Connection": "close"})
+        raise Refusal(431, HEADERS_TOO_LARGE, {"Connection": "close"})
 
 
 def _has_body(scope: Scope) -> bool:

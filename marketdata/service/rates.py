@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Any
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MovingWindowSupport, Storage, storage_from_string
@@ -14,6 +15,14 @@ from limits.strategies import MovingWindowRateLimiter
 
 WINDOW = 60
 MEMORY = "memory://"
+
+
+class PerMinute(RateLimitItemPerMinute):
+    """A rate whose window goes on when the number of requests that a plan allows is changed."""
+
+    def key_for(self, *identifiers: Any) -> str:
+        """The window of a key."""
+        return "/".join(("marketdata", *map(str, identifiers)))
 
 
 class Windows(Storage, MovingWindowSupport):
@@ -102,13 +111,13 @@ class Rates:
 
     def wait(self, key_id: str, per_minute: int) -> int | None:
         """None if the request passes, else the whole seconds after which one does."""
-        if self._limiter.hit(RateLimitItemPerMinute(per_minute), key_id):
+        if self._limiter.hit(PerMinute(per_minute), key_id):
             return None
         return math.floor(max(0.0, self.left(key_id, per_minute)[1])) + 1
 
     def left(self, key_id: str, per_minute: int) -> tuple[int, float]:
         """Requests that would pass now, and the seconds until the oldest one leaves the window."""
-        stats = self._limiter.get_window_stats(RateLimitItemPerMinute(per_minute), key_id)
+        stats = self._limiter.get_window_stats(PerMinute(per_minute), key_id)
         if stats.remaining >= per_minute:
             return per_minute, 0.0
         return max(0, stats.remaining), stats.reset_time - self._clock()

@@ -29,6 +29,7 @@ from marketdata.service.rates import MEMORY, Rates
 from marketdata.service.sockets import GuardedProtocol
 
 GRACE_SECONDS = 10
+BACKLOG = 2048
 LOCAL_PLAN = "local"
 CURSOR_FILE = "cursor.secret"
 
@@ -246,6 +247,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as problem:
         listener.close()
         raise ConfigError(f"{host}:{port} can not be bound: {problem}. Choose another port, or 0.") from problem

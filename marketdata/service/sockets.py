@@ -15,6 +15,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 HEAD_SECONDS = 10.0
 STALL_SECONDS = 30.0
 MAX_HEAD = 64 * 1024
+MAX_URL = 8 * 1024
+URL_TOO_LONG = f"The URL is longer than {MAX_URL} bytes."
+HEADERS_TOO_LARGE = "The request headers are too large."
 _METHODS = (b"DELETE", b"GET", b"HEAD", b"POST", b"PUT", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")
 _UNKNOWN_METHOD = re.compile(rb"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /", re.ASCII)
 
@@ -98,6 +101,9 @@ class GuardedProtocol(HttpToolsProtocol):
             # The answer before is still being written; nothing may be mixed into it.
             self.cycle.keep_alive = False
             return
+        if len(getattr(self, "url", b"")) > MAX_URL:
+            self._write_and_close(414, URL_TOO_LONG)
+            return
         method = _UNKNOWN_METHOD.match(self._first)
         if method is not None and method[1] not in _METHODS:
             self._write_and_close(405, "Method Not Allowed", [(b"allow", b"GET")])
@@ -122,13 +128,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self._idle:
             self.transport.close()
         elif b"\n" in self._first or self.headers:
-            self._write_and_close(431, "The request headers are too large.")
+            self._write_and_close(431, HEADERS_TOO_LARGE)
         else:
-            self._write_and_close(414, "The URL is too long.")
+            self._write_and_close(414, URL_TOO_LONG)
 
     def _write_and_close(self, status: int, detail: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
         body = json.dumps({"detail": detail}).encode()
         head = [STATUS_LINE[status], b"content-type: application/json\r\n", b"x-content-type-options: nosniff\r\n"]
+        head.append(b"cache-control: no-store\r\n")
         head += [name + b": " + value + b"\r\n" for name, value in headers or ()]
         head += [b"content-length: " + str(len(body)).encode() + b"\r\nconnection: close\r\n\r\n", body]
         self.transport.write(b"".join(head))

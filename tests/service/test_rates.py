@@ -1,0 +1,155 @@
+"""Rows S29 to S32: how often a key may ask."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from service.memory import MemoryArchive
+from service.web import Web, window
+
+from marketdata.errors import ConfigError
+from marketdata.service.plans import Plan
+from marketdata.service.rates import WINDOW, Rates
+from marketdata.service.server import serve
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_s29_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchive) -> None:
+    """S29: 200 concurrent requests of a key with 50 a minute: 50 pass, 150 are 429 with a Retry-After."""
+    with serve(archive, keys={"k": "p"}, plans={"p": Plan("p", 50)}) as service:
+
+        def one(_: int) -> tuple[int, str | None]:
+            response = requests.get(service.base_url + "/v1/health", headers={"X-API-Key": "k"}, timeout=30)
+            assert response.json()
+            return response.status_code, response.headers.get("retry-after")
+
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(one, range(200)))
+    assert sorted(status for status, _ in answers) == [200] * 50 + [429] * 150
+    assert all(1 <= int(str(after)) <= 61 for status, after in answers if status == 429)
+
+
+def test_s29_retry_after_is_true() -> None:
+    """S29: a request that waits as long as it was told passes, and a second less was too early."""
+    source, clock = random.Random(29), Clock()
+    rates = Rates(clock=clock)
+    for _ in range(2_000):
+        clock.now += source.expovariate(0.3)
+        wait = rates.wait("k", 10)
+        if wait is not None:
+            assert 1 <= wait <= WINDOW + 1
+            if wait > 1:
+                clock.now += wait - 1 - 1e-6
+                assert rates.wait("k", 10) is not None
+                clock.now += 1 + 1e-6
+            else:
+                clock.now += wait
+            assert rates.wait("k", 10) is None
+
+
+def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
+    """S30: bursts around every border: in any 60 seconds at most N requests passed, and a full budget is usable."""
+    source, clock = random.Random(30), Clock()
+    rates = Rates(clock=clock)
+    passed = []
+    for _ in range(3_000):
+        clock.now += source.choice([0.0, 0.01, 0.5, 3.0, 29.9, 59.9, 60.0, 60.1])
+        if rates.wait("k", 7) is None:
+            passed.append(clock.now)
+    for i, begin in enumerate(passed):
+        assert sum(begin <= t <= begin + WINDOW for t in passed[i : i + 20]) <= 7
+    assert len(passed) > 1_000
+
+
+def test_s30_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S30: a wall clock that is set back or forward opens no second budget."""
+    import time
+
+    rates = Rates()
+    assert [rates.wait("k", 2) for _ in range(2)] == [None, None]
+    real = time.time()
+    for jump in (-86_400, 86_400):
+        monkeypatch.setattr(time, "time", lambda jump=jump: real + jump)
+        assert rates.wait("k", 2) is not None
+
+
+def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
+    """S31: while every request of a noisy key hangs in the archive, a quiet key is answered."""
+    hold = threading.Event()
+
+    class Slow(MemoryArchive):
+        def find_market(self, id_or_slug: str):
+            if id_or_slug == "slow":
+                hold.wait(20)
+            return super().find_market(id_or_slug)
+
+    archive = Slow()
+    archive.add_market("m", {"Yes": "1"})
+    with serve(archive, keys={"noisy": "p", "quiet": "p"}, plans={"p": Plan("p")}) as service:
+
+        def noisy(_: int) -> int:
+            found = requests.get(service.base_url + "/v1/markets/slow", headers={"X-API-Key": "noisy"}, timeout=30)
+            return found.status_code
+
+        with ThreadPoolExecutor(30) as pool, requests.Session() as session:
+            waiting = [pool.submit(noisy, i) for i in range(30)]
+            quiet = Web(service.base_url, "quiet", session)
+            assert [quiet.get("/v1/markets/m").status for _ in range(20)] == [200] * 20
+            assert not any(f.done() for f in waiting)
+            hold.set()
+            assert [f.result() for f in waiting] == [404] * 30
+
+
+def test_s31_keys_have_windows_of_their_own() -> None:
+    """S31: a key that has spent its minute takes nothing from another one."""
+    rates = Rates(clock=Clock())
+    assert [rates.wait("a", 2) is None for _ in range(4)] == [True, True, False, False]
+    assert rates.wait("b", 2) is None
+
+
+def test_s32_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S32: a wish for several workers is refused at the start; several services share a store by its address."""
+    monkeypatch.setenv("WEB_CONCURRENCY", "4")
+    with pytest.raises(ConfigError, match="one process"):
+        serve(archive)
+    assert Rates("memory://").shared is False
+
+
+def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:
+    """The remaining requests that usage names are exactly those that still pass."""
+    with serve(archive, keys={"k": "p"}, plans={"p": Plan("p", 20)}) as service, requests.Session() as session:
+        web = Web(service.base_url, "k", session)
+        for _ in range(4):
+            assert web.history("prices", hours=0.1).status == 200
+        web.get("/v1/nowhere")
+        usage = web.get("/v1/usage").body
+        left = usage["limits"]["requests_remaining"]
+        assert (usage["limits"]["requests_per_minute"], left) == (20, 14)
+        answers = [web.get("/v1/markets/m1/prices", **window(0.1)) for _ in range(left + 3)]
+        assert [a.status for a in answers] == [200] * left + [429] * 3
+        assert answers[-1].body == {"detail": "Rate limit exceeded. Please try again later."}
+
+
+def test_a_plan_that_shrinks_counts_what_has_passed() -> None:
+    """With fewer requests allowed than have passed, none is left and the wait is for the one that must leave."""
+    clock = Clock()
+    rates = Rates(clock=clock)
+    for _ in range(10):
+        clock.now += 1
+        assert rates.wait("k", 10) is None
+    assert rates.left("k", 4)[0] == 0
+    wait = rates.wait("k", 4)
+    assert wait == 58  # the seventh of ten must be more than a minute old
+    clock.now += wait
+    assert rates.wait("k", 4) is None

@@ -1,0 +1,436 @@
+"""Rows S24 to S28 and S34 to S39: what comes over the wire, and what goes wrong behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+from service.conftest import delta_archive, small_archive
+from service.memory import MINUTE, MemoryArchive
+from service.web import START, Web, raw, read_answer, strict_json, window
+
+from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.service import run
+from marketdata.service.keys import Keys
+from marketdata.service.pages import MAX_READS
+from marketdata.service.plans import Plan
+from marketdata.service.rates import Rates
+from marketdata.service.server import Service, build, serve, start
+from marketdata.service.sockets import GuardedProtocol
+
+
+def head(service: Service, path: str = "/v1/health", *more: str, method: str = "GET") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"X-API-Key: {service.api_key}", *more, "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def connect(service: Service) -> socket.socket:
+    host, port = service.base_url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def rss() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("size", [8_500, 70_000, 300_000, 8_000_000])
+def test_s24_a_long_url_is_refused(local: Service, size: int) -> None:
+    """S24: a URL above 8 KiB is 414 as JSON, or the connection ends; memory does not grow with it."""
+    before = rss() if Path("/proc/self/statm").exists() else 0
+    status, headers, body = raw(local.base_url, head(local, "/v1/markets/" + "x" * size))
+    assert status in {0, 414}
+    if status:
+        assert headers["content-type"] == "application/json"
+        assert "URL" in strict_json(body)["detail"]
+    if before and size > 1_000_000:
+        assert rss() - before < size + 10_000_000  # the sender holds the request itself
+    assert raw(local.base_url, head(local))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "more", [["X-Big: " + "x" * 40_000], ["X-Big: " + "x" * 1_000_000], [f"X-{i}: 1" for i in range(20_000)]]
+)
+def test_s24_large_headers_are_refused(local: Service, more: list[str]) -> None:
+    """S24: 40 kB or 1 MB of one header, and 20,000 headers, are 431 as JSON, or the connection ends."""
+    status, headers, body = raw(local.base_url, head(local, "/v1/health", *more))
+    assert status in {0, 431}
+    if status:
+        assert headers["content-type"] == "application/json"
+        assert "headers" in strict_json(body)["detail"]
+    assert raw(local.base_url, head(local))[0] == 200
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"])
+@pytest.mark.parametrize("path", ["/v1/health", "/v1/markets/m1/books", "/v1/markets"])
+def test_s25_other_methods_are_405(local: Service, method: str, path: str) -> None:
+    """S25: 405 with Allow and a JSON body (none for HEAD)."""
+    status, headers, body = raw(local.base_url, head(local, path, "Connection: close", method=method))
+    assert (status, headers["allow"]) == (405, "GET")
+    assert headers["content-type"] == "application/json"
+    assert body == b"" if method == "HEAD" else strict_json(body) == {"detail": "Method Not Allowed"}
+
+
+def test_s25_a_method_that_nobody_knows_is_405(local: Service) -> None:
+    """S25: FOO is refused as a method, and nonsense as no HTTP, both as JSON."""
+    status, headers, body = raw(local.base_url, head(local, method="FOO"))
+    assert (status, headers["allow"], strict_json(body)) == (405, "GET", {"detail": "Method Not Allowed"})
+    for nonsense in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA B: \x00\r\n\r\n",
+        b"\0" * 99,
+    ):
+        status, headers, body = raw(local.base_url, nonsense)
+        assert (status, headers["content-type"]) == (400, "application/json")
+        assert strict_json(body) == {"detail": "Invalid HTTP request received."}
+
+
+def test_s25_the_body_of_a_get_is_not_kept(local: Service) -> None:
+    """S25: a GET with 10 MB of body is answered at once and its connection ends."""
+    size = 10_000_000
+    with connect(local) as connection:
+        connection.sendall(head(local, "/v1/health", f"Content-Length: {size}"))
+        status, headers, _ = read_answer(connection)
+        assert (status, headers["connection"]) == (200, "close")
+        before = rss() if Path("/proc/self/statm").exists() else 0
+        with contextlib.suppress(OSError):
+            for _ in range(size // 100_000):
+                connection.sendall(b"x" * 100_000)
+        if before:
+            assert rss() - before < 5_000_000
+    assert raw(local.base_url, head(local))[0] == 200
+
+
+class Failing(MemoryArchive):
+    """An archive that fails as disks and files do."""
+
+    problem: BaseException = OSError("/secret/path: input/output error")
+
+    def columns(self, *asked):
+        raise self.problem
+
+    def find_market(self, id_or_slug):
+        if id_or_slug == "broken":
+            raise self.problem
+        return super().find_market(id_or_slug)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [OSError(5, "Input/output error", "/secret/path"), ArchiveCorruptError("/secret/path is damaged"), ValueError("x"),
+     RecursionError(), MemoryError()],
+    ids=lambda p: type(p).__name__,
+)  # fmt: skip
+def test_s27_a_fault_is_500_and_tells_nothing(problem: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """S27: what fails inside is 500 `Failed to fetch data.`; the log has the cause under the answer's id, no key."""
+    archive = Failing()
+    archive.problem = problem
+    archive.add_market("m", {"Yes": "1"})
+    archive.put("books", "m", "1", START, ([], []))
+    with serve(archive) as service, requests.Session() as session:
+        web, named = Web(service.base_url, service.api_key, session), []
+        for path in ("/v1/markets/m/books", "/v1/markets/broken/books", "/v1/markets/broken"):
+            answer = web.get(path, **window())
+            assert (answer.status, answer.body) == (500, {"detail": "Failed to fetch data."})
+            named.append(f"request {answer.headers['x-request-id']} failed")
+        assert web.get("/v1/health").status == 200
+        assert all(text in caplog.text for text in named)
+        assert str(service.api_key) not in caplog.text
+
+
+def test_s26_every_refusal_is_json(local: Service) -> None:
+    """S26: whatever the status, the body is `{"detail": ...}` as JSON, with the headers of every answer."""
+    books = "/v1/markets/m1/books?start_ts=1&end_ts=2&resolution=1m"
+    asked = {
+        400: head(local, books + "&cursor=x"),
+        401: b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        404: head(local, "/v1/nowhere"),
+        405: head(local, method="POST"),
+        414: head(local, "/" + "x" * 9000),
+        422: head(local, books + "&limit=x"),
+        431: head(local, "/v1/health", "X: " + "x" * 40_000),
+    }
+    for expected, data in asked.items():
+        status, headers, body = raw(local.base_url, data)
+        assert (status, headers["content-type"]) == (expected, "application/json")
+        assert set(strict_json(body)) == {"detail"}
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+
+
+def test_s28_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> None:
+    """S28: NaN and infinities in the archive are null in JSON, never a word that JSON lacks, never 500."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    archive.put("books", "m", "1", START, ([(math.nan, math.inf)], [(0.5, -math.inf)]))
+    archive.put("prices", "m", "1", START, math.inf)
+    archive.put("metrics", "m", None, START, {"volume": math.nan, "liquidity": -math.inf, "spread": None, "x": 1.0})
+    with serve(archive) as service, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        book = web.history("books", "m").body["data"]["Yes"][0]
+        assert (book["bids"], book["asks"]) == ([[None, None]], [[0.5, None]])
+        assert web.history("prices", "m").body["data"]["Yes"][0]["p"] is None
+        point = web.history("metrics", "m").body["data"][0]
+        assert {k: v for k, v in point.items() if k != "t"} == {
+            "volume": None, "liquidity": None, "spread": None, "x": 1.0,
+        }  # fmt: skip
+
+
+def test_s34_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S34: connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
+    monkeypatch.setattr(GuardedProtocol, "head_seconds", 0.3)
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(local)) for _ in range(60)]
+        for i, connection in enumerate(slow):
+            connection.sendall([b"", b"GET /v1/health HT", b"GET / HTTP/1.1\r\nA: b\r\n", b"\r\n\r\n"][i % 4])
+        assert raw(local.base_url, head(local))[0] == 200
+        for connection in slow:
+            with contextlib.suppress(OSError):
+                while connection.recv(1000):
+                    pass
+
+
+def test_s34_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S34: after an answer, the next request on the connection has the same time for its head."""
+    monkeypatch.setattr(GuardedProtocol, "head_seconds", 0.2)
+    with connect(local) as connection:
+        for _ in range(2):
+            connection.sendall(head(local))
+            assert read_answer(connection)[0] == 200
+        connection.sendall(b"GET /v1/hea")
+        assert connection.recv(1000) == b""
+
+
+def test_s34_a_client_that_does_not_read_is_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S34: an answer that nobody takes is given up, and its room is free again."""
+    monkeypatch.setattr(GuardedProtocol, "stall_seconds", 0.2)
+    with connect(local) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        asked = head(local, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
+        with contextlib.suppress(OSError):
+            for _ in range(3_000):
+                connection.sendall(asked)
+        with contextlib.suppress(OSError):
+            while connection.recv(1_000_000):
+                pass
+    assert raw(local.base_url, head(local))[0] == 200
+
+
+def test_s35_overload_is_503(archive: MemoryArchive) -> None:
+    """S35: above the bound of requests in flight the answer is 503 as JSON with Retry-After; open connections do not
+    count.
+    """
+    hold = threading.Event()
+
+    class Slow(MemoryArchive):
+        def find_market(self, id_or_slug: str):
+            hold.wait(20)
+
+    app = build(Slow(), Keys.single("k", Plan("p")), Rates(), max_in_flight=3)
+    with start(app, api_key="k") as service, contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connect(service))
+
+        def one(_: int) -> requests.Response:
+            return requests.get(service.base_url + "/v1/markets/m", headers={"X-API-Key": "k"}, timeout=30)
+
+        with ThreadPoolExecutor(3) as pool:
+            running = [pool.submit(one, i) for i in range(3)]
+            while app.in_flight < 3:
+                pass
+            refused = one(0)
+            hold.set()
+            assert [f.result().status_code for f in running] == [404] * 3
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json() == {"detail": "The service is busy. Please try again later."}
+        assert one(0).status_code == 404
+
+
+def test_s36_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> None:
+    """S36: closing completes the requests in flight and takes no new ones."""
+    begun, hold = threading.Event(), threading.Event()
+
+    class Slow(MemoryArchive):
+        def find_market(self, id_or_slug: str):
+            begun.set()
+            hold.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        service = serve(Slow())
+        running = pool.submit(
+            requests.get, service.base_url + "/v1/markets/m", headers={"X-API-Key": str(service.api_key)}, timeout=30
+        )
+        assert begun.wait(10)
+        closing = pool.submit(service.close)
+        hold.set()
+        assert running.result().status_code == 404
+        closing.result()
+    with pytest.raises(OSError, match="refused"):
+        connect(service)
+
+
+PROGRAM = """
+import sys
+from marketdata.archive import Archive
+from marketdata.service import run
+run(Archive(sys.argv[1]), port=0, say=lambda line: print(line, flush=True))
+"""
+
+
+@contextlib.contextmanager
+def process(path: Path):
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        try:
+            url = running.stdout.readline().split()[-1]
+            key = running.stdout.readline().split()[-1]
+            yield running, url, key
+        finally:
+            running.kill()
+
+
+def test_s36_sigterm_cuts_no_body(tmp_path: Path) -> None:
+    """S36: a process that is told to stop under load finishes its answers, and starts again after SIGKILL too."""
+    delta_archive(small_archive(), tmp_path)
+    for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        with process(tmp_path) as (running, url, key):
+            answered = threading.Event()
+            cut: list[str] = []
+
+            def ask(url: str, key: str, answered: threading.Event, cut: list[str]) -> None:
+                with requests.Session() as session, contextlib.suppress(requests.ConnectionError):
+                    while True:
+                        path = f"{url}/v1/markets/m1/books"
+                        response = session.get(path, params={**window(), "limit": "200"}, headers={"X-API-Key": key})
+                        assert response.status_code == 200
+                        if len(response.json()["data"]["Yes"]) < 50:
+                            cut.append(response.text)
+                        answered.set()
+
+            with ThreadPoolExecutor(4) as pool:
+                asking = [pool.submit(ask, url, key, answered, cut) for _ in range(4)]
+                assert answered.wait(20)
+                running.send_signal(how)
+                running.wait(12)
+                for f in asking:
+                    if how == signal.SIGTERM:
+                        f.result()
+            assert cut == []
+
+
+def test_s37_one_request_reads_a_bounded_number_of_chunks() -> None:
+    """S37: over a long stretch that is held but empty in parts a request gives up its turn with a cursor."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    for chunk in range(MAX_READS * 2 + 5):
+        archive.put("prices", "m", "1", START + chunk * 16_384 * MINUTE, 0.5)
+    with serve(archive) as service, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        bodies = list(web.walk("/v1/markets/m/prices", start_ts="2026-01-05", end_ts="2030-01-05", resolution="1m"))
+    assert [body["metadata"]["count"] for body in bodies] == [MAX_READS, MAX_READS, 5]
+    assert len({p["t"] for body in bodies for p in body["data"]["Yes"]}) == MAX_READS * 2 + 5
+
+
+def test_s37_the_event_loop_does_not_wait_for_the_archive() -> None:
+    """S37: while a read hangs, health answers on another key and connection."""
+    hold = threading.Event()
+
+    class Slow(MemoryArchive):
+        def columns(self, *asked):
+            hold.wait(20)
+            return super().columns(*asked)
+
+    archive = Slow()
+    archive.add_market("m", {"Yes": "1"})
+    archive.put("prices", "m", "1", START, 0.5)
+    with serve(archive) as service, ThreadPoolExecutor(1) as pool, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        with requests.Session() as other:
+            hanging = pool.submit(Web(service.base_url, service.api_key, other).history, "prices", "m")
+            assert [web.get("/v1/health").status for _ in range(5)] == [200] * 5
+            assert not hanging.done()
+            hold.set()
+            assert hanging.result().status == 200
+
+
+def test_s38_the_log_is_one_line_per_request(local: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """S38: line ends, escapes and marks of direction in a path are escaped in the log."""
+    caplog.set_level(logging.INFO)
+    for slug in ("a%0d%0aforged 200", "%1b[31mred", "%E2%80%AEtxt", "a\x1b"):
+        raw(local.base_url, head(local, f"/v1/markets/{slug}"))
+    raw(local.base_url, head(local))
+    for record in caplog.records:
+        text = record.getMessage()
+        assert text.isprintable()
+    assert len([r for r in caplog.records if "/v1/markets/" in r.getMessage()]) >= 2
+
+
+def test_s39_without_keys_it_binds_loopback_only(archive: MemoryArchive) -> None:
+    """S39: an address that others reach needs a key store; the refusal says so before anything is bound."""
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        with pytest.raises(ConfigError, match="keys=<file>"):
+            serve(archive, host=host)
+        with pytest.raises(ConfigError, match="keys=<file>"):
+            run(archive, host)
+
+
+def test_s39_a_port_that_is_taken_is_named(local: Service, archive: MemoryArchive) -> None:
+    """S39: a taken port is a ConfigError that says which."""
+    port = int(local.base_url.rpartition(":")[2])
+    with pytest.raises(ConfigError, match=str(port)):
+        serve(archive, port=port)
+
+
+def test_s39_no_other_site_may_read_the_answers(local: Service) -> None:
+    """S39: no CORS header, whatever the Origin, and nothing is cached."""
+    _, headers, _ = raw(local.base_url, head(local, "/v1/health", "Origin: http://evil.example"))
+    assert not [name for name in headers if name.startswith("access-control")]
+    assert headers["cache-control"] == "no-store"
+    assert "server" not in headers
+
+
+def test_the_key_is_said_once(tmp_path: Path) -> None:
+    """The process prints its address and its key, each once, and nothing more."""
+    delta_archive(small_archive(), tmp_path)
+    with process(tmp_path) as (running, url, key):
+        assert requests.get(f"{url}/v1/health", headers={"X-API-Key": key}, timeout=20).status_code == 200
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=15)
+    assert (out, err) == ("", "")
+
+
+@pytest.mark.soak
+def test_g17_five_hundred_slow_connections_leave_room(local: Service) -> None:
+    """G17: 500 connections that send a byte now and then are closed in 15 s, and others are served all the while."""
+    import time
+
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(local)) for _ in range(500)]
+        until = time.monotonic() + 14
+        worst = 0.0
+        while time.monotonic() < until:
+            for connection in slow:
+                with contextlib.suppress(OSError):
+                    connection.send(b"G")
+            begun = time.perf_counter()
+            assert raw(local.base_url, head(local))[0] == 200
+            worst = max(worst, time.perf_counter() - begun)
+            time.sleep(0.5)
+        print(f"\n500 slow connections: slowest other answer {worst * 1e3:.0f} ms")
+        for connection in slow:
+            connection.settimeout(5)
+            with contextlib.suppress(ConnectionError):
+                assert not connection.recv(1000)
