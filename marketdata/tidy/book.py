@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from marketdata.tidy.kinds import floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
+from marketdata.tidy.kinds import begins_side, floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
 
@@ -140,16 +140,14 @@ def bbo_rows(data: Any) -> Any:
 
 def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
     """The measure by runs, or None where the frame is not tidy: each side begins with level 0 or its marker row."""
-    level = floats(data["level"])
-    tops = np.flatnonzero((level == 0) | np.isnan(level))
+    tops = np.flatnonzero(begins_side(data["level"]))
     bids, asks = tops[0::2], tops[1::2]
     ts = micros(data["ts"])
-    ids = [identity(data[c]) for c in WHO]
-    snapshots = group_starts(*ids, ts)
+    snapshots = group_starts(*(identity(data[c]) for c in WHO), ts)
     if len(bids) != len(asks) or not np.array_equal(bids, snapshots):
         return None
-    ask_rows = is_ask(data["side"])
-    if ask_rows[bids].any() or not ask_rows[asks].all():
+    ask = is_ask(data["side"][tops])
+    if ask[0::2].any() or not ask[1::2].all():
         return None
     out = data.select(*_KEYS)[bids]
     if tidy_groups(out, list(WHO), ts[bids]) is None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 FrameKind = Literal["pandas", "polars"]
+# So many stretches of one id are filled faster than its rows are looked up one by one.
+_FEW_RUNS = 1_000
 
 
 def frame_kind(value: Any) -> FrameKind:
@@ -71,7 +73,7 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
     total = int(per_snapshot.sum())
     ends = np.cumsum(rows)
     level = np.arange(total, dtype=np.int32) - np.repeat((ends - rows).astype(np.int32), rows)
-    side = np.repeat(np.resize(np.array([0, 1], np.int8), len(rows)), rows)
+    side = np.repeat((np.arange(len(rows)) & 1).astype(np.int8), rows)
     markers = (ends - 1)[books.counts == 0]
     if len(markers):
         held = np.ones(total, bool)
@@ -149,10 +151,15 @@ class _Polars:
     def texts(self, codes: NDArray[Any], categories: list[str]) -> Any:
         # The last entry is the null that code -1 stands for.
         lookup = self.pl.Series([*categories, None], dtype=self.pl.Categorical)
-        return lookup.gather(np.where(codes < 0, len(categories), codes).astype(np.uint32))
+        starts = group_starts(codes)
+        if not 0 < len(starts) <= _FEW_RUNS:
+            return lookup.gather(codes.astype(np.int64) % len(lookup))
+        lengths = np.diff(np.append(starts, len(codes))).tolist()
+        runs = zip(codes[starts].tolist(), lengths, strict=True)
+        return self.pl.concat([lookup.new_from_index(c % len(lookup), n) for c, n in runs], rechunk=True)
 
     def sides(self, codes: NDArray[Any]) -> Any:
-        return self.pl.Series([BID, ASK], dtype=self.pl.Enum([BID, ASK])).gather(codes.astype(np.uint32))
+        return self.pl.Series(codes.view(np.uint8)).cat.to(self.pl.Enum([BID, ASK]))
 
     def levels(self, level: NDArray[Any], markers: Ints) -> Any:
         return self._null(self.pl.Series(level), markers)

@@ -14,6 +14,8 @@ from marketdata.tidy.runs import group_starts, rises_within
 from marketdata.tidy.schema import ASK
 from marketdata.wire.columns import Floats, Ints
 
+_NO_TIME = np.iinfo(np.int64).min
+
 
 def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
     """The frame behind one interface.
@@ -49,9 +51,10 @@ def micros(series: nw.Series[Any]) -> Ints:
     """
     if not isinstance(series.dtype, nw.Datetime):
         raise NotTidyError(f"{series.name} holds {series.dtype}, not times; make it a UTC datetime column.")
-    if series.null_count():
+    out = np.asarray(series.dt.timestamp("us").to_numpy())
+    if out.dtype != np.int64 or (len(out) and out.min() == _NO_TIME):
         raise NotTidyError(f"{series.name} is null in {series.null_count()} rows; every row needs a time.")
-    return np.asarray(series.dt.timestamp("us").to_numpy(), np.int64)
+    return out
 
 
 def floats(series: nw.Series[Any]) -> Floats:
@@ -72,12 +75,23 @@ def texts(series: nw.Series[Any]) -> list[str | None]:
     return [None if v is None or v != v else str(v) for v in series.cast(nw.String).to_list()]
 
 
-def is_ask(series: nw.Series[Any]) -> NDArray[np.bool_]:
+def begins_side(level: nw.Series[Any]) -> NDArray[np.bool_]:
+    """Where a level is the best one, or null: the first row of a book side."""
+    native = level.to_native()
+    if level.implementation.is_pandas() and hasattr(native.array, "isna") and level.dtype.is_integer():
+        return np.asarray(native.to_numpy(dtype="int32", na_value=0) == 0)
+    if level.implementation.is_polars() and level.dtype.is_integer():
+        return np.asarray((native if not level.null_count() else native.fill_null(0)).to_numpy() == 0)
+    numbers = floats(level)
+    return np.asarray((numbers == 0) | np.isnan(numbers))
+
+
+def is_ask(side: nw.Series[Any]) -> NDArray[np.bool_]:
     """Where the side is "ask"."""
-    codes = identity(series)
-    firsts = np.array([int(np.argmax(codes == code)) for code in np.unique(codes)], np.int64)
-    asks = [codes[at] for at, text in zip(firsts, texts(series[firsts]), strict=True) if text == ASK]
-    return codes == asks[0] if asks else np.zeros(len(codes), bool)
+    codes = identity(side)
+    firsts = np.unique(codes, return_index=True)[1]
+    asks = [codes[at] for at, text in zip(firsts, texts(side[firsts]), strict=True) if text == ASK]
+    return np.isin(codes, asks)
 
 
 def new_series(like: nw.DataFrame[Any], name: str, values: NDArray[Any]) -> nw.Series[Any]:
@@ -104,7 +118,7 @@ def identity(series: nw.Series[Any]) -> NDArray[Any]:
         if native.dtype == pl.String:
             native = native.cast(pl.Categorical)
         codes = native.to_physical()
-        return np.asarray(codes.cast(pl.Int64).fill_null(-1).to_numpy())
+        return np.asarray(codes.to_numpy() if not codes.null_count() else codes.cast(pl.Int64).fill_null(-1).to_numpy())
     if kind.is_pyarrow():
         return _arrow_identity(native)
     return np.unique(np.asarray(series.to_numpy(), dtype=object).astype(str), return_inverse=True)[1]

@@ -48,7 +48,7 @@ def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
 
 def _best_first(books: BookColumns, notes: Counter[str]) -> BookColumns:
     price, counts = books.levels[:, 0], books.counts
-    sign = np.repeat(np.resize(np.array([-1.0, 1.0]), len(counts)), counts)
+    sign = np.repeat((np.arange(len(counts)) & 1) * 2.0 - 1.0, counts)
     step = np.diff(price) * sign[1:]
     borders = np.cumsum(counts)[:-1] - 1
     step[borders[(borders >= 0) & (borders < len(step))]] = 1.0
