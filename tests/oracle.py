@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from faults import Act, Ask, ok, refuse
@@ -45,6 +47,10 @@ class Oracle:
         }
         return cls(points, {x: str(k + 1) * 77 for k, x in enumerate(names)}, **options)
 
+    @cached_property
+    def _times(self) -> list[int]:
+        return sorted({t for _, t in self.points})
+
     def request(self, count: int, limit: int = 200) -> Request:
         """A question for the first minutes."""
         return Request(self.view, "market", "slug", minutes(count), Resolution.of(self.resolution), limit)  # type: ignore[arg-type]
@@ -57,10 +63,11 @@ class Oracle:
         if "cursor" in params:
             start = int(params["cursor"].removeprefix("c"))
         limit = min(int(params["limit"]), self.largest)
-        times = sorted({t for _, t in self.points if start <= t < end})
         taken: list[tuple[str, int]] = []
         following = None
-        for t in times:
+        for t in self._times[bisect_left(self._times, start) :]:
+            if t >= end:
+                break
             bucket = [(x, t) for x in self.labels if (x, t) in self.points]
             if len(taken) + len(bucket) > limit:
                 following = f"c{t}"

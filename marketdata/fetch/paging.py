@@ -22,7 +22,7 @@ from marketdata.errors import (
     TooManyTokensError,
 )
 from marketdata.fetch.arrivals import Fresh, Key, hold, join, keep, sift
-from marketdata.fetch.position import LARGEST_LIMIT, Kind, Position, Report, Request, Resume
+from marketdata.fetch.position import LARGEST_LIMIT, Kind, Position, Report, Request, Resume, digests
 from marketdata.fetch.transport import Answer, ask_twice
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import View
@@ -192,17 +192,17 @@ class Walk:
         }
         if at.cursor is not None:
             params["cursor"] = at.cursor
-        tries = 0
+        miscounted: list[bytes] = []
 
         def read(answer: Answer) -> Page:
-            nonlocal tries
-            tries += 1
             page = decode_page(request.view, answer.body, rng=Range(request.first_bucket, request.rng.end))
             if page.next_cursor is not None and len(page.next_cursor) > _LONGEST_CURSOR:
                 raise ContractError(f"next_cursor has {len(page.next_cursor)} characters; no cursor is that long.")
             if page.count not in (page.points, len(np.unique(page.columns.ts))):
-                if tries == 1:
-                    raise ContractError("metadata.count is not the number of points.")
+                before, miscounted[:] = list(miscounted), digests(page.columns)
+                # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
+                if before != miscounted:
+                    raise ContractError(f"{request}: metadata.count is {page.count}, there are {page.points} points.")
                 page.notes["count_mismatch"] += 1
             return page
 

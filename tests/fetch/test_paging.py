@@ -240,6 +240,14 @@ def test_P7_count_differs_always(server: FaultServer, transport: Transport, orac
         fetched(transport, oracle.request(COUNT), strict=True)
 
 
+def test_P7_other_points_each_time(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A page that lacks another point each time it is asked for is an error: they get lost on the way."""
+    picks = itertools.count()
+    server.answer = bend(oracle, lambda body, ask: body["data"]["Yes"].pop(next(picks)) and None)
+    fails(transport, oracle.request(COUNT), ContractError)
+    assert len(server.asks) == 2
+
+
 def test_P7_count_of_times(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A count of distinct times, the other reading, is right too."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=len(body["data"]["Yes"])))

@@ -1,0 +1,366 @@
+"""Random walks against a market whose every point is known, with one request in five going wrong.
+
+``python -m tests.soak.walks --count 10000`` prints what was lost, doubled, invented or changed (all must be 0), how
+many walks ended, and what the faults cost. ``--adversaries`` adds services that lie at random: every walk must end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import resource
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
+from oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
+
+from marketdata.errors import MarketDataError, PayloadTooLargeError, ServerError
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.pacing import Pacer
+from marketdata.fetch.paging import walk
+from marketdata.fetch.position import Position, Report, Request
+from marketdata.fetch.transport import Transport
+from marketdata.resolution import Resolution
+
+KEY = "canary-key-0123456789-abcd"
+Fault = Callable[[Oracle, Ask, random.Random], Act]
+
+
+def _page(change: Callable[[dict[str, Any], Oracle, Ask, random.Random], object]) -> Fault:
+    def fault(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
+        body = oracle.page(ask)
+        change(body, oracle, ask, draw)
+        return ok(body).with_header("Date", DATE)
+
+    return fault
+
+
+def _bytes(change: Callable[[Act, random.Random], Act]) -> Fault:
+    return lambda oracle, ask, draw: change(oracle(ask), draw)
+
+
+def _lose(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random) -> None:
+    full = [x for x, points in body["data"].items() if points]
+    if full:
+        points = body["data"][draw.choice(full)]
+        points.pop(draw.randrange(len(points)))
+
+
+def _repeat(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random) -> None:
+    for label, points in body["data"].items():
+        earlier = [t for x, t in oracle.points if x == label and t < int(ask.params.get("cursor", "c0")[1:])]
+        extra = [oracle.point(label, t) for t in sorted(earlier)[-draw.randint(1, 5) :]] + points[:1]
+        body["data"][label] = extra + points
+        body["metadata"]["count"] += len(extra)
+
+
+def _shuffle(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random) -> None:
+    for points in body["data"].values():
+        draw.shuffle(points)
+
+
+def _stray(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random) -> None:
+    label = draw.choice(list(body["data"]))
+    outside = START - draw.randint(1, 99) * MINUTE
+    body["data"][label].insert(0, {**oracle.point(*next(k for k in oracle.points)), "t": f"{_text(outside)}"})
+    body["metadata"]["count"] += 1
+
+
+def _text(micros: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(micros // 1_000_000))
+
+
+def _expire(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
+    return refuse(400, "Invalid cursor.") if "cursor" in ask.params else oracle(ask)
+
+
+def _empty(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
+    again = ask.params.get("cursor", f"c{START}")
+    # Another name of the same place, so that it is no repeated cursor.
+    return ok(oracle.body([], int(ask.params["limit"]), "c" + again[1:].zfill(len(again) + draw.randint(1, 9))))
+
+
+FAULTS: dict[str, Fault] = {
+    "reset": lambda *_: RESET_PEER,
+    "hang up": lambda *_: HANG_UP,
+    "cut body": _bytes(
+        lambda act, draw: replace(act, limit_data=draw.randrange(len(act.body)), reset=draw.random() < 0.5)
+    ),
+    "cut chunks": _bytes(lambda act, draw: replace(act, framing="chunked", limit_data=draw.randrange(len(act.body)))),
+    "cut close": _bytes(lambda act, draw: replace(act, framing="close", limit_data=draw.randrange(len(act.body)))),
+    "cut gzip": _bytes(lambda act, draw: act.zipped(act.zipped().body[: -draw.randint(1, 20)])),
+    "bad crc": _bytes(lambda act, draw: act.zipped(act.zipped().body[:-8] + b"12345678")),
+    "500": lambda *_: refuse(500, "Failed to fetch data."),
+    "502": lambda *_: Act(status=502, body=b"<html>Bad gateway").with_header("Content-Type", "text/html"),
+    "503": lambda *_: refuse(503, "busy", Retry_After="3"),
+    "504": lambda *_: refuse(504),
+    "408": lambda *_: refuse(408),
+    "429": lambda *_: refuse(429, "Rate limit exceeded.", Retry_After="2"),
+    "429 bare": lambda *_: refuse(429),
+    "html": lambda *_: ok({}).with_header("Content-Type", "text/html"),
+    "cut json": _bytes(lambda act, draw: replace(act, body=act.body[: draw.randrange(len(act.body))])),
+    "no metadata": _page(lambda body, *_: body.pop("metadata")),
+    "nan": _bytes(lambda act, draw: replace(act, body=act.body.replace(b'"count"', b'"count": NaN, "x"'))),
+    "lost point": _page(_lose),
+    "repeated": _page(_repeat),
+    "shuffled": _page(_shuffle),
+    "outside": _page(_stray),
+    "expired": _expire,
+    "empty page": _empty,
+    "no type": _bytes(lambda act, draw: act.with_header("Content-Type", "")),
+    "chunked": _bytes(lambda act, draw: replace(act, framing="chunked")),
+    "gzip": _bytes(lambda act, draw: act.zipped()),
+    "closes": _bytes(lambda act, draw: replace(act, ends=True)),
+    "blank cursor": _page(lambda body, *_: body["metadata"].update(next_cursor=body["metadata"]["next_cursor"] or "")),
+}
+
+
+@dataclass
+class Tally:
+    """What came of the walks."""
+
+    walks: int = 0
+    exact: int = 0
+    typed: int = 0
+    lost: int = 0
+    lost_warned: int = 0
+    doubled: int = 0
+    invented: int = 0
+    pages: int = 0
+    requests: int = 0
+    restarts: int = 0
+    resumes: Counter[int] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def show(self, seconds: float) -> str:
+        """The figures in words."""
+        within = sum(n for k, n in self.resumes.items() if k <= 3) / max(1, self.walks)
+        each = self.requests / max(1, self.pages)
+        faults = sum(self.faults.values())
+        lines = [
+            f"{self.walks} walks in {seconds:.0f} s: {self.exact} equal the oracle, {self.typed} typed errors",
+            f"rows lost {self.lost} (and with a warning {self.lost_warned})",
+            f"rows doubled {self.doubled}, invented or changed {self.invented}",
+            f"equal within 3 resumes: {within:.2%}; resumes {dict(sorted(self.resumes.items()))}",
+            f"requests {self.requests}, pages {self.pages}: {each:.3f} requests a page",
+            f"faults {faults} ({faults / max(1, self.requests):.1%} of requests), restarts {self.restarts}",
+            f"errors {dict(self.errors.most_common(8))}",
+        ]
+        return "\n".join(lines)
+
+
+class Service:
+    """Many oracles behind one server, each with its own dice."""
+
+    def __init__(self, rate: float, tally: Tally) -> None:
+        self.rate = rate
+        self.tally = tally
+        self.oracle = Oracle({})
+        self.draw = random.Random(0)
+
+    def __call__(self, ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404, "Not Found")
+        self.tally.requests += 1
+        if self.draw.random() >= self.rate:
+            return self.oracle(ask)
+        name = self.draw.choice(list(FAULTS))
+        self.tally.faults[name] += 1
+        return FAULTS[name](self.oracle, ask, self.draw)
+
+
+def random_market(draw: random.Random) -> tuple[Oracle, Request, int]:
+    """A market of 1 to 8 tokens with gaps, a request for all of it, and the pages it needs."""
+    labels = [f"label {i}" for i in range(draw.randint(1, 8))]
+    pages = min(draw.randint(1, 60), draw.randint(1, 60))
+    limit = draw.randint(len(labels), 3 * len(labels) + 12)
+    buckets = max(1, pages * (limit // len(labels)))
+    present = draw.choice([1.0, 0.95, 0.5])
+    books = draw.random() < 0.3
+
+    def value() -> Any:
+        if not books:
+            return round(draw.random(), 6)
+        side = [[round(draw.uniform(0.01, 0.49), 4), draw.randint(1, 999)] for _ in range(draw.randint(0, 3))]
+        other = [[round(draw.uniform(0.51, 0.99), 4), draw.randint(1, 999)] for _ in range(draw.randint(0, 3))]
+        bids = sorted(side, key=lambda level: -level[0])
+        return [[float(p), float(s)] for p, s in bids], [[float(p), float(s)] for p, s in sorted(other)]
+
+    keys = [(x, START + i * MINUTE) for i in range(buckets) for x in labels if draw.random() < present]
+    points = {key: value() for key in keys} or {(labels[0], START): value()}
+    view = "books" if books else "prices"
+    oracle = Oracle(points, {x: str(i) * 70 for i, x in enumerate(labels)}, view=view)
+    oracle.largest = limit
+    request = Request(view, "market", "m", minutes(buckets), Resolution.M1, limit)  # type: ignore[arg-type]
+    return oracle, request, _pages_needed(oracle, limit)
+
+
+def _pages_needed(oracle: Oracle, limit: int) -> int:
+    sizes = Counter(t for _, t in oracle.points)
+    pages, left = 1, limit
+    for t in sorted(sizes):
+        if sizes[t] > left:
+            pages, left = pages + 1, limit
+        left -= sizes[t]
+    return pages
+
+
+def connect(server: FaultServer, seed: int) -> Transport:
+    """A transport that waits for nothing."""
+    clock = Clock()
+    clock.begin_virtual()
+    return Transport(server.base_url, KEY, pacer=Pacer(clock=clock), clock=clock, seed=seed)
+
+
+def run_walks(count: int, rate: float, seed: int) -> Tally:
+    """Walk ``count`` random markets, resuming after errors, and compare every row."""
+    tally = Tally()
+    service = Service(rate, tally)
+    with FaultServer(service) as server:
+        for number in range(count):
+            service.draw = random.Random(f"{seed} {number}")
+            service.oracle, request, pages = random_market(service.draw)
+            server.asks.clear()
+            transport = connect(server, number)
+            got, resumes, warned = _walk_to_the_end(transport, request, tally)
+            transport.close()
+            tally.walks += 1
+            tally.pages += pages
+            _compare(got, expected(service.oracle.points), resumes, warned, tally)
+    return tally
+
+
+def _walk_to_the_end(transport: Transport, request: Request, tally: Tally) -> tuple[list[Any], int | None, bool]:
+    got: list[Any] = []
+    warned = False
+    at: Request | Position = request
+    for resumes in range(10):
+        report = Report()
+        try:
+            for page in walk(transport.get, at, report=report):
+                got += rows([page])
+            return got, resumes, warned or bool(report.warnings["count_mismatch"])
+        except MarketDataError as error:
+            tally.errors[type(error).__name__] += 1
+            (at,) = error.resume.positions
+        finally:
+            tally.restarts += report.restarts
+            warned |= bool(report.warnings["count_mismatch"])
+    return got, None, warned
+
+
+def _compare(got: list[Any], want: list[Any], resumes: int | None, warned: bool, tally: Tally) -> None:
+    there = Counter(map(repr, got))
+    right = Counter(map(repr, want))
+    tally.doubled += sum(n - 1 for n in there.values() if n > 1)
+    tally.invented += len(set(there) - set(right))
+    if resumes is None:
+        tally.typed += 1
+        return
+    tally.resumes[resumes] += 1
+    lost = len(set(right) - set(there))
+    tally.lost_warned += lost if warned else 0
+    tally.lost += 0 if warned else lost
+    tally.exact += there == right
+
+
+def run_adversaries(count: int, seed: int) -> tuple[int, int, float]:
+    """Services that lie at random; walks, how many ended by themselves, most requests over the page bound."""
+    ended, most = 0, 0.0
+    draw = random.Random(seed)
+
+    def answer(ask: Ask) -> Act:
+        if not ask.params.get("cursor", "c0")[1:].isdigit():
+            return refuse(400, "Invalid cursor.")
+        if draw.random() < wild:
+            return FAULTS[draw.choice(list(FAULTS))](oracle, ask, draw)
+        some = draw.sample(sorted(oracle.points), min(len(oracle.points), draw.randint(0, 6)))
+        cursor = draw.choice(
+            [None, "", "a", "c1", "c2", f"c{START}", *(f"c{draw.randrange(10**9)}" for _ in range(5)), 5]
+        )
+        body = oracle.body(some, 200, None)
+        body["metadata"]["next_cursor"] = cursor if draw.random() < 0.95 else None
+        if draw.random() < 0.1:
+            body["metadata"]["count"] += 1
+        return ok(body)
+
+    with FaultServer(answer) as server:
+        for number in range(count):
+            wild = draw.choice([0.0, 0.1, 0.5])
+            oracle, request, _ = random_market(draw)
+            server.asks.clear()
+            transport = connect(server, number)
+            with contextlib.suppress(MarketDataError):
+                list(walk(transport.get, request))
+            ended += 1
+            bound = Position.start(request).page_bound * len(oracle.labels) + 50
+            most = max(most, len(server.asks) / bound)
+            transport.close()
+    return count, ended, most
+
+
+def outage() -> int:
+    """Retries of sixteen threads while nothing works."""
+    with FaultServer(lambda ask: refuse(500)) as server:
+        transport = connect(server, 0)
+
+        def ask(_: int) -> None:
+            try:
+                transport.get(["x"])
+            except ServerError:
+                return
+
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(ask, range(100)))
+        transport.close()
+        return transport.retries
+
+
+def bomb() -> float:
+    """Growth of the largest resident size by a body of 200 MiB in 200 kB [MiB]."""
+    press = zlib.compressobj(9, zlib.DEFLATED, 31)
+    act = ok({}).zipped(b"".join([*(press.compress(b"0" * (1 << 20)) for _ in range(200)), press.flush()]))
+    with FaultServer(lambda ask: act) as server:
+        transport = connect(server, 0)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with contextlib.suppress(PayloadTooLargeError):
+            transport.get(["x"])
+        transport.close()
+        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def main() -> int:
+    """Run and print; 1 if a row was lost, doubled or invented, or a walk did not end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--rate", type=float, default=0.2, help="share of requests that go wrong")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--adversaries", type=int, default=2_000)
+    options = parser.parse_args()
+    print(f"gzip bomb of 200 MiB: largest resident size grew by {bomb():.0f} MiB")
+    began = time.monotonic()
+    tally = run_walks(options.count, options.rate, options.seed)
+    print(tally.show(time.monotonic() - began))
+    count, ended, most = run_adversaries(options.adversaries, options.seed)
+    print(f"{count} services that lie at random: {ended} walks ended, at most {most:.2f} x the page bound in requests")
+    print(f"outage with 16 threads: {outage()} retries in all")
+    print(json.dumps({"faults": dict(sorted(tally.faults.items()))}))
+    good = not (tally.lost or tally.doubled or tally.invented) and ended == count
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
