@@ -1,0 +1,238 @@
+"""Any walk over any data against plain loops, with chunks so small that every edge is met."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from service.memory import MINUTE, MemoryArchive
+from service.web import START
+
+from marketdata.resolution import Resolution
+from marketdata.service import chunks
+from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Subject, held_ranges, stretches
+from marketdata.service.pages import Pages, labels_of
+from marketdata.service.refusals import Refusal
+from marketdata.times import Range, to_datetime
+from marketdata.wire.columns import PriceColumns, Token, empty
+
+SPAN = 3 * 1440
+TIME = pl.Datetime("us", "UTC")
+COVERAGE = {"view": pl.String, "market_id": pl.String, "start": TIME, "end": TIME, "state": pl.String, "rows": pl.Int64}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[MemoryArchive, int]:
+    """A market of one to four tokens with clusters of points over three days."""
+    archive = MemoryArchive()
+    count = draw(st.integers(1, 4))
+    archive.add_market("m", {f"L{i}": str(i) for i in range(count)})
+    clusters = draw(st.lists(st.tuples(st.integers(0, SPAN - 1), st.integers(1, 40), st.integers(1, 7)), max_size=5))
+    for begin, length, step in clusters:
+        for minute in range(begin, min(begin + length * step, SPAN), step):
+            for token in range(count):
+                if draw(st.integers(0, 9)) or count == 1:
+                    price = draw(st.sampled_from([None, 0.25, 0.5]))
+                    archive.put("prices", "m", str(token), START + minute * MINUTE, price)
+    return archive, count
+
+
+def walk(pages: Pages, subject: Subject, rng: Range, limit: int) -> dict[tuple[str | None, int], float]:
+    """All points of a walk; fails on one that comes twice, and on a page that is too long or ends nothing."""
+    out: dict[tuple[str | None, int], float] = {}
+    position, turns = None, 0
+    while True:
+        page = pages.page(subject, rng, limit, position)
+        assert page.count <= limit
+        assert page.count == sum(len(piece.index) for piece in page.pieces)
+        for piece in page.pieces:
+            columns = piece.chunk.columns
+            assert isinstance(columns, PriceColumns)
+            for i in piece.index:
+                key = columns.tokens[columns.token[i]].token_id, int(columns.ts[i])
+                assert key not in out
+                out[key] = float(columns.price[i])
+        if page.position is None:
+            return out
+        assert position is None or page.position > position
+        position = page.position
+        turns += 1
+        assert turns < 10_000
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    worlds(),
+    st.sampled_from(list(Resolution)),
+    st.tuples(st.integers(-90, SPAN * 60), st.integers(1, SPAN * 60)),
+    st.integers(0, 9),
+    st.integers(1, 30),
+    st.booleans(),
+)
+def test_every_walk_is_the_loop(
+    world: tuple[MemoryArchive, int],
+    resolution: Resolution,
+    cut: tuple[int, int],
+    extra: int,
+    small: int,
+    one_token: bool,
+) -> None:
+    """Pages of any size over any range and any chunk length are what plain loops over the base points give."""
+    archive, count = world
+    rng = Range(START + cut[0] * 1_000_000, START + (cut[0] + cut[1]) * 1_000_000)
+    token = "0" if one_token else None
+    subject = Subject("prices", "m", token, resolution, 1 if one_token else count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(chunks.POINTS, "prices", small)
+        patch.setitem(chunks.BASE_POINTS, "prices", small * 100)
+        got = walk(Pages(archive), subject, rng, subject.tokens + extra)
+    width = resolution.micros
+    expected: dict[tuple[str | None, int], list[float]] = defaultdict(list)
+    for (owner, ts), price in archive.points["prices", "m"].items():
+        if rng.start <= ts < rng.end and token in {None, owner}:
+            expected[owner, ts // width * width].append(np.nan if price is None else price)
+    assert set(got) == set(expected)
+    for key, prices in expected.items():
+        np.testing.assert_allclose(got[key], np.nanmean(prices) if not np.isnan(prices).all() else np.nan, rtol=1e-12)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), max_size=6), st.integers(0, 340), st.integers(1, 90)
+)
+def test_stretches_cover_what_is_held(spans: list[tuple[int, int]], begin: int, length: int) -> None:
+    """The cells that are read hold every held minute of the range, rise, and each touches something held."""
+    rows = [("prices", "m", to_datetime(a * MINUTE), to_datetime((a + n) * MINUTE), "final", n) for a, n in spans]
+    time = pl.Datetime("us", "UTC")
+    names = {
+        "view": pl.String,
+        "market_id": pl.String,
+        "start": time,
+        "end": time,
+        "state": pl.String,
+        "rows": pl.Int64,
+    }
+    none = np.empty(0, np.int64), np.empty(0, np.int64)
+    held = held_ranges(pl.DataFrame(rows, schema=COVERAGE, orient="row"), "prices").get("m", none)
+    subject = Subject("prices", "m", None, Resolution.M1, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(chunks.POINTS, "prices", 7)
+        cells = list(stretches(held, subject, begin * MINUTE, (begin + length) * MINUTE))
+    assert cells == sorted(set(cells))
+    assert all(a.end <= b.start for a, b in itertools.pairwise(cells))
+    minutes = {m for a, n in spans for m in range(a, a + n) if begin <= m < begin + length}
+    inside = {m for c in cells for m in range(c.start // MINUTE, c.end // MINUTE)}
+    assert minutes <= inside
+    assert all(minutes & set(range(c.start // MINUTE, c.end // MINUTE)) for c in cells)
+
+
+def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
+    """Coverage of unknown size counts as held; what is missing or was empty does not."""
+    rows = [
+        ("prices", "m", to_datetime(0), to_datetime(MINUTE), "final", None),
+        ("prices", "m", to_datetime(2 * MINUTE), to_datetime(3 * MINUTE), "missing", 0),
+        ("prices", "m", to_datetime(4 * MINUTE), to_datetime(5 * MINUTE), "empty_observed", 0),
+        ("books", "m", to_datetime(6 * MINUTE), to_datetime(7 * MINUTE), "final", 3),
+        ("prices", "m", to_datetime(8 * MINUTE), to_datetime(9 * MINUTE), "provisional", 1),
+    ]
+    time = pl.Datetime("us", "UTC")
+    names = {
+        "view": pl.String,
+        "market_id": pl.String,
+        "start": time,
+        "end": time,
+        "state": pl.String,
+        "rows": pl.Int64,
+    }
+    frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
+    for kind in (frame, frame.to_pandas()):
+        starts, ends = held_ranges(kind, "prices")["m"]
+        assert (starts // MINUTE).tolist() == [0, 8]
+        assert (ends // MINUTE).tolist() == [1, 9]
+    assert held_ranges(frame.clear(), "prices") == {}
+
+
+def test_what_was_read_right_after_a_commit_is_read_again() -> None:
+    """A claim that comes after its points is seen a little later, without a new version."""
+    archive, now = MemoryArchive(), [0.0]
+    archive.put("prices", "m", "1", 0, 0.5)
+    holdings = Holdings(archive, clock=lambda: now[0])
+    assert len(holdings.of("prices", "m", 1)[0]) == 1
+    archive.points["prices", "m"]["1", 10 * MINUTE] = 0.5
+    assert len(holdings.of("prices", "m", 1)[0]) == 1
+    now[0] = 3.0
+    assert len(holdings.of("prices", "m", 1)[0]) == 2
+    archive.points["prices", "m"]["1", 20 * MINUTE] = 0.5
+    assert len(holdings.of("prices", "m", 2)[0]) == 3
+
+
+def one_chunk(size: int) -> PriceColumns:
+    return PriceColumns((Token("m"),), np.zeros(size, np.int32), np.arange(size, dtype=np.int64), np.zeros(size))
+
+
+def test_the_cache_keeps_the_chunks_used_last() -> None:
+    """Above its bytes the cache lets go of what was used longest ago, and reads that again when it is asked."""
+    cache = ChunkCache(3 * Chunk(one_chunk(1000)).nbytes)
+    for key in ("a", "b", "c"):
+        assert cache.get(key, lambda: one_chunk(1000))[1]
+    assert not cache.get("a", lambda: one_chunk(1000))[1]
+    assert cache.get("d", lambda: one_chunk(1000))[1]
+    assert not cache.get("a", lambda: one_chunk(1000))[1]
+    assert cache.get("b", lambda: one_chunk(1000))[1]
+    assert cache.nbytes <= 3 * Chunk(one_chunk(1000)).nbytes
+
+
+def test_a_chunk_that_fails_is_asked_again() -> None:
+    """A read that fails is not kept."""
+    cache = ChunkCache(1_000_000)
+
+    def fails() -> PriceColumns:
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        cache.get("a", fails)
+    assert cache.get("a", lambda: one_chunk(3))[1]
+
+
+def test_chunks_are_longer_for_coarse_and_shorter_for_wide() -> None:
+    """A chunk is a whole number of buckets, at least one, and bounded in points and base points."""
+    for view in ("books", "prices", "metrics"):
+        for tokens in (1, 2, 3, 200):
+            lengths = [Subject(view, "m", None, r, tokens).chunk_micros for r in Resolution]
+            assert all(length % r.micros == 0 for length, r in zip(lengths, Resolution, strict=True))
+            assert lengths[0] <= lengths[1] <= lengths[-1]
+            assert lengths[0] // MINUTE * tokens <= chunks.POINTS[view]
+    assert (
+        Subject("books", "m", None, Resolution.M1, 200).chunk_micros
+        < Subject("books", "m", None, Resolution.M1, 2).chunk_micros
+    )
+
+
+def test_a_bucket_that_no_page_can_hold_names_its_size() -> None:
+    """Rows of more tokens than the record names do not make a walk stand still."""
+    archive = MemoryArchive()
+    for token in "abc":
+        archive.put("prices", "m", token, START, 0.5)
+    with pytest.raises(Refusal, match="Minimum required: 3"):
+        Pages(archive).page(Subject("prices", "m", None, Resolution.M1, 1), Range(START, START + MINUTE), 2)
+
+
+def test_labels_that_repeat_or_lack_are_told_apart() -> None:
+    """Of two tokens with one label the later goes by its id, and so does one without a label."""
+    tokens = [{"id": "1", "label": "Yes"}, {"id": "2", "label": "Yes"}, {"id": "3", "label": None}, {"id": "4"}]
+    assert labels_of({"tokens": tokens}) == {"Yes": "1", "2": "2", "3": "3", "4": "4"}
+    assert labels_of({"tokens": []}) == {}
+    assert labels_of({}) == {}
+
+
+def test_an_empty_chunk_has_no_bucket() -> None:
+    """A chunk without points has no buckets and one edge."""
+    for view in ("books", "prices", "metrics"):
+        chunk = Chunk(empty(view))
+        assert len(chunk.buckets) == 0
+        assert chunk.edges.tolist() == [0]
+        assert chunk.nbytes > 0
