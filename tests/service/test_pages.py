@@ -107,15 +107,6 @@ def test_every_walk_is_the_loop(
 def test_stretches_cover_what_is_held(spans: list[tuple[int, int]], begin: int, length: int) -> None:
     """The cells that are read hold every held minute of the range, rise, and each touches something held."""
     rows = [("prices", "m", to_datetime(a * MINUTE), to_datetime((a + n) * MINUTE), "final", n) for a, n in spans]
-    time = pl.Datetime("us", "UTC")
-    names = {
-        "view": pl.String,
-        "market_id": pl.String,
-        "start": time,
-        "end": time,
-        "state": pl.String,
-        "rows": pl.Int64,
-    }
     none = np.empty(0, np.int64), np.empty(0, np.int64)
     held = held_ranges(pl.DataFrame(rows, schema=COVERAGE, orient="row"), "prices").get("m", none)
     subject = Subject("prices", "m", None, Resolution.M1, 1)
@@ -139,15 +130,6 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
         ("books", "m", to_datetime(6 * MINUTE), to_datetime(7 * MINUTE), "final", 3),
         ("prices", "m", to_datetime(8 * MINUTE), to_datetime(9 * MINUTE), "provisional", 1),
     ]
-    time = pl.Datetime("us", "UTC")
-    names = {
-        "view": pl.String,
-        "market_id": pl.String,
-        "start": time,
-        "end": time,
-        "state": pl.String,
-        "rows": pl.Int64,
-    }
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
     for kind in (frame, frame.to_pandas()):
         starts, ends = held_ranges(kind, "prices")["m"]
