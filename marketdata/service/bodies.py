@@ -14,6 +14,7 @@ from marketdata.service.pages import Page, Piece
 from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 
 Point = dict[str, Any]
+_SNAPSHOT = b'{"t":'
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -25,7 +26,7 @@ def to_json(body: object) -> bytes:
 def market_body(page: Page, market_id: str, resolution: str, tokens: dict[str, str], metadata: Point) -> bytes:
     """Points grouped by token label (interface 2.2 and 2.5)."""
     label_of = {token_id: label for label, token_id in tokens.items()}
-    data: dict[str, list[Point]] = {label: [] for label in tokens}
+    data: dict[str, list[Any]] = {label: [] for label in tokens}
     for piece in page.pieces:
         for token, index in _by_token(piece):
             label = label_of.get(token.token_id or "") or token.token_label or token.token_id or ""
@@ -75,7 +76,7 @@ def gzipped(body: bytes) -> bytes:
     return packer.compress(body) + packer.flush()
 
 
-def _flat(page: Page) -> list[Point]:
+def _flat(page: Page) -> list[Any]:
     return [point for piece in page.pieces for point in _points(piece, piece.index)]
 
 
@@ -86,7 +87,7 @@ def _by_token(piece: Piece) -> Iterator[tuple[Token, Index]]:
         yield piece.chunk.columns.tokens[int(piece.chunk.columns.token[part[0]])], part
 
 
-def _points(piece: Piece, index: Index) -> list[Point]:
+def _points(piece: Piece, index: Index) -> list[Any]:
     columns = piece.chunk.columns
     times = _times(columns.ts[index])
     if isinstance(columns, BookColumns):
@@ -97,12 +98,20 @@ def _points(piece: Piece, index: Index) -> list[Point]:
     return _metrics(columns, index, times)
 
 
-def _books(piece: Piece, columns: BookColumns, index: Index, times: list[str]) -> list[Point]:
-    levels, starts = columns.levels, piece.chunk.level_starts
-    bids, asks, ends = starts[2 * index].tolist(), starts[2 * index + 1].tolist(), starts[2 * index + 2].tolist()
-    return [
-        {"t": t, "bids": levels[a:b], "asks": levels[b:c]} for t, a, b, c in zip(times, bids, asks, ends, strict=True)
-    ]
+def _books(piece: Piece, columns: BookColumns, index: Index, times: list[str]) -> list[orjson.Fragment]:
+    """Snapshots as JSON, which the chunk keeps: a second page that holds them only joins the texts."""
+    levels, starts, texts = columns.levels, piece.chunk.level_starts, piece.chunk.texts
+    fresh = [k for k, i in enumerate(index.tolist()) if texts[i] is None]
+    if fresh:
+        wanted = index[fresh]
+        edges = zip(*(starts[2 * wanted + side].tolist() for side in range(3)), strict=True)
+        points = [
+            {"t": times[k], "bids": levels[a:b], "asks": levels[b:c]} for k, (a, b, c) in zip(fresh, edges, strict=True)
+        ]
+        # Behind a time there are numbers only, so where a snapshot begins is where these bytes stand.
+        for i, text in zip(wanted.tolist(), to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
+            texts[i] = orjson.Fragment(_SNAPSHOT + text.removesuffix(b","))
+    return [texts[i] for i in index.tolist()]
 
 
 def _metrics(columns: MetricColumns, index: Index, times: list[str]) -> list[Point]:

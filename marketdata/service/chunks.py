@@ -125,13 +125,18 @@ class Chunk:
         assert isinstance(self.columns, BookColumns)
         return np.concatenate(([0], np.cumsum(self.columns.counts)))
 
+    @cached_property
+    def texts(self) -> list[Any]:
+        """JSON of each entry that was served; None before that."""
+        return [None] * len(self.columns)
+
     @property
     def nbytes(self) -> int:
-        """Memory that it takes, roughly [bytes]."""
+        """Memory that it takes with all of its texts, roughly [bytes]."""
         columns = self.columns
         size = len(columns) * 48 + 2_000
         if isinstance(columns, BookColumns):
-            return size + columns.levels.nbytes + columns.counts.nbytes * 2
+            return size + columns.levels.nbytes * 2 + columns.counts.nbytes * 2 + len(columns) * 150
         if isinstance(columns, PriceColumns):
             return size + columns.price.nbytes
         assert isinstance(columns, MetricColumns)
