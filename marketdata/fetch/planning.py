@@ -19,7 +19,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.page import Page
 
-# The last page of a segment is half filled on average: 4 % of 12 pages, 2 % of the 20 that large fetches take.
+# The last page of a segment is half filled on average: 4 % of 12 pages, 2 % of the 20 taken where walks are enough.
 _LEAST_PAGES = 12
 _ROUNDS = 2  # segments per walk, so that the last ones end together
 _BOUNDED_PAGES = 20
@@ -79,7 +79,8 @@ def segment(
     """
     counts = [tokens_of(r, tokens) for r in requests]
     total = sum(pages_of(r, n) for r, n in zip(requests, counts, strict=True))
-    pages = max(_LEAST_PAGES, min(_BOUNDED_PAGES, total // 20), math.ceil(total / (_ROUNDS * busy)))
+    fewest = min(_BOUNDED_PAGES, max(_LEAST_PAGES, math.ceil(total / busy)))
+    pages = max(fewest, math.ceil(total / (_ROUNDS * busy)))
     if bounded:
         pages = min(pages, _BOUNDED_PAGES)
     out = []

@@ -51,8 +51,8 @@ def test_segments_cost_few_requests(share: float, busy: int) -> None:
     filled = [sum(draw.random() < share for _ in range(p.buckets)) for p in parts]
     asked = sum(-(-n // 100) for n in filled)
     needed = -(-sum(filled) // 100)
-    assert asked <= 1.05 * needed + len(requests)
-    assert len(parts) <= max(needed / 5, len(requests))
+    # Where answers take seconds, walks are what there is too few of, and a shorter segment is the smaller evil.
+    assert asked <= (1.05 if busy < 50 else 1.10) * needed + len(requests)
 
 
 def test_segments_keep_the_walks_busy() -> None:
