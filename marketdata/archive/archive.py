@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from marketdata.archive import intake, points, records, upkeep
+from marketdata.archive import imports, intake, points, records, upkeep
 from marketdata.archive.coverage import CoverageState
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
@@ -16,7 +16,7 @@ from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.times import Range, to_datetime
+from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.columns import VIEWS, View
 
 
@@ -34,6 +34,9 @@ class Archive(Reads):
         Kind of the frames that reads answer with.
     storage_options : dict, optional
         What the object store needs (keys, endpoint), as deltalake takes it.
+    as_of : time, optional
+        Show the archive as it was then [UTC], read only: as far back as the commit log reaches (30 days) and
+        ``vacuum`` has left the files.
 
     Raises
     ------
@@ -55,6 +58,7 @@ class Archive(Reads):
         *,
         frame: Frame = "pandas",
         storage_options: dict[str, str] | None = None,
+        as_of: Any = None,
     ) -> None:
         if frame not in ("pandas", "polars"):
             raise ConfigError(f"frame={frame!r} does not exist; allowed are 'pandas' and 'polars'.")
@@ -63,7 +67,7 @@ class Archive(Reads):
             raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
         self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
         self._frame: Frame = frame
-        self._holdings = Holdings(self._location, storage_options)
+        self._holdings = Holdings(self._location, storage_options, None if as_of is None else to_micros(as_of, "as_of"))
 
     def __repr__(self) -> str:
         return f"Archive({self._location!r})"
@@ -113,6 +117,40 @@ class Archive(Reads):
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
             if data is not None:
                 self._add_points(view, data)  # type: ignore[arg-type]
+
+    def add_files(
+        self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp"
+    ) -> list[tuple[str, str, int]]:
+        """Add files: Parquet, CSV and JSON lines of tidy columns, and raw book messages of a collector.
+
+        What a file holds is seen by its columns. Records are added before points, whatever the order.
+
+        Parameters
+        ----------
+        paths : path or list of paths
+            Files, or folders of files.
+        token_id : str, optional
+            Whose books raw messages are, where they do not say it.
+        clock : str
+            Field of raw messages that has their time [Unix ms].
+
+        Returns
+        -------
+        list of (str, str, int)
+            Name of each file, what it holds, and how many rows or messages.
+
+        Raises
+        ------
+        ConfigError
+            If a file is not there or holds nothing that an archive takes; nothing is added then.
+        ArchiveError
+            As ``add``.
+        """
+        some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        read = imports.found(some, token_id, clock)
+        for one in read:
+            self.add(**{one.kind: one.data})
+        return [(str(one.path), one.kind, one.rows) for one in read]
 
     def pull(
         self,

@@ -21,12 +21,12 @@ from marketdata.wire.columns import VIEWS, AnyColumns, View, empty
 class Holdings:
     """Everything that is stored under one root."""
 
-    def __init__(self, root: str, options: dict[str, str] | None, versions: Mapping[str, int] | None = None) -> None:
+    def __init__(self, root: str, options: dict[str, str] | None, as_of: int | None = None) -> None:
         self.root = root
         self.options = options
 
         def table(name: str, schema: Any) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, version=(versions or {}).get(name))
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Kind
 from marketdata.archive.holdings import Holdings
+from marketdata.archive.imports import write
 from marketdata.archive.reading import (
     Frame,
     Missing,
@@ -19,7 +22,7 @@ from marketdata.archive.reading import (
     coverage_frame,
     held_range,
 )
-from marketdata.archive.scan import scan
+from marketdata.archive.scan import scan, within
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_micros
@@ -200,6 +203,34 @@ class Reads:
         Rows stand by market, token and time within each file. The frame shows one committed version.
         """
         return scan(self._holdings.points[checked_view(view)], view, self._holdings.options)
+
+    def export(
+        self,
+        view: View,
+        path: str | os.PathLike[str],
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+    ) -> None:
+        """Write tidy rows to a Parquet, CSV or JSON lines file.
+
+        Without ``market``, all of the view is streamed at 1m in bounded memory.
+
+        Raises
+        ------
+        ConfigError
+            If the end of the name is not known, or all markets are asked at another resolution than 1m.
+        NotArchivedError
+            As ``books``.
+        """
+        if market is not None:
+            frame = getattr(self, checked_view(view))(market, start, end, resolution, frame="polars")
+            return write(frame, Path(path))
+        if Resolution.of(resolution) is not Resolution.M1:
+            raise ConfigError("Without market= a view is exported at 1m; name the markets for a coarser resolution.")
+        rows = self.scan(view)
+        return write(within(rows, start, end), Path(path))
 
     def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
         """Parquet files that hold a view (of one market, in a range), for engines that take file lists.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from marketdata.archive.layout import who
 from marketdata.archive.table import Table
 from marketdata.tidy.schema import ASK, BID, BOOKS
+from marketdata.times import to_datetime, to_micros
 from marketdata.wire.columns import View
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ def scan(table: Table, view: View, options: dict[str, str] | None) -> pl.LazyFra
         storage_options=options if table.remote else None,
     )
     return _tidy(rows, view)
+
+
+def within(rows: pl.LazyFrame, start: Any, end: Any) -> pl.LazyFrame:
+    """The rows with start <= ts < end; either may be None."""
+    import polars as pl
+
+    if start is not None:
+        rows = rows.filter(pl.col("ts") >= to_datetime(to_micros(start, "start")))
+    if end is not None:
+        rows = rows.filter(pl.col("ts") < to_datetime(to_micros(end, "end")))
+    return rows
 
 
 def _schema(table: Table) -> Any:

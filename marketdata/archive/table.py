@@ -17,6 +17,7 @@ from marketdata.archive import faults
 from marketdata.archive.files import FILE_LEVELS, DataFile, Footer, cuts, encode, read_footer, read_groups, statistics
 from marketdata.archive.storage import Bucket, Folder, is_url
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.times import to_datetime
 
 _FAR = 2**62
 _FOOTERS = 4096
@@ -42,12 +43,12 @@ class Table:
     """
 
     def __init__(
-        self, uri: str, schema: pa.Schema, options: dict[str, str] | None = None, *, version: int | None = None
+        self, uri: str, schema: pa.Schema, options: dict[str, str] | None = None, *, as_of: int | None = None
     ) -> None:
         self.uri = uri
         self.schema = schema
         self._options = options
-        self._pinned = version
+        self._as_of = as_of
         self._log = Path(uri) / "_delta_log"
         self.remote = is_url(uri)
         self._store: Folder | Bucket | None = None
@@ -64,11 +65,11 @@ class Table:
         return self._store
 
     def state(self) -> State:
-        """The newest committed version (or the pinned one)."""
+        """The newest committed version, or the one of the time that was asked for."""
         with self._lock:
             if self._handle is None:
                 self._open()
-            elif self._pinned is None and self._moved():
+            elif self._as_of is None and self._moved():
                 with faults.reading(f"The commit log of {self.uri}"):
                     self._handle.update_incremental()
                 self._load()
@@ -87,9 +88,11 @@ class Table:
             return
         with faults.reading(f"The commit log of {self.uri}"):
             try:
-                self._handle = DeltaTable(self.uri, storage_options=self._options, version=self._pinned)
+                self._handle = DeltaTable(self.uri, storage_options=self._options)
             except TableNotFoundError:
                 return
+            if self._as_of is not None:
+                self._handle.load_as_version(to_datetime(self._as_of))
         self._load()
 
     def _load(self) -> None:
@@ -103,10 +106,10 @@ class Table:
 
     def create(self) -> None:
         """Make the empty table if it is not there yet."""
+        if self._as_of is not None:
+            raise ConfigError("An archive opened with as_of= shows the past and can not be written to.")
         if self.state().version >= 0:
             return
-        if self._pinned is not None:
-            raise ConfigError("An archive opened with as_of= can not be written to.")
         from deltalake import DeltaTable
 
         with faults.writing(f"Creating {self.uri}"), self._lock:
@@ -151,6 +154,7 @@ class Table:
         """Write rows to new files; returns what a commit takes to name them."""
         from deltalake.transaction import AddAction
 
+        self.create()
         out = []
         for start, stop in cuts(weights, FILE_LEVELS):
             part = table.slice(start, stop - start)

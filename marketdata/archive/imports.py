@@ -1,0 +1,190 @@
+"""Files of other people as frames to add: Parquet, CSV, JSON lines, and what a collector of messages wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from marketdata.errors import ConfigError
+from marketdata.wire.columns import BookColumns, Token
+
+Kind = Literal["markets", "events", "series", "books", "prices", "metrics"]
+ORDER: tuple[Kind, ...] = ("series", "events", "markets", "books", "prices", "metrics")
+ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
+_TEXTS = ("market_id", "token_id", "event_id", "series_id", "id", "slug")
+# Names that collectors give to the token of a book message, and to its exchange clock.
+_MESSAGE_TOKENS = ("token_id", "asset_id")
+_MILLISECOND = 1_000
+
+
+class Found(NamedTuple):
+    """A file, what it holds, and its rows as ``Archive.add`` takes them."""
+
+    path: Path
+    kind: Kind
+    data: Any
+    rows: int
+
+
+def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
+    """Read files and folders of files; records first, then points.
+
+    Raises
+    ------
+    ConfigError
+        If a file is not there, of no known kind, or not readable as what its name says.
+    """
+    files = [file for path in paths for file in _files(Path(path))]
+    out = [_read(file, token_id, clock) for file in files]
+    return sorted(out, key=lambda one: ORDER.index(one.kind))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        some = sorted(p for p in path.iterdir() if p.suffix in ENDS and p.is_file())
+        if not some:
+            raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
+        return some
+    if not path.is_file():
+        raise ConfigError(f"{str(path)!r} is not there.")
+    if path.suffix not in ENDS:
+        raise ConfigError(f"{path.name!r} is of no known kind; names that end in {', '.join(ENDS)} are read.")
+    return [path]
+
+
+def _read(path: Path, token_id: str | None, clock: str) -> Found:
+    import polars as pl
+
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        elif path.suffix == ".csv":
+            frame = pl.read_csv(path, schema_overrides=dict.fromkeys(_TEXTS, pl.String), infer_schema_length=None)
+        else:
+            rows = _json_rows(path)
+            if rows and {"bids", "asks"} <= rows[0].keys():
+                return Found(path, "books", messages(rows, token_id, clock, path.name), len(rows))
+            frame = pl.DataFrame(rows, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, OSError, ValueError, RecursionError) as problem:
+        if isinstance(problem, ConfigError):
+            raise
+        raise ConfigError(f"{path.name!r} can not be read as {path.suffix[1:]}: {problem}.") from problem
+    kind = kind_of(frame.columns, path.name)
+    return Found(path, kind, with_times(frame, path.name), frame.height)
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json" and text.lstrip()[:1] == "[":
+        rows = json.loads(text)
+    else:
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{path.name!r} holds JSON that is no list of objects.")
+    return list(rows)
+
+
+def kind_of(columns: Iterable[str], name: str) -> Kind:
+    """What rows with these columns are.
+
+    Raises
+    ------
+    ConfigError
+        If they are nothing that an archive takes.
+    """
+    have = set(columns)
+    if "ts" in have:
+        if {"token_id", "side", "level", "price", "size"} <= have:
+            return "books"
+        if {"token_id", "price"} <= have:
+            return "prices"
+        if have & {"market_id", "slug"} and have & {"volume", "liquidity", "spread"}:
+            return "metrics"
+    elif "market_id" in have and have & {"token_ids", "question", "slug"}:
+        return "markets"
+    elif have & {"event_id", "event_slug"}:
+        return "events"
+    elif have & {"series_id", "series_slug"}:
+        return "series"
+    raise ConfigError(
+        f"{name!r} holds nothing that an archive takes: its columns are {sorted(have)}. Tidy columns are: books "
+        "ts token_id side level price size; prices ts token_id price; metrics ts market_id volume liquidity spread; "
+        "markets market_id slug question token_ids token_labels."
+    )
+
+
+def with_times(frame: Any, name: str) -> Any:
+    """The frame with ``ts`` as times, also where it was text (ISO 8601; without a zone UTC)."""
+    import polars as pl
+
+    if "ts" not in frame.columns or frame.schema["ts"] != pl.String:
+        return frame
+    try:
+        return frame.with_columns(pl.col("ts").str.to_datetime(time_unit="us", time_zone="UTC"))
+    except pl.exceptions.PolarsError as problem:
+        raise ConfigError(f"{name!r} has a ts that is no ISO 8601 time: {problem}.") from problem
+
+
+def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
+    """Books of a collector's raw messages: numbers as text, any order of levels, clocks in milliseconds.
+
+    Parameters
+    ----------
+    token_id : str, optional
+        Whose books they are, where the messages do not say it.
+    clock : str
+        The field with the time [Unix ms].
+
+    Raises
+    ------
+    ConfigError
+        If a message lacks its token, its time, or has a level that is no price and size.
+    """
+    tokens: dict[Token, int] = {}
+    codes, times, counts = [], [], []
+    levels: list[tuple[float, float]] = []
+    for number, row in enumerate(rows):
+        try:
+            who = next((str(row[k]) for k in _MESSAGE_TOKENS if row.get(k)), token_id)
+            if who is None:
+                raise ConfigError(f"{name!r} does not say whose books it holds; pass token_id=.")
+            codes.append(tokens.setdefault(Token("", who), len(tokens)))
+            times.append(int(row[clock]) * _MILLISECOND)
+            for side, best_first in (("bids", True), ("asks", False)):
+                some = sorted(((float(v["price"]), float(v["size"])) for v in row[side]), reverse=best_first)
+                counts.append(len(some))
+                levels.extend(some)
+        except (KeyError, TypeError, ValueError) as problem:
+            if isinstance(problem, ConfigError):
+                raise
+            raise ConfigError(f"message {number} of {name!r} is no book message: {problem!r}.") from None
+    return BookColumns(
+        tuple(tokens),
+        np.array(codes, np.int32),
+        np.array(times, np.int64),
+        np.array(counts, np.int64),
+        np.array(levels, np.float64).reshape(-1, 2),
+    ).sort()
+
+
+def write(frame: Any, path: Path) -> None:
+    """Write a polars frame, eager or lazy; the end of the name says how.
+
+    Raises
+    ------
+    ConfigError
+        If the end is not known.
+    """
+    lazy = frame.lazy()
+    if path.suffix == ".parquet":
+        lazy.sink_parquet(path)
+    elif path.suffix == ".csv":
+        lazy.sink_csv(path)
+    elif path.suffix in (".jsonl", ".ndjson"):
+        lazy.sink_ndjson(path)
+    else:
+        raise ConfigError(f"{path.name!r}: names that end in .parquet, .csv, .jsonl and .ndjson can be written.")

@@ -1,0 +1,155 @@
+"""Files in, files out, other engines, and the past."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from archive.source import MARKETS, points_of
+from archive.test_faults import books, held, prices
+
+from marketdata.archive import Archive
+from marketdata.errors import ConfigError
+
+M, N = MARKETS
+TOKEN = "9" * 77
+MARKET = [{"market_id": "m", "slug": "s", "question": "q", "token_ids": [TOKEN, "8"], "token_labels": ["Yes", "No"]}]
+
+
+@pytest.mark.parametrize("end", [".parquet", ".csv", ".jsonl"])
+@pytest.mark.parametrize("view", ["books", "prices"])
+def test_what_is_exported_can_be_added_again(archive: Archive, tmp_path: Path, view: Any, end: str) -> None:
+    """Export and add_files are inverse for every kind of file: same points, same content hash."""
+    archive.add(**{view: (books if view == "books" else prices)(M, 0, 20)})
+    path = tmp_path / f"out{end}"
+    archive.export(view, path)
+    other = Archive(tmp_path / "other", frame="polars")
+    assert other.add_files(path)[0][1] == view
+    assert held(other, view) == held(archive, view)
+    hashes = [a.coverage()["content_hash"].to_list() for a in (archive, other)]
+    assert hashes[0] == hashes[1]
+
+
+def test_one_market_can_be_exported_at_any_resolution(archive: Archive, tmp_path: Path) -> None:
+    """An export of a market is the frame that a read answers."""
+    archive.add(books=books(M, 0, 120), markets=[{"market_id": M, "slug": "s"}])
+    archive.export("books", tmp_path / "b.parquet", "s", resolution="1h")
+    wrote = pl.read_parquet(tmp_path / "b.parquet")
+    assert wrote.height == archive.books("s", resolution="1h").height
+    with pytest.raises(ConfigError, match="1m"):
+        archive.export("books", tmp_path / "b.parquet", resolution="1h")
+    with pytest.raises(ConfigError, match="parquet"):
+        archive.export("books", tmp_path / "b.xlsx")
+
+
+def test_raw_book_messages_become_books(archive: Archive, recorded: Path) -> None:
+    """Messages with numbers as text, worst price first and millisecond clocks give the last book of each minute."""
+    path = recorded / "book_messages.json"
+    archive.add(markets=MARKET)
+    with pytest.raises(ConfigError, match="token_id="):
+        archive.add_files(path)
+    archive.add_files(path, token_id=TOKEN)
+    last: dict[int, Any] = {}
+    for message in sorted(json.loads(path.read_text()), key=lambda m: int(m["timestamp"])):
+        last[int(message["timestamp"]) // 60_000] = message
+    frame = archive.books("s")
+    assert frame["ts"].n_unique() == len(last)
+    for minute, message in last.items():
+        rows = frame.filter(pl.col("ts") == dt.datetime.fromtimestamp(minute * 60, dt.UTC))
+        for side, name, best in (("bid", "bids", True), ("ask", "asks", False)):
+            want = sorted(((float(x["price"]), float(x["size"])) for x in message[name]), reverse=best)
+            assert rows.filter(side=side).select("price", "size").rows() == want
+
+
+def test_a_folder_is_added_in_the_right_order(archive: Archive, tmp_path: Path) -> None:
+    """Markets are added before the prices that need them, whatever the names of the files."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text(f"ts,token_id,price\n2026-01-01T00:00:00Z,{TOKEN},0.25\n")
+    (tmp_path / "in" / "z.json").write_text(json.dumps(MARKET))
+    assert [(kind, rows) for _, kind, rows in archive.add_files(tmp_path / "in")] == [("markets", 1), ("prices", 1)]
+    assert archive.prices("s")["token_id"].to_list() == [TOKEN]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "x,y\n1,2\n"),
+        ("a.json", "[1, 2]"),
+        ("a.jsonl", "{broken"),
+        ("a.parquet", "PAR1"),
+        ("a.txt", "hello"),
+        ("b.json", '[{"bids": [{"price": "x", "size": "1"}], "asks": [], "timestamp": "1", "asset_id": "1"}]'),
+        ("c.csv", "ts,token_id,price\nsoon,1,0.5\n"),
+    ],
+)
+def test_files_that_hold_nothing_of_ours_are_refused(archive: Archive, tmp_path: Path, name: str, content: str) -> None:
+    """A file of no known kind is a ConfigError that names it, and nothing is added."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=name):
+        archive.add_files(tmp_path / name)
+    with pytest.raises(ConfigError, match="gone"):
+        archive.add_files(tmp_path / "gone.csv")
+    assert archive.version("books") == archive.version("prices") == -1
+
+
+def test_the_past_can_be_read_and_not_written(archive: Archive) -> None:
+    """With as_of= an archive shows what it held then, also after replacement and compaction."""
+    archive.add(books=books(M, 0, 10))
+    before = held(archive)
+    time.sleep(0.05)
+    then = dt.datetime.now(dt.UTC)
+    time.sleep(0.05)
+    archive.add(books=books(M, 0, 10, size=7.0))
+    archive.add(books=books(N, 0, 10))
+    archive.compact()
+    past = Archive(archive.location, frame="polars", as_of=then)
+    assert held(past) == before != held(archive)
+    assert past.coverage()["market_id"].to_list() == [M]
+    assert past.verify().is_empty()
+    with pytest.raises(ConfigError, match="as_of"):
+        past.add(books=books(M, 0, 10))
+    assert held(Archive(archive.location, as_of=0)) == {}
+
+
+def test_other_engines_read_the_tables(archive: Archive) -> None:
+    """Polars scan_delta, DuckDB, pandas and Arrow read the same rows from the Delta table or its files."""
+    import duckdb
+    import pandas as pd
+    import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+
+    archive.add(books=books(M, 0, 60), prices=prices(N, 0, 60))
+    archive.add(books=books(M, 30, 60))
+    table = Path(archive.location, "books")
+    rows = pl.scan_delta(str(table)).collect()
+    assert rows.height == 180 == len(points_of("books", archive.columns("books", M)))
+    files = archive.files("books", M)
+    assert duckdb.read_parquet(files).count("*").fetchall() == [(180,)]
+    assert len(pd.concat(pd.read_parquet(file) for file in files)) == 180
+    assert ds.dataset(files).count_rows() == 180
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 180
+    levels = sum(rows[name].list.len().sum() for name in ("bid_price", "ask_price"))
+    assert levels == archive.scan("books").filter(pl.col("price").is_not_null()).collect().height
+    assert np.isclose(
+        rows["bid_price"].explode().sum(), archive.scan("books").filter(side="bid").collect()["price"].sum()
+    )
+
+
+def test_a_scan_reads_only_the_files_and_columns_it_needs(archive: Archive) -> None:
+    """Predicates on market and time reach the files, so a scan of one market does not open the others."""
+    for n in range(10):
+        archive.add(prices=prices(M if n % 2 else N, n * 20, 20))
+    wanted = archive.scan("prices").filter(
+        pl.col("market_id") == M, pl.col("ts") < dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+    )
+    assert wanted.collect().is_empty()
+    assert archive.scan("prices").filter(market_id=M).select("price").collect().height == 100
+    plan = archive.scan("prices").filter(market_id=M).select("price").explain()
+    assert "SELECTION" in plan
+    assert "PROJECT 2/" in plan
