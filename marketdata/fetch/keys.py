@@ -105,6 +105,10 @@ class KeyProvider:
         """A name for this key at this address, from which the key can not be read back."""
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
+    def renew_lock(self) -> None:
+        """In a forked child, where the thread that held the lock does not exist."""
+        self._lock = threading.Lock()
+
     def _read(self) -> Secret:
         if self._text is not None:
             return self._text

@@ -77,3 +77,7 @@ class Quota:
         """A request ended well."""
         with self._lock:
             self.left = min(self.size, self.left + taken + 1)
+
+    def renew_lock(self) -> None:
+        """In a forked child, where the thread that held the lock does not exist."""
+        self._lock = threading.Lock()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import os
 import random
 import threading
 import time
@@ -34,6 +36,13 @@ from marketdata.wire import plain
 
 T = TypeVar("T")
 _AGENT = "marketdata-python"
+_LIBRARY_ERRORS = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+    ValueError,
+)
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
@@ -116,6 +125,7 @@ class Transport:
         self._measured: float | None = None
         self._asked_usage = False
         self._count = threading.Lock()
+        self._pid = os.getpid()
         self.requests, self.retries = 0, 0
 
     @property
@@ -155,6 +165,8 @@ class Transport:
             The answer is none of the interface.
         """
         path = target(segments, params)
+        if self._pid != os.getpid():
+            self._renew_locks()
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
         began = self._clock.monotonic()
@@ -195,7 +207,8 @@ class Transport:
             return
         self._asked_usage = True
         with contextlib.suppress(MarketDataError):
-            usage = self.get_json(["usage"])
+            # Not worth a second try: without an answer the rate is learnt from refusals.
+            usage = plain.load(self.get(["usage"], deadline=0.0).body)
             limits = usage.get("limits") if isinstance(usage, dict) else None
             if isinstance(limits, dict):
                 self.follow(limits, usage.get("reset_at"))
@@ -211,6 +224,13 @@ class Transport:
     def close(self) -> None:
         """Close idle connections."""
         self._sessions.close()
+
+    def _renew_locks(self) -> None:
+        """In a forked child, where the threads that may have held them do not exist."""
+        self._pid = os.getpid()
+        self._count = threading.Lock()
+        self.quota.renew_lock()
+        self.keys.renew_lock()
 
     def _prepare_retry(
         self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None
@@ -260,7 +280,7 @@ class Transport:
         except MarketDataError as error:
             error.__traceback__ = None
             return Failure(error, again_after(error))
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
+        except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
         finally:
             ATTEMPT.reset(token)

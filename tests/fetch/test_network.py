@@ -534,13 +534,21 @@ def test_N32_fork(server: FaultServer, transport: Transport) -> None:
     """A forked child opens connections of its own."""
     server.answer = lambda ask: ok({"path": ask.path})
     transport.get(["parent"])
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            code = 0 if transport.get_json(["child"]) == {"path": "/v1/child"} else 1
-        finally:
-            os._exit(code)
+    # As if other threads were in the middle of something at this very moment.
+    with (
+        transport._count,
+        transport.quota._lock,
+        transport.keys._lock,
+        transport.pacer._lock,
+        transport._sessions._lock,
+    ):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = 0 if transport.get_json(["child"]) == {"path": "/v1/child"} else 1
+            finally:
+                os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert transport.get_json(["after"]) == {"path": "/v1/after"}
     by_path = {a.path: a.connection for a in server.asks}

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from faults import Act, Ask, FaultServer, ok, refuse
@@ -194,6 +195,30 @@ def test_limits_that_nobody_tells(server: FaultServer, transport: Transport, clo
     for _ in range(400):
         transport.get(["x"])
     assert transport.retries <= 3
+
+
+def test_nothing_is_sent_inside_of_a_pause(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """Once a pause is known, none of eight threads sends before its end."""
+    pauses: list[tuple[float, float]] = []
+    arrivals: list[float] = []
+    numbers = itertools.count(1)
+
+    def answer(ask: Ask) -> Act:
+        now = clock.monotonic()
+        arrivals.append(now)
+        if next(numbers) % 40 == 0:
+            pauses.append((now, now + 20))
+            return refuse(429, Retry_After="20")
+        return ok({})
+
+    server.answer = answer
+    transport.pacer.allow(600)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: transport.get(["x"]), range(300)))
+    assert len(pauses) >= 7
+    # what was on its way arrives at the beginning of a pause
+    inside = [t for t in arrivals for begin, end in pauses if begin + 2 < t < end - 0.1]
+    assert inside == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from marketdata.fetch.pacing import Pacer
 from marketdata.fetch.paging import Memory, walk
 from marketdata.fetch.position import Report, Request, Resume
 from marketdata.fetch.transport import Transport
+from marketdata.times import parse_iso
 
 Body = dict[str, Any]
 COUNT = 450
@@ -159,6 +160,46 @@ def test_P3_always_expired(server: FaultServer, transport: Transport, oracle: Or
     _, got = fails(transport, oracle.request(COUNT), PaginationStalledError)
     assert len(got) == 2
     assert len(server.asks) == 8
+
+
+def expiring(every: int, page: Callable[[Ask], Act]) -> Callable[[Ask], Act]:
+    """Every so many requests with a cursor one is refused as expired."""
+    calls = itertools.count(1)
+    return lambda ask: (
+        refuse(400, "cursor expired") if "cursor" in ask.params and next(calls) % every == 0 else page(ask)
+    )
+
+
+def in_order(oracle: Oracle, keys: list[tuple[str, int]], size: int, last: str | None = None) -> Callable[[Ask], Act]:
+    """A service that cuts its points into pages in this order, inside of buckets too."""
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404)
+        start = int(ask.params.get("cursor", "0"))
+        mine = [k for k in keys if parse_iso(ask.params["start_ts"]) <= k[1]]
+        more = str(start + size) if start + size < len(mine) else last
+        return ok(oracle.body(mine[start : start + size], size, more)).with_header("Date", DATE)
+
+    return answer
+
+
+@pytest.mark.parametrize("size", [1, 7, 30])
+def test_P3_pages_that_end_inside_of_a_bucket(server: FaultServer, transport: Transport, size: int) -> None:
+    """A walk is resumed at its last bucket, not behind it: a page may end inside of one."""
+    oracle = Oracle.of_prices(40, ["A", "B", "C"])
+    keys = sorted(oracle.points, key=lambda k: (k[1], k[0]))
+    server.answer = expiring(5, in_order(oracle, keys, size))
+    assert fetched(transport, oracle.request(40, limit=size)) == expected(oracle.points)
+    server.answer = in_order(oracle, keys, size, last="")
+    assert fetched(transport, oracle.request(40, limit=size)) == expected(oracle.points)
+
+
+def test_P3_label_after_label(server: FaultServer, transport: Transport) -> None:
+    """Where points come label after label, a walk that lost its cursor begins anew, for time says nothing then."""
+    oracle = Oracle.of_prices(40, ["A", "B", "C"])
+    server.answer = expiring(9, in_order(oracle, sorted(oracle.points), 20))
+    assert fetched(transport, oracle.request(40, limit=20)) == expected(oracle.points)
 
 
 def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
