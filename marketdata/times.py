@@ -151,7 +151,7 @@ def _read(value: Any) -> int:
         return parse_seconds(text) if re.fullmatch(r"\d{9,}(\.\d+)?", text, re.ASCII) else parse_iso(text)
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        if aware != aware:  # NaT
+        if aware != aware:  # noqa: PLR0124 only NaT differs from itself
             raise ValueError("it is not a time")
         return (aware - _EPOCH) // dt.timedelta(microseconds=1)
     if isinstance(value, dt.date):

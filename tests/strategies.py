@@ -15,7 +15,9 @@ from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, To
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
 
-labels = st.one_of(st.sampled_from(["Yes", "No", "Up", "Over 2.5"]), st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
+labels = st.one_of(
+    st.sampled_from(["Yes", "No", "Up", "Over 2.5"]), st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+)
 prices = st.one_of(
     st.integers(0, 1000).map(lambda k: k / 1000), st.sampled_from([0, 1, 0.5, 1e-3, 0.30000000000000004])
 )
@@ -51,7 +53,9 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
     stamps = draw(times(most=4))
     data = {
         t.token_label: [
-            {"t": to_text(ts), "bids": draw(sides("bid")), "asks": draw(sides("ask"))} for ts in stamps if draw(st.booleans())
+            {"t": to_text(ts), "bids": draw(sides("bid")), "asks": draw(sides("ask"))}
+            for ts in stamps
+            if draw(st.booleans())
         ]
         for t in shown
     }

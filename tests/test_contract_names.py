@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import pandas as pd
@@ -101,10 +102,14 @@ def test_the_error_tree_is_the_one_drawn(name: str, base: str) -> None:
 
 def test_functions_and_accessors_have_the_same_verbs() -> None:
     """resample, bbo, mid and spread are functions of the package and verbs of df.md and lf.md."""
-    import marketdata.pandas
-    import marketdata.polars
-
-    for verb, parameters in {"resample": ["frame", "resolution"], "bbo": ["frame"], "mid": ["frame"], "spread": ["frame"]}.items():
+    importlib.import_module("marketdata.pandas")
+    importlib.import_module("marketdata.polars")
+    for verb, parameters in {
+        "resample": ["frame", "resolution"],
+        "bbo": ["frame"],
+        "mid": ["frame"],
+        "spread": ["frame"],
+    }.items():
         accepts(getattr(md, verb), parameters)
         for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
             accepts(getattr(frame.md, verb), parameters[1:])

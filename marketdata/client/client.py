@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from marketdata.accessor import to_frame
 from marketdata.client.discovery import Discovery
@@ -178,8 +178,8 @@ class Client(Discovery):
         Returns
         -------
         frame
-            One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``ts`` is
-            the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one of
+            One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``ts``
+            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one of
             a book.
 
         Raises
@@ -321,8 +321,8 @@ class Client(Discovery):
         Returns
         -------
         Plan
-            ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of the frame, and
-            the parts that the plan of the key does not allow. Shows itself as text and HTML.
+            ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of the frame,
+            and the parts that the plan of the key does not allow. Shows itself as text and HTML.
 
         Raises
         ------
@@ -341,7 +341,9 @@ class Client(Discovery):
         """
         if view not in VIEWS:
             raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-        requests = wanted(view, "market", market, to_range(start, end), Resolution.of(resolution), self._options.page_limit)
+        requests = wanted(
+            view, "market", market, to_range(start, end), Resolution.of(resolution), self._options.page_limit
+        )
         tokens = {r.id: len(self._history.catalogue.facts(r.id).tokens) for r in requests}
         return make_plan(requests, tokens, self.usage(), int(time.time() * SECOND))
 
@@ -363,7 +365,7 @@ class Client(Discovery):
         """Close idle connections."""
         self._transport.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

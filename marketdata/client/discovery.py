@@ -236,7 +236,10 @@ class Discovery:
         (2, 3)
         """
         market = self.market(id_or_slug)
-        rows = [{"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in t.items()}} for t in market["tokens"]]
+        rows = [
+            {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
+            for token in market["tokens"]
+        ]
         return records.to_frame("tokens", rows, self.frame)
 
     def tags(self) -> list[str]:
@@ -341,4 +344,6 @@ def _checked(model: type[BaseModel], body: Any, segments: tuple[str, ...]) -> di
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
         path = ".".join(str(p) for p in first["loc"])
-        raise ContractError(f"The answer of {'/'.join(segments)} is off the interface: {path} {first['msg']}.") from None
+        raise ContractError(
+            f"The answer of {'/'.join(segments)} is off the interface: {path} {first['msg']}."
+        ) from None

@@ -86,7 +86,9 @@ class History:
 
         return _Walks(fetch, requests, self.catalogue)
 
-    def frames(self, requests: Sequence[Request], report: Report, levels: int | None, frame: FrameKind) -> Iterator[Any]:
+    def frames(
+        self, requests: Sequence[Request], report: Report, levels: int | None, frame: FrameKind
+    ) -> Iterator[Any]:
         """Frames in time order, market after market, each of a bounded number of points."""
         arrived = _Arrived(_view(requests), levels)
         most = _FRAME_POINTS[arrived.view]

@@ -46,8 +46,8 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     Examples
     --------
     >>> import marketdata as md
-    >>> page = b'''{"market_id": "m", "resolution": "1h", "tokens": {"Yes": "1"}, "metadata": {"count": 1, "limit": 100},
-    ...     "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
+    >>> page = b'''{"market_id": "m", "resolution": "1h", "tokens": {"Yes": "1"},
+    ...     "metadata": {"count": 1, "limit": 100}, "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
     >>> md.read_pages("prices", [page])["price"].tolist()
     [0.25]
     """
@@ -77,7 +77,7 @@ def _once(columns: AnyColumns) -> AnyColumns:
         if marks[k] != marks[k + 1]:
             who = columns.tokens[columns.token[k]]
             raise ContractError(
-                f"{who.token_label or who.market_id} at {to_text(int(columns.ts[k]))} stands on two pages with different "
-                "values; pages of one resolution and one state of the service belong together."
+                f"{who.token_label or who.market_id} at {to_text(int(columns.ts[k]))} stands on two pages with "
+                "different values; pages of one resolution and one state of the service belong together."
             )
     return columns.take(np.setdiff1d(np.arange(len(columns)), twice + 1))

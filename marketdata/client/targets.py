@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,12 +49,21 @@ class Catalogue:
                 self._known[id_or_slug] = Facts()
         return self._known[id_or_slug]
 
+    def _look_up(self, ids: Sequence[str]) -> None:
+        """Learn the facts of many markets side by side."""
+        unknown = [i for i in ids if i not in self._known]
+        if len(unknown) > 1:
+            workers = min(len(unknown), crew(self._transport.pacer, self._transport.latency))
+            with ThreadPoolExecutor(workers, thread_name_prefix="marketdata-facts") as pool:
+                list(pool.map(self.facts, unknown))
+
     def requests(self, wanted: Sequence[Request], *, bounded: bool = False) -> list[Request]:
         """The requests cut into walks that keep the key's rate busy; too wide markets token by token.
 
         Stretches before and after a market's life are asked for too, for data can stand there, but uncut: where
         nothing is, one request says so.
         """
+        self._look_up([r.id for r in wanted if r.kind == "market" and r.buckets > _ONE_PAGE])
         parts = [part for request in wanted for part in self._parts(request)]
         lively = [request for request, alive in parts if alive]
         tokens = {id_: len(facts.tokens) for id_, facts in self._known.items()}
@@ -75,7 +85,9 @@ class Catalogue:
         borders = [b // width * width for b in (facts.start, facts.end) if b is not None]
         edges = [request.rng.start, *sorted({b for b in borders if request.rng.start < b < request.rng.end})]
         parts = [Range(a, b) for a, b in zip(edges, [*edges[1:], request.rng.end], strict=True)]
-        asked = by_token(request, facts) if request.view != "metrics" and len(facts.tokens) > LARGEST_LIMIT else [request]
+        asked = (
+            by_token(request, facts) if request.view != "metrics" and len(facts.tokens) > LARGEST_LIMIT else [request]
+        )
         return [(replace(one, rng=part), facts.alive(part, width)) for one in asked for part in parts]
 
 

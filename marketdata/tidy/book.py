@@ -146,8 +146,8 @@ def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
     snapshots = group_starts(*(identity(data[c]) for c in WHO), ts)
     if len(bids) != len(asks) or not np.array_equal(bids, snapshots):
         return None
-    ask = is_ask(data["side"][tops])
-    if ask[0::2].any() or not ask[1::2].all():
+    second = is_ask(data["side"][tops])
+    if second[0::2].any() or not second[1::2].all():
         return None
     out = data.select(*_KEYS)[bids]
     if tidy_groups(out, list(WHO), ts[bids]) is None:

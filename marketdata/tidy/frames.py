@@ -63,7 +63,7 @@ def to_frame(columns: AnyColumns, frame: FrameKind = "pandas") -> Any:
         return build.frame(_book_series(columns, build))
     who = WHO if isinstance(columns, PriceColumns) else WHO[:1]
     series = {"ts": build.times(columns.ts), **_who(columns.tokens, columns.token, build, who)}
-    series |= {name: build.floats(values, None) for name, values in columns.values.items()}
+    series |= {name: build.floats(values, None) for name, values in columns.values.items()}  # noqa: PD011 no frame
     return build.frame(series)
 
 
@@ -93,7 +93,11 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
 
 
 def _who(
-    tokens: tuple[Token, ...], token: Codes, build: _Pandas | _Polars, names: tuple[str, ...], repeat: Ints | None = None
+    tokens: tuple[Token, ...],
+    token: Codes,
+    build: _Pandas | _Polars,
+    names: tuple[str, ...],
+    repeat: Ints | None = None,
 ) -> dict[str, Any]:
     out = {}
     for i, name in enumerate(names):
@@ -116,7 +120,7 @@ class _Pandas:
         self.pd = pd
 
     def times(self, ts: Ints) -> Any:
-        return self.pd.DatetimeIndex(ts.view("M8[us]"), tz="UTC")
+        return self.pd.Series(ts, copy=False).astype("datetime64[us, UTC]")
 
     def texts(self, codes: NDArray[Any], categories: list[str]) -> Any:
         dtype = self.pd.CategoricalDtype(self.pd.Index(categories, dtype="str"))
@@ -130,7 +134,7 @@ class _Pandas:
         mask[markers] = True
         return self.pd.arrays.IntegerArray(level, mask)
 
-    def floats(self, values: Floats, markers: Ints | None) -> Any:
+    def floats(self, values: Floats, _markers: Ints | None) -> Any:
         return values
 
     def frame(self, series: dict[str, Any]) -> pd.DataFrame:
@@ -196,9 +200,7 @@ def to_columns(view: View, frame: Any) -> AnyColumns:
     who = [c for c in (WHO if view != "metrics" else WHO[:1]) if c in present]
     groups = group_starts(*(identity(data[c]) for c in who))
     heads = [texts(data[c][groups]) for c in who]
-    tokens = tuple(
-        Token(**{"market_id": "", **dict(zip(who, head, strict=True))}) for head in zip(*heads, strict=True)
-    )
+    tokens = tuple(Token(**{"market_id": "", **dict(zip(who, head, strict=True))}) for head in zip(*heads, strict=True))
     rows_per_group = np.diff(np.append(groups, len(data)))
     token = np.repeat(np.arange(len(groups), dtype=np.int32), rows_per_group)
     ts = micros(data["ts"])

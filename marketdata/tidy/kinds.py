@@ -72,7 +72,7 @@ def floats(series: nw.Series[Any]) -> Floats:
 
 def texts(series: nw.Series[Any]) -> list[str | None]:
     """Values as Python texts; null is None."""
-    return [None if v is None or v != v else str(v) for v in series.cast(nw.String).to_list()]
+    return [v if isinstance(v, str) else None for v in series.cast(nw.String).to_list()]
 
 
 def begins_side(level: nw.Series[Any]) -> NDArray[np.bool_]:

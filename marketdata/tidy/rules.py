@@ -22,7 +22,7 @@ from marketdata.resolution import Resolution
 from marketdata.tidy import runs
 from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, wrapped
 from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
-from marketdata.wire.columns import Ints, ranges
+from marketdata.wire.columns import ranges
 
 F = TypeVar("F")
 _BUCKET = "__bucket"

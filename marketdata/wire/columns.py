@@ -93,6 +93,7 @@ class BookColumns(Columns):
     levels: Floats
 
     def take(self, index: NDArray[Any]) -> BookColumns:
+        """The snapshots at these positions, in this order."""
         per_entry = self.counts.reshape(-1, 2).sum(axis=1)
         starts = np.concatenate(([0], np.cumsum(per_entry)))[:-1]
         lengths = per_entry[index]
@@ -104,6 +105,7 @@ class BookColumns(Columns):
         return BookColumns(tokens, codes, self.ts, self.counts, self.levels)
 
     def level_borders(self, borders: list[int]) -> list[int]:
+        """Where in ``levels`` the snapshots at these positions begin."""
         ends = np.concatenate(([0], np.cumsum(self.counts)))
         return [int(at) for at in ends[2 * np.array(borders)]]
 
@@ -140,6 +142,7 @@ class PriceColumns(Columns):
         return PriceColumns(tokens, token, ts, values["price"], extra)
 
     def take(self, index: NDArray[Any]) -> PriceColumns:
+        """The points at these positions, in this order."""
         values = {k: v[index] for k, v in self.values.items()}
         return self.with_values(self.tokens, self.token[index], self.ts[index], values)
 
@@ -165,6 +168,7 @@ class MetricColumns(Columns):
         return MetricColumns(tokens, token, ts, values)
 
     def take(self, index: NDArray[Any]) -> MetricColumns:
+        """The points at these positions, in this order."""
         values = {k: v[index] for k, v in self.values.items()}
         return MetricColumns(self.tokens, self.token[index], self.ts[index], values)
 

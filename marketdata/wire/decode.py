@@ -19,13 +19,13 @@ from marketdata.errors import ContractError
 from marketdata.times import Range
 from marketdata.wire import plain
 from marketdata.wire.checks import check
-from marketdata.wire.columns import BookColumns, Codes, Ints, Token, View
+from marketdata.wire.columns import BookColumns, Ints, Token, View
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope
 from marketdata.wire.page import Page
+from marketdata.wire.structure import count_opens, count_pairs
 
-_OPEN, _CLOSE, _COMMA = b"[],"
 _SHAPE = np.frombuffer(b"0000-00-00T00:00:00Z", np.uint8)
-_DIGIT = _SHAPE == ord("0")
+_DIGIT = ord("0") == _SHAPE
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
 
@@ -151,27 +151,21 @@ def _levels(body: bytes, sides: list[Any], counts: Ints, groups: int) -> np.ndar
     if len(flat) != 2 * total:
         raise _Unusual
     text = np.frombuffer(body, np.uint8)
-    opens = text == _OPEN
-    if np.count_nonzero(opens) != total + len(counts) + groups:
-        raise _Unusual
-    signs = text[np.flatnonzero(opens | (text == _CLOSE) | (text == _COMMA))]
-    pairs = (signs[:-2] == _OPEN) & (signs[1:-1] == _COMMA) & (signs[2:] == _CLOSE)
-    if np.count_nonzero(pairs) != total:
+    if count_opens(text) != total + len(counts) + groups or count_pairs(text) != total:
         raise _Unusual
     return flat.reshape(-1, 2)
 
 
 def _times(texts: list[str]) -> Ints:
     """Microseconds of texts that are all of the form ``2026-01-31T12:00:00Z``."""
-    unique = dict.fromkeys(texts)
-    joined = "".join(unique).encode("ascii")
-    letters = np.frombuffer(joined, np.uint8).reshape(len(unique), 20)
-    if not np.array_equal(np.unique([len(t) for t in unique]), [20][: len(unique)]):
+    unique = list(dict.fromkeys(texts))
+    if not set(map(len, unique)) <= {20}:
         raise _Unusual
-    as_digit = letters[:, _DIGIT] - ord("0")
-    if as_digit.max(initial=0) > 9 or np.any(letters[:, ~_DIGIT] != _SHAPE[~_DIGIT]):
+    letters = np.frombuffer("".join(unique).encode("ascii"), np.uint8).reshape(-1, 20)
+    if (letters[:, _DIGIT] - ord("0")).max(initial=0) > 9 or np.any(letters[:, ~_DIGIT] != _SHAPE[~_DIGIT]):
         raise _Unusual
-    stamps = np.array([t[:19] for t in unique], "datetime64[us]").astype(np.int64)
-    index = {t: i for i, t in enumerate(unique)}
-    codes: Codes = np.fromiter((index[t] for t in texts), np.int32, len(texts))
-    return stamps[codes]
+    stamps = np.array([t[:19] for t in unique], "datetime64[us]").view(np.int64)
+    if len(unique) == len(texts):
+        return stamps
+    place = {t: i for i, t in enumerate(unique)}
+    return stamps[[place[t] for t in texts]]

@@ -5,7 +5,7 @@ Points are not modelled here: ``decode`` reads them as columns and checks them t
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
@@ -203,7 +203,7 @@ class Tags(Body):
 class Health(Body):
     """Whether the service is up."""
 
-    status: Literal["ok"] | str
+    status: str
     timestamp: str | int | float | None = None
 
 

@@ -137,7 +137,10 @@ class _Reader:
         more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in names)
         out = {
             column: np.array(
-                [self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name) for w, point in points],
+                [
+                    self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name)
+                    for w, point in points
+                ],
                 np.float64,
             )
             for name, column in names.items()

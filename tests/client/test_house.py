@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,9 +45,9 @@ def fill(archive: MemoryArchive, view: Any, columns: Any) -> None:
             at += bids + asks
         elif view == "prices":
             price = float(columns.price[i])
-            archive.put(view, MARKET, token.token_id, ts, None if price != price else price)
+            archive.put(view, MARKET, token.token_id, ts, None if math.isnan(price) else price)
         elif token == columns.tokens[0]:
-            point = {name: None if v[i] != v[i] else float(v[i]) for name, v in columns.values.items()}
+            point = {name: None if math.isnan(v[i]) else float(v[i]) for name, v in columns.values.items()}
             archive.put(view, MARKET, None, ts, point)
 
 

@@ -51,7 +51,11 @@ def close(a: list[tuple[Any, ...]], b: list[tuple[Any, ...]]) -> bool:
     return len(a) == len(b) and all(
         len(x) == len(y)
         and all(
-            (math.isclose(p, q, rel_tol=1e-12, abs_tol=1e-15) if isinstance(p, float) and isinstance(q, float) else p == q)
+            (
+                math.isclose(p, q, rel_tol=1e-12, abs_tol=1e-15)
+                if isinstance(p, float) and isinstance(q, float)
+                else p == q
+            )
             for p, q in zip(x, y, strict=True)
         )
         for x, y in zip(a, b, strict=True)
@@ -117,7 +121,7 @@ def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: R
     for key, (mean, count) in want.items():
         value, n = got[key]
         assert n == count
-        assert (value is None or value != value) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
+        assert (value is None or math.isnan(value)) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy"])
