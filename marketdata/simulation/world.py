@@ -15,6 +15,7 @@ SERIES = (
 )
 EVENTS_PER_SERIES = 2
 WIDE = 210
+_FIRST_ID = 0x100000  # ids rise with event and market: listings start with a pair of the first event
 _TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Kites", "Höganäs BK", "Port 17")
 _PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
 
@@ -98,7 +99,7 @@ def _plan(event: EventPlan, k: int, seed: int, question: str, labels: tuple[str,
     return Plan(
         key=(seed, event.number, k),
         event=event.number,
-        market_id="0x" + hashlib.sha256(name.encode()).hexdigest(),
+        market_id=f"0x{_FIRST_ID + event.number * 1024 + k:06x}" + hashlib.sha256(name.encode()).hexdigest()[6:],
         slug=f"simulated-{'-'.join(plain.split())}"[:180] + f"-{event.number + 1}-{k + 1}",
         question=f"Simulated: {question}",
         labels=labels,
