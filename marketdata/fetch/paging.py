@@ -21,9 +21,9 @@ from marketdata.errors import (
     PaginationStalledError,
     TooManyTokensError,
 )
+from marketdata.fetch.answers import Answer, ask_twice
 from marketdata.fetch.arrivals import Fresh, Key, hold, join, keep, sift
 from marketdata.fetch.position import LARGEST_LIMIT, Kind, Position, Report, Request, Resume, digests
-from marketdata.fetch.transport import Answer, ask_twice
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import View
 from marketdata.wire.decode import decode_page
@@ -33,6 +33,7 @@ GetPage = Callable[[Sequence[str], Mapping[str, str]], Answer]
 _FRUITLESS = 3
 _EMPTY_PAGES = 50
 _REPEATED_PAGES = 3
+_DOUBTS = 3
 _LONGEST_CURSOR = 8192
 
 
@@ -101,6 +102,8 @@ class Walk:
         self._reached: int | None = None  # greatest time of this pass
         self._probing = self._raised = False
         self._warned: set[str] = set()
+        self._miscounts: set[bool] = set()
+        self._doubts = 0
         least = memory.minimums.get((position.request.view, position.request.id), 1)
         if position.cursor is None and position.limit < least:
             position.limit = least
@@ -143,6 +146,8 @@ class Walk:
         self._count(answer.attempts)
         notes = Counter(page.notes)
         self._check_identity(page)
+        if self._doubt(page):
+            return None
         fresh = sift(at, page, answer.date, notes)
         self._refuse(notes, answer.notes, page)
         before = copy(at)
@@ -161,6 +166,24 @@ class Walk:
         self.report.pages += 1
         self.report.points += len(settled)
         return replace(page, columns=settled, notes=notes), done
+
+    def _doubt(self, page: Page) -> bool:
+        """Whether points get lost on the way: then what may lack some is asked for anew.
+
+        A service counts in one way. Right counts and wrong ones in one walk are no other way of counting.
+        """
+        wrong = page.notes["count_mismatch"] > 0
+        if not page.count:
+            return False
+        mixed = (not wrong) in self._miscounts
+        self._miscounts.add(wrong)
+        if not mixed or self._doubts >= _DOUBTS:
+            return False
+        self._doubts += 1
+        self.report.restarts += 1
+        self._miscounts = {False}
+        self._ask_anew(self._at.safe_start if wrong else self._at.request.rng.start)
+        return True
 
     def _learn(self, page: Page) -> None:
         at = self._at

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError
+from marketdata.fetch.answers import Answer
 from marketdata.fetch.pacing import Pacer
 from marketdata.fetch.paging import Memory, Walk
 from marketdata.fetch.plan import pages_of, tokens_of
 from marketdata.fetch.position import Position, Report, Request, Resume
-from marketdata.fetch.transport import Answer
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.page import Page
@@ -141,7 +141,7 @@ class Fetch:
         self._jobs = [self._job(r, strict, memory) for r in requests]
         self._next, self._head, self._buffered, self._alive, self._pages = 0, 0, 0, 0, 0
         self._starting = 0
-        self._error: MarketDataError | None = None
+        self._error: BaseException | None = None
         self._left: Resume | None = None
 
     def __iter__(self) -> Iterator[tuple[Request, Page]]:
@@ -168,8 +168,10 @@ class Fetch:
                     yield job.request, page
                     self._show_progress()
             if self._error is not None:
-                rest, self._error.resume = self.leave()
+                rest, resume = self.leave()
                 yield from rest
+                if isinstance(self._error, MarketDataError):
+                    self._error.resume = resume
                 raise self._error
         finally:
             self._stop.set()
@@ -218,7 +220,7 @@ class Fetch:
         return job
 
     def _is_large(self) -> bool:
-        return len(self._jobs) > 1 or self._jobs[0].request.buckets > self._jobs[0].request.limit * 2
+        return len(self._jobs) > 1 or any(j.request.buckets > j.request.limit * 2 for j in self._jobs)
 
     def _show_progress(self) -> None:
         self._pages += 1
@@ -252,7 +254,7 @@ class Fetch:
                     self._stop.set()
                 self._change.notify_all()
 
-    def _walk(self, job: _Job, index: int) -> MarketDataError | None:
+    def _walk(self, job: _Job, index: int) -> BaseException | None:
         try:
             for page in job.walk.pages():
                 with self._change:
@@ -262,7 +264,7 @@ class Fetch:
                     self._buffered += 1
                     self._grow()
                     self._change.notify_all()
-        except MarketDataError as error:
+        except BaseException as error:  # whatever it is, it belongs to the thread that takes the pages
             return error
         return None
 

@@ -9,8 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import requests
 import urllib3
@@ -24,9 +23,10 @@ from marketdata.errors import (
     RedirectError,
 )
 from marketdata.fetch.address import check_base_url, target
+from marketdata.fetch.answers import Answer, ask_twice
 from marketdata.fetch.body import read_body
 from marketdata.fetch.clock import SYSTEM, Clock
-from marketdata.fetch.failures import Failure, again_after, network_failure, redirect_text
+from marketdata.fetch.failures import Again, Failure, again_after, network_failure, redirect_text
 from marketdata.fetch.keys import KeyProvider, Secret
 from marketdata.fetch.pacing import Pacer, pacer_for
 from marketdata.fetch.refusals import refusal, retry_after, server_date
@@ -34,7 +34,6 @@ from marketdata.fetch.retry import Policy, Quota
 from marketdata.fetch.sessions import ATTEMPT, Line, Sessions
 from marketdata.wire import plain
 
-T = TypeVar("T")
 _AGENT = "marketdata-python"
 _LIBRARY_ERRORS = (
     requests.RequestException,
@@ -43,32 +42,10 @@ _LIBRARY_ERRORS = (
     OSError,
     ValueError,
 )
+_USAGE = ("usage",)
+_ONCE: frozenset[Again] = frozenset({"once", "new_key"})
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer with status 200.
-
-    Attributes
-    ----------
-    body : bytes
-    date : float or None
-        The server's own time [Unix s].
-    url : str
-        Scheme, host and path; never a key.
-    attempts : int
-        How many requests it took.
-    notes : tuple of str
-        Oddities that put no data at risk.
-    """
-
-    body: bytes
-    date: float | None
-    url: str
-    attempts: int = 1
-    notes: tuple[str, ...] = ()
 
 
 class Transport:
@@ -171,6 +148,7 @@ class Transport:
             self.learn_limits()
         began = self._clock.monotonic()
         tried, taken = 0, 0
+        once: set[Again] = set()
         while True:
             self.pacer.wait(stop)
             if stop is not None and stop.is_set():
@@ -181,10 +159,11 @@ class Transport:
                 self.quota.give_back(taken)
                 return outcome
             left = None if deadline is None else deadline - (self._clock.monotonic() - began)
-            cost = self._prepare_retry(outcome, tried, left, stop)
+            cost = None if outcome.again in once else self._prepare_retry(outcome, tried, left, stop)
             if cost is None:
                 _raise(outcome.error, tried)
             taken += cost
+            once |= {outcome.again} & _ONCE
             with self._count:
                 self.retries += 1
 
@@ -196,7 +175,10 @@ class Transport:
         ContractError
             If it is not JSON twice, and all that ``get`` raises.
         """
-        return ask_twice(self.get, segments, params, lambda a: plain.load(a.body))[1]
+        top = ask_twice(self.get, segments, params, lambda a: plain.load(a.body))[1]
+        if tuple(segments) == _USAGE:
+            self._follow(top)
+        return top
 
     def learn_limits(self) -> None:
         """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error.
@@ -208,18 +190,21 @@ class Transport:
         self._asked_usage = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
-            usage = plain.load(self.get(["usage"], deadline=0.0).body)
-            limits = usage.get("limits") if isinstance(usage, dict) else None
-            if isinstance(limits, dict):
-                self.follow(limits, usage.get("reset_at"))
+            self._follow(plain.load(self.get(_USAGE, deadline=0.0).body))
 
-    def follow(self, limits: Mapping[str, Any], reset_at: object = None) -> None:
-        """Take over the ``limits`` of an answer of ``usage``; what is not a number is ignored."""
-        rate, left = limits.get("requests_per_minute"), limits.get("requests_remaining")
-        if type(rate) is not int or rate < 1:
+    def _follow(self, usage: Any) -> None:
+        """Tell the pacer what an answer of ``usage`` says; what is not a number is ignored."""
+        limits = usage.get("limits") if isinstance(usage, dict) else None
+        if not isinstance(limits, dict):
             return
-        reset_in = float(reset_at) - self._clock.time() if isinstance(reset_at, int | float) else None
-        self.pacer.allow(rate, left if type(left) is int else None, reset_in)
+        rate, left, reset_at = (
+            limits.get("requests_per_minute"),
+            limits.get("requests_remaining"),
+            usage.get("reset_at"),
+        )
+        if type(rate) is int and rate >= 1:
+            reset_in = float(reset_at) - self._clock.time() if isinstance(reset_at, int | float) else None
+            self.pacer.allow(rate, left if type(left) is int else None, reset_in)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -237,7 +222,7 @@ class Transport:
     ) -> int | None:
         """Pay and wait for one more attempt; None: there shall be none."""
         policy, again = self.policy, failure.again
-        if again == "no" or tried >= policy.attempts or (again in ("once", "new_key") and tried >= 2):
+        if again == "no" or tried >= policy.attempts:
             return None
         if again == "new_key":
             return 0
@@ -279,6 +264,8 @@ class Transport:
                 return outcome
         except MarketDataError as error:
             error.__traceback__ = None
+            if isinstance(error, NetworkError):
+                error.url = url
             return Failure(error, again_after(error))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
@@ -345,33 +332,6 @@ class Transport:
         self.__init__(  # type: ignore[misc]
             state["base_url"], state["api_key"], policy=state["policy"], allow_insecure=state["insecure"]
         )
-
-
-def ask_twice(
-    get: Callable[..., Answer],
-    segments: Sequence[str],
-    params: Mapping[str, str] | None,
-    read: Callable[[Answer], T],
-) -> tuple[Answer, T]:
-    """An answer and what ``read`` makes of it; where ``read`` finds it off the interface, it is asked for once more.
-
-    Raises
-    ------
-    ContractError
-        If ``read`` refuses the second answer too; ``attempts`` counts both.
-    """
-    first = get(segments, params)
-    try:
-        return first, read(first)
-    except ContractError:
-        pass
-    second = get(segments, params)
-    answer = Answer(second.body, second.date, second.url, first.attempts + second.attempts, second.notes)
-    try:
-        return answer, read(answer)
-    except ContractError as error:
-        error.attempts = answer.attempts
-        raise
 
 
 def _without(body: bytes, key: Secret) -> bytes:

@@ -189,6 +189,13 @@ def test_limits_are_learnt_before_they_hurt(server: FaultServer, transport: Tran
     assert [a.path for a in server.asks].count("/v1/usage") == 1
 
 
+def test_asking_for_usage_tells_the_pacer(server: FaultServer, transport: Transport, clock: Clock) -> None:
+    """Whoever reads usage, the pacer follows it."""
+    server.answer = limited(120, clock)
+    transport.get_json(["usage"])
+    assert transport.pacer.requests_per_minute == 120
+
+
 def test_limits_that_nobody_tells(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """A service without usage teaches its rate by refusing; few requests are refused after the first."""
     server.answer = limited(100, clock, usage=False)

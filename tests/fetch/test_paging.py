@@ -289,6 +289,31 @@ def test_P7_other_points_each_time(server: FaultServer, transport: Transport, or
     assert len(server.asks) == 2
 
 
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_P7_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle, number: int) -> None:
+    """Where other pages are counted rightly, a page that lacks the same point twice is asked for in another way."""
+    left = [1, 1]
+    lose = on_page(number, lambda body: body["data"]["Yes"].pop(3) and left.pop() if left else None)
+    server.answer = bend(oracle, lose)
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.restarts == 1
+
+
+def test_P7_some_pages_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A page whose count stays wrong however it is asked for is kept, with a warning."""
+
+    def miscount(body: Body, ask: Ask) -> None:
+        if any(p["t"] == "2026-01-01T04:10:00Z" for p in body["data"]["Yes"]):
+            body["metadata"]["count"] += 1
+
+    server.answer = bend(oracle, miscount)
+    report = Report()
+    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
+    assert report.warnings["count_mismatch"] >= 1
+    assert len(server.asks) <= 20
+
+
 def test_P7_count_of_times(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A count of distinct times, the other reading, is right too."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=len(body["data"]["Yes"])))
@@ -581,6 +606,14 @@ def test_P22_key_rotated(server: FaultServer, oracle: Oracle) -> None:
     transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
     assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
     assert len(server.asks) == 6
+    transport.close()
+
+
+def test_P22_key_rotated_in_bad_weather(server: FaultServer, oracle: Oracle) -> None:
+    """That a retry came before does not take the new key its chance."""
+    transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
+    server.script = [refuse(500), refuse(401), refuse(500)]
+    assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
     transport.close()
 
 

@@ -178,6 +178,23 @@ def test_progress(transport: Transport, oracle: Oracle) -> None:
     assert seen[-1][1] >= 9
 
 
+def test_a_bug_is_not_a_hang(transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised in a walk is raised where the pages are taken."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("marketdata.fetch.paging.decode_page", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        list(fetch_all(transport, parts_of(oracle)))
+
+
+def test_nothing_to_fetch(server: FaultServer, transport: Transport) -> None:
+    """No requests, no pages, nothing asked."""
+    assert list(fetch_all(transport, [])) == []
+    assert server.asks == []
+
+
 def test_positions_go_on(transport: Transport, oracle: Oracle) -> None:
     """A position is taken in place of a request, and is not changed by it."""
     position = Position.start(oracle.request(3000))
