@@ -123,6 +123,26 @@ def test_fetch_prints_a_table(folder, service, market) -> None:
     assert "rows; --out FILE" in lines[-1]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
+def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
+    """Progress is shown to a person; a pipe gets the table only."""
+    import pexpect
+
+    slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
+    words = ["-m", "marketdata.cli", "fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01"]
+    env = {**os.environ, **service, "PYTHONPATH": str(Path(md.__file__).parents[1])}
+    terminal = pexpect.spawn(
+        sys.executable, words, dimensions=(40, 200), encoding="utf-8", timeout=60, env=env, cwd=str(folder)
+    )
+    seen = terminal.read()
+    terminal.close()
+    assert terminal.exitstatus == 0
+    assert "part/s" in seen
+    assert "rows; --out FILE" in seen
+    piped = marketdata(*words[2:], cwd=folder, **service)
+    assert (piped.returncode, piped.stderr) == (0, "")
+
+
 def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
     """The cost of a fetch is told without fetching."""
     done = marketdata("plan", "books", market, *RANGE, cwd=folder, **service)
