@@ -1,0 +1,59 @@
+"""``make bench``: every figure side by side, printed and written to ``docs/benchmarks.md``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import platform
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+SECTIONS = ("importing", "decoding", "aggregating")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+PACKAGES = (
+    "numpy",
+    "pandas",
+    "polars",
+    "narwhals",
+    "pysimdjson",
+    "pyarrow",
+    "deltalake",
+    "duckdb",
+    "pydantic",
+    "fastapi",
+)
+
+
+def head() -> str:
+    """What was measured on what, and when."""
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    cores = os.cpu_count()
+    return (
+        "# Benchmarks\n\n"
+        "Written by `make bench`. All ways of a table run in turn, round after round, in one process; the ratio is the\n"
+        "median over the rounds. Absolute times are those of one shared machine and mean little; ratios hold.\n\n"
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {cores} cores, {platform.machine()}, Python {platform.python_version()}, "
+        f"{versions}.\n"
+    )
+
+
+def main() -> None:
+    """Run the sections asked for."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("sections", nargs="*", default=[], help=f"of {', '.join(SECTIONS)}; all without one")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; the page is not written")
+    options = parser.parse_args()
+    parts = [head()]
+    for name in options.sections or SECTIONS:
+        for table in import_module(f"bench.{name}").run(quick=options.quick):
+            text = table.markdown()
+            print(text, flush=True)
+            parts.append(text)
+    if not options.quick and not options.sections:
+        PAGE.write_text("\n".join(parts).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
