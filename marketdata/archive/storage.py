@@ -59,12 +59,15 @@ class Bucket:
         from pyarrow.fs import PyFileSystem
 
         self.root = root.rstrip("/")
-        self._fs = PyFileSystem(DeltaStorageHandler(self.root, options))
+        self._handler = DeltaStorageHandler(self.root, options)
+        self._fs = PyFileSystem(self._handler)
 
     def write(self, name: str, body: memoryview) -> None:
         """Put a new object."""
-        with self._fs.open_output_stream(name) as stream:
-            stream.write(body)
+        # Not through pyarrow: its streams hand over buffers, and the handler takes bytes only.
+        stream = self._handler._handler.open_output_stream(name, None)
+        stream.write(bytes(body))
+        stream.close()
 
     def settle(self, folder: str) -> None:
         """Nothing to do: a put is durable."""

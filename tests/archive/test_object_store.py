@@ -1,0 +1,105 @@
+"""The same archive in an object store: an S3 server on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from archive.source import MARKETS, START, Source, points_of
+from archive.test_faults import books, held, prices
+
+from marketdata.archive import Archive
+
+pytest.importorskip("moto.server", reason="moto[server] gives the S3 server of this test")
+M, N = MARKETS
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[tuple[str, dict[str, str]]]:
+    """Address and options of an empty bucket."""
+    import boto3
+
+    # In a process of its own: the file handler of deltalake keeps the interpreter's lock while it waits.
+    code = (
+        "import sys\nfrom moto.server import ThreadedMotoServer\n"
+        "s = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\ns.start()\n"
+        "print(s.get_host_and_port()[1], flush=True)\nsys.stdin.read()\n"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stdin is not None
+    options = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "conditional_put": "etag",
+    }
+    client = boto3.client(
+        "s3", endpoint_url=options["AWS_ENDPOINT_URL"], region_name="us-east-1",
+        aws_access_key_id="test", aws_secret_access_key="test",
+    )  # fmt: skip
+    client.create_bucket(Bucket="history")
+    yield "s3://history/archive", options
+    server.stdin.close()
+    server.wait()
+    server.stdout.close()
+
+
+@pytest.fixture
+def store(bucket: tuple[str, dict[str, str]], request: pytest.FixtureRequest) -> Archive:
+    """An empty archive in the bucket."""
+    return Archive(f"{bucket[0]}-{request.node.name}", frame="polars", storage_options=bucket[1])
+
+
+def again(archive: Archive) -> Archive:
+    return Archive(archive.location, frame="polars", storage_options=archive._holdings.options)
+
+
+def test_an_archive_lives_in_an_object_store(store: Archive) -> None:
+    """Add, replace, read, scan, pull, compact and verify work at an S3 address as in a folder."""
+    store.add(markets=[{"market_id": M, "slug": "s"}], books=books(M, 0, 20), prices=prices(N, 0, 20))
+    store.add(books=books(M, 10, 20, size=3.0))
+    want = {**points_of("books", books(M, 0, 20)), **points_of("books", books(M, 10, 20, size=3.0))}
+    assert held(store) == held(again(store)) == want
+    source = Source()
+    for n in range(60):
+        source.points["prices", M, 0, n] = 0.5
+    store.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 3600)
+    assert len(held(store, "prices")) == 60
+    assert store.compact() > 0
+    assert held(again(store)) == want
+    assert store.verify().is_empty()
+    assert store.scan("books").filter(market_id=M).collect().height > 60
+    assert all(file.startswith("s3://history/") for file in store.files("books"))
+
+
+def test_writers_in_an_object_store_all_land(store: Archive) -> None:
+    """Commits are conditional puts, so writers at once lose nothing, and one range has one writer's points."""
+    store.add(prices=prices(M, 0, 5))
+    failures: list[Any] = []
+
+    def write(k: int) -> None:
+        try:
+            mine = again(store)
+            for n in range(3):
+                mine.add(prices=prices(N, (3 * k + n) * 10, 10), books=books(M, 0, 10, size=float(k + 1)))
+        except Exception as problem:
+            failures.append(problem)
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(held(again(store), "prices", N)) == 90
+    found = held(again(store))
+    assert len(found) == 20
+    assert len({bids[0][1] for bids, _ in found.values()}) == 1
+    assert store.verify().is_empty()
