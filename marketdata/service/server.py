@@ -123,8 +123,9 @@ def serve(
     Examples
     --------
     >>> import marketdata as md
-    >>> with md.serve(md.simulate(events=1, days=1)) as service:  # doctest: +SKIP
-    ...     client = md.Client(service.base_url, service.api_key)
+    >>> with md.serve(md.simulate(events=1, days=1)) as service:
+    ...     md.Client(service.base_url, service.api_key).health()["status"]
+    'ok'
     """
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
     _check_address(host, given_keys=keys is not None)

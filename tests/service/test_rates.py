@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -74,8 +76,6 @@ def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
 
 def test_s30_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """S30: a wall clock that is set back or forward opens no second budget."""
-    import time
-
     rates = Rates()
     assert [rates.wait("k", 2) for _ in range(2)] == [None, None]
     real = time.time()
@@ -153,3 +153,54 @@ def test_a_plan_that_shrinks_counts_what_has_passed() -> None:
     assert wait == 58  # the seventh of ten must be more than a minute old
     clock.now += wait
     assert rates.wait("k", 4) is None
+
+
+@pytest.mark.soak
+def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive) -> None:
+    """G16: over 70 s of 200 clients, exactly the plan passes in any 60 s, and the quiet key is served all along."""
+    keys, passed = ("a", "b", "quiet"), defaultdict(list)
+    plans = {"p": Plan("p", 600), "q": Plan("q", 6_000)}
+    with serve(archive, keys={"a": "p", "b": "p", "quiet": "q"}, plans=plans) as service:
+        until = time.monotonic() + 70
+        lock = threading.Lock()
+
+        def noisy(number: int) -> None:
+            with requests.Session() as session:
+                while time.monotonic() < until:
+                    key, begun = keys[number % 2], time.monotonic()
+                    answer = session.get(
+                        service.base_url + "/v1/markets/m1/books",
+                        params={**window(), "limit": "200"},
+                        headers={"X-API-Key": key},
+                        timeout=60,
+                    )
+                    if answer.status_code == 200:
+                        with lock:
+                            passed[key].append((begun, time.monotonic()))
+                    else:
+                        assert answer.status_code == 429
+                        time.sleep(0.2)
+
+        def p99(seconds: float) -> float:
+            took, end = [], time.monotonic() + seconds
+            with requests.Session() as session:
+                while time.monotonic() < end:
+                    begun = time.perf_counter()
+                    assert Web(service.base_url, "quiet", session).history("books").status == 200
+                    took.append(time.perf_counter() - begun)
+                    time.sleep(0.02)
+            return sorted(took)[int(len(took) * 0.99)] * 1e3
+
+        alone = p99(3)
+        with ThreadPoolExecutor(200) as pool:
+            asking = [pool.submit(noisy, i) for i in range(200)]
+            beside = p99(60)
+            for f in asking:
+                f.result()
+    print(f"\nquiet key p99 {alone:.0f} ms alone, {beside:.0f} ms beside 200 clients")
+    for key in ("a", "b"):
+        answers = sorted(passed[key])
+        assert len(answers) >= 600
+        for i, (begun, _) in enumerate(answers):
+            # whole exchanges inside of 60 s are a lower bound of what passed in it
+            assert sum(end <= begun + WINDOW for _, end in answers[i : i + 1200]) <= 600
