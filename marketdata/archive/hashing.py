@@ -43,16 +43,26 @@ def _books(columns: BookColumns, row: Words) -> int:
     total = _total(_mix(row + bids * _B + asks * _C))
     if not len(columns.levels):
         return total
-    starts = np.repeat(np.cumsum(columns.counts) - columns.counts, columns.counts)
-    place = np.arange(len(columns.levels), dtype=np.int64) - starts
     side = np.repeat(row, 2)
     side[1::2] += _C
+    side -= _words(np.cumsum(columns.counts) - columns.counts) * _A
+    # Who, when, side and place; then price; then size. In place: this is most of the work of a write.
     out = np.repeat(side, columns.counts)
-    out += _words(place) * _A
-    out ^= _bits(columns.levels[:, 0]) * _B
-    out = _mix(out)
-    out ^= _bits(columns.levels[:, 1]) * _C
-    return (total + _total(_mix(out))) % 2**64
+    out += np.arange(len(out), dtype=np.uint64) * _A
+    levels = (columns.levels + 0.0).view(np.uint64)
+    spare = levels[:, 0] * _B
+    out ^= spare
+    np.right_shift(out, _SHIFT, out=spare)
+    out ^= spare
+    out *= _C
+    np.multiply(levels[:, 1], _A, out=spare)
+    out ^= spare
+    np.right_shift(out, np.uint64(29), out=spare)
+    out ^= spare
+    out *= _B
+    np.right_shift(out, _SHIFT, out=spare)
+    out ^= spare
+    return (total + _total(out)) % 2**64
 
 
 def _words(values: Ints) -> Words:

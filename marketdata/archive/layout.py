@@ -82,9 +82,8 @@ def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
     for column, (side, mask) in enumerate((("bid", ~is_ask), ("ask", is_ask))):
         offsets = np.zeros(len(columns) + 1, dtype=np.int32)
         np.cumsum(counts[:, column], out=offsets[1:])
-        rows = columns.levels[mask]
         for position, what in enumerate(("price", "size")):
-            values = pa.array(np.ascontiguousarray(rows[:, position]))
+            values = pa.array(columns.levels[:, position][mask])
             out[f"{side}_{what}"] = pa.ListArray.from_arrays(pa.array(offsets), values, type=_LEVELS)
     return out
 
@@ -160,12 +159,13 @@ def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Any, Floats]:
         is_ask = np.repeat(np.tile(np.array([False, True]), chunk.num_rows), counts)
         part = levels[at : at + len(is_ask)]
         at += len(is_ask)
-        for side, rows in (("bid", np.flatnonzero(~is_ask)), ("ask", np.flatnonzero(is_ask))):
+        asks = int(counts[1::2].sum())
+        for side, rows, count in (("bid", ~is_ask, len(is_ask) - asks), ("ask", is_ask, asks)):
             for position, what in enumerate(("price", "size")):
                 values = chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False)
-                if len(values) != len(rows):
+                if len(values) != count:
                     raise ArchiveCorruptError(f"{side} sizes do not stand beside {side} prices in a stored book.")
-                part[rows, position] = values
+                part[:, position][rows] = values
     return np.concatenate(counts_parts), levels
 
 

@@ -65,7 +65,7 @@ class Bucket:
     def write(self, name: str, body: memoryview) -> None:
         """Put a new object."""
         # Not through pyarrow: its streams hand over buffers, and the handler takes bytes only.
-        stream = self._handler._handler.open_output_stream(name, None)
+        stream: Any = self._handler._handler.open_output_stream(name, None)  # noqa: SLF001
         stream.write(bytes(body))
         stream.close()
 
