@@ -137,8 +137,7 @@ class Pacer:
         return min(rate - 1, max(4, rate // 12), _LARGEST_BURST) if rate else 0
 
     def _forget(self, now: float) -> None:
-        keep = self.requests_per_minute or 0
-        while self._slots and self._slots[0] <= now - _WINDOW * _GUARD and len(self._slots) > keep:
+        while self._slots and self._slots[0] <= now - _WINDOW * _GUARD:
             self._slots.popleft()
 
     def _learn(self, now: float) -> None:

@@ -269,7 +269,11 @@ class Fetch:
         return None
 
     def _is_full(self, index: int) -> bool:
-        return self._buffer is not None and self._buffered >= self._buffer and index != self._head
+        if self._buffer is None or index == self._head:
+            return False
+        # With less room than a part for each walk, all would wait for the first.
+        room = self._buffer if self._workers else max(self._buffer, _BOUNDED_PAGES * self._alive)
+        return self._buffered >= room
 
 
 def fetch_all(
@@ -297,7 +301,8 @@ def fetch_all(
     progress : callable, optional
         ``progress(pages, requests complete)`` after each page, in the calling thread.
     buffer : int, optional
-        Pages held at most before they are handed out, and none behind a gap when a request fails; None: no bound.
+        Pages held at most before they are handed out, and none behind a gap when a request fails; with ``workers``
+        left open at least 20 for each walk. None: no bound.
     workers : int, optional
         Walks side by side; by default as many as the rate and the latency ask for.
 
