@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from marketdata.service import serve
     from marketdata.simulation import simulate
     from marketdata.tidy.book import bbo, mid, spread
+    from marketdata.tidy.execution import sweep, vwap
+    from marketdata.tidy.measures import crossed, depth, imbalance, locked, microprice, spread_bps
     from marketdata.tidy.rules import resample
 
 __version__ = "0.1.0"
@@ -64,12 +66,20 @@ _HOMES = {
     "Archive": "archive",
     "Client": "client",
     "bbo": "tidy.book",
+    "crossed": "tidy.measures",
+    "depth": "tidy.measures",
+    "imbalance": "tidy.measures",
+    "locked": "tidy.measures",
+    "microprice": "tidy.measures",
     "mid": "tidy.book",
     "read_pages": "client",
     "resample": "tidy.rules",
     "serve": "service",
     "simulate": "simulation",
     "spread": "tidy.book",
+    "spread_bps": "tidy.measures",
+    "sweep": "tidy.execution",
+    "vwap": "tidy.execution",
 }
 
 __all__ = [
@@ -106,14 +116,22 @@ __all__ = [
     "TooManyTokensError",
     "UnweightedMeanWarning",
     "bbo",
+    "crossed",
+    "depth",
     "errors",
+    "imbalance",
+    "locked",
+    "microprice",
     "mid",
     "read_pages",
     "resample",
     "serve",
     "simulate",
     "spread",
+    "spread_bps",
+    "sweep",
     "testing",
+    "vwap",
 ]
 
 

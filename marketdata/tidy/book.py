@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import narwhals as nw
-import numpy as np
 
-from marketdata.tidy.kinds import begins_side, floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
-from marketdata.tidy.runs import group_starts
+from marketdata.tidy.kinds import floats, new_series, wrapped
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
+from marketdata.tidy.snapshots import Starts
 
 F = TypeVar("F")
 _KEYS = (*WHO, "ts")
@@ -140,18 +139,11 @@ def bbo_rows(data: Any) -> Any:
 
 def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
     """The measure by runs, or None where the frame is not tidy: each side begins with level 0 or its marker row."""
-    tops = np.flatnonzero(begins_side(data["level"]))
-    bids, asks = tops[0::2], tops[1::2]
-    ts = micros(data["ts"])
-    snapshots = group_starts(*(identity(data[c]) for c in WHO), ts)
-    if len(bids) != len(asks) or not np.array_equal(bids, snapshots):
+    starts = Starts.of(data)
+    if starts is None:
         return None
-    second = is_ask(data["side"][tops])
-    if second[0::2].any() or not second[1::2].all():
-        return None
+    bids, asks = starts
     out = data.select(*_KEYS)[bids]
-    if tidy_groups(out, list(WHO), ts[bids]) is None:
-        return None
     price, size = floats(data["price"]), floats(data["size"])
     bid, ask = price[bids], price[asks]
     values = (bid, size[bids], ask, size[asks], (bid + ask) / 2, ask - bid)

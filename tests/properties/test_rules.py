@@ -7,9 +7,11 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds import KINDS, WHO, close, of_kind, rows
 from strategies import book_columns, metric_columns, price_columns
 
 import marketdata as md
@@ -18,48 +20,7 @@ from marketdata.tidy import rules
 from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.tidy.runs import resample_columns
 
-KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
-WHO = ["market_id", "token_id", "token_label"]
 resolutions = st.sampled_from(list(Resolution))
-
-
-def of_kind(columns: Any, kind: str) -> Any:
-    """The same columns as a frame of one kind."""
-    frame = to_frame(columns, "pandas" if "pandas" in kind else "polars")
-    if kind == "lazy":
-        return frame.lazy()
-    if kind == "arrow":
-        return frame.to_arrow()
-    if kind == "shuffled pandas":
-        return frame.sample(frac=1, random_state=7)
-    return frame.sample(fraction=1, shuffle=True, seed=7) if kind == "shuffled polars" else frame
-
-
-def rows(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of any frame as plain Python values; null and NaN are None."""
-    data = nw.from_native(frame)
-    data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
-    columns = [data["ts"].dt.timestamp("us").to_list()]
-    columns += [data[c].to_list() for c in data.columns if c != "ts"]
-    plain = [[None if v is None or str(v) in ("<NA>", "nan") else v for v in column] for column in columns]
-    return list(zip(*plain, strict=True))
-
-
-def close(a: list[tuple[Any, ...]], b: list[tuple[Any, ...]]) -> bool:
-    """Equal rows; floats to 1e-12."""
-    return len(a) == len(b) and all(
-        len(x) == len(y)
-        and all(
-            (
-                math.isclose(p, q, rel_tol=1e-12, abs_tol=1e-15)
-                if isinstance(p, float) and isinstance(q, float)
-                else p == q
-            )
-            for p, q in zip(x, y, strict=True)
-        )
-        for x, y in zip(a, b, strict=True)
-    )
 
 
 def last_books(books: md.wire.columns.BookColumns, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
@@ -177,6 +138,19 @@ def test_kernel_and_expressions_agree_off_the_grid(books: Any, resolution: Resol
     fast = rules._last_runs(data, WHO, resolution)
     assert fast is not None
     assert rows(fast.to_native()) == rows(rules.last_rows(data, WHO, resolution).to_native())
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "+05:30", None])
+@given(columns=st.one_of(book_columns(), price_columns()), resolution=resolutions)
+def test_frames_in_other_zones_are_converted_not_misread(zone: str | None, columns: Any, resolution: Resolution) -> None:
+    """The same instants in any zone, or without one (then UTC), fall into the same UTC buckets."""
+    panda, polar = to_frame(columns, "pandas"), to_frame(columns, "polars")
+    want = rows(md.resample(polar, resolution))
+    assert rows(md.resample(panda.assign(ts=panda["ts"].dt.tz_convert(zone)), resolution)) == want
+    if zone != "+05:30":
+        ts = pl.col("ts").dt.replace_time_zone(None) if zone is None else pl.col("ts").dt.convert_time_zone(zone)
+        assert rows(md.resample(polar.with_columns(ts), resolution)) == want
+        assert rows(md.resample(polar.lazy().with_columns(ts), resolution)) == want
 
 
 def test_last_never_joins_a_bid_with_an_older_ask() -> None:

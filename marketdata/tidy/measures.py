@@ -1,0 +1,332 @@
+"""What a book says beside its top: depth, imbalance, microprice, relative spread, locked and crossed books."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import narwhals as nw
+
+from marketdata.errors import ConfigError
+from marketdata.tidy.book import bbo
+from marketdata.tidy.schema import WHO
+from marketdata.tidy.snapshots import (
+    BEST_ASK,
+    BEST_BID,
+    HELD,
+    KEYS,
+    Snapshots,
+    closed,
+    is_ask_row,
+    is_bid_row,
+    only,
+    opened,
+    snapshots,
+)
+
+F = TypeVar("F")
+# Prices are decimals that floats do not hold exactly: 0.5 - 0.48 is a little more than 0.02.
+_SLACK = 1e-9
+
+
+def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
+    """Shares that rest on each side of every book.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of any frame kind.
+    levels : int, optional
+        Only the best so many levels of each side.
+    within : float, optional
+        Only levels no farther than this from the mid [probability]. Without both: the whole side.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label bid_depth ask_depth`` [shares]. Null where the
+        side is missing; with ``within`` also where the other side is, for then there is no mid. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        If ``levels`` is no whole number from 1, ``within`` no number from 0, or both are given.
+
+    Notes
+    -----
+    depth = sum of ``size`` over the levels that count. A level counts as within when its distance is at most
+    ``within`` + 1e-9, so that 0.48 is within 0.02 of 0.5.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> book = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "side": ["bid", "bid", "ask"], "level": [0, 1, 0], "price": [0.25, 0.2, 0.75], "size": [10.0, 5.0, 20.0],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.depth(book).select("bid_depth", "ask_depth").row(0)
+    (15.0, 20.0)
+    >>> md.depth(book, levels=1)["bid_depth"].to_list()
+    [10.0]
+    """
+    return closed(depth_rows(snapshots(frame), levels, within), frame)  # type: ignore[no-any-return]
+
+
+def depth_rows(book: Snapshots, levels: int | None = None, within: float | None = None) -> Any:
+    """The measure on a view of books; see `depth`."""
+    book, near = _near(book, levels, within)
+    size = nw.col("size")
+    seen = nw.col(HELD) if within is None else nw.col(HELD) & ~(nw.col(BEST_BID) + nw.col(BEST_ASK)).is_null()
+    out = book.sums(
+        bid_depth=only(is_bid_row & near, size),
+        ask_depth=only(is_ask_row & near, size),
+        __bids=only(is_bid_row & seen, 1.0),
+        __asks=only(is_ask_row & seen, 1.0),
+    )
+    bid = nw.when(nw.col("__bids") > 0).then(nw.col("bid_depth"))
+    ask = nw.when(nw.col("__asks") > 0).then(nw.col("ask_depth"))
+    return out.select(*KEYS, bid.alias("bid_depth"), ask.alias("ask_depth"))
+
+
+def imbalance(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
+    """How much more rests on the bid than on the ask side of every book.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of any frame kind.
+    levels : int, optional
+        Only the best so many levels of each side.
+    within : float, optional
+        Only levels no farther than this from the mid [probability]. Without both: the whole book.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label imbalance`` [-1 to 1; 1: bids only]. Null where a
+        side is missing, and where nothing rests within. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        As `depth`.
+
+    Notes
+    -----
+    imbalance = (bid_depth - ask_depth) / (bid_depth + ask_depth); Cont, Kukanov, Stoikov (2014), "The price impact of
+    order book events", uses the same quantities at the best level.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> out = archive.books(archive.records("markets")[0]["id"]).md.imbalance(levels=3)["imbalance"]
+    >>> bool(out.dropna().between(-1, 1).all())
+    True
+    """
+    out = depth_rows(snapshots(frame), levels, within)
+    bid, ask = nw.col("bid_depth"), nw.col("ask_depth")
+    value = nw.when(bid + ask > 0).then((bid - ask) / (bid + ask))
+    return closed(out.select(*KEYS, value.alias("imbalance")), frame)  # type: ignore[no-any-return]
+
+
+def microprice(frame: F) -> F:
+    """Mid of every book, weighted towards the side where less rests.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label microprice`` [probability 0 to 1]. Null where a side
+        is missing. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    microprice = (best_bid * best_ask_size + best_ask * best_bid_size) / (best_bid_size + best_ask_size); the weighted
+    mid of Gatheral and Oomen (2010), "Zero-intelligence realized variance estimation".
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> book = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"] * 2, "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "side": ["bid", "ask"], "level": [0, 0], "price": [0.25, 0.75], "size": [30.0, 10.0],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.microprice(book)["microprice"].to_list()
+    [0.625]
+    """
+    bid, ask = nw.col("best_bid"), nw.col("best_ask")
+    bid_size, ask_size = nw.col("best_bid_size"), nw.col("best_ask_size")
+    total = bid_size + ask_size
+    value = nw.when((total > 0) & _two_sided).then((bid * ask_size + ask * bid_size) / total)
+    return _of_top(frame, microprice=value)  # type: ignore[no-any-return]
+
+
+def spread_bps(frame: F) -> F:
+    """Spread of every book relative to its mid.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label spread_bps`` [1/10000 of the mid]. Null where a side
+        is missing or the mid is 0, negative where the book is crossed. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    spread_bps = 10000 * (best_ask - best_bid) / mid. Near a mid of 0 it grows without a bound; `spread` does not.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread_bps().columns)
+    ['ts', 'market_id', 'token_id', 'token_label', 'spread_bps']
+    """
+    mid = nw.col("mid")
+    value = nw.when(_two_sided & (mid > 0)).then(10_000 * nw.col("spread") / mid)
+    return _of_top(frame, spread_bps=value)  # type: ignore[no-any-return]
+
+
+def locked(frame: F) -> F:
+    """Whether best bid and best ask of every book are equal.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label locked`` [true or false]. A book with a missing side
+        is not locked: false, so that the column can filter. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    locked = (best_bid == best_ask).
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> int(archive.books(archive.records("markets")[0]["id"]).md.locked()["locked"].sum())
+    0
+    """
+    return _flag(frame, "locked", nw.col("best_bid") == nw.col("best_ask"))  # type: ignore[no-any-return]
+
+
+def crossed(frame: F) -> F:
+    """Whether the best bid of every book is above its best ask.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label crossed`` [true or false]. A book with a missing side
+        is not crossed: false, so that the column can filter. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    crossed = (best_bid > best_ask). Such books are kept by every function; this lists them.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> int(archive.books(archive.records("markets")[0]["id"]).md.crossed()["crossed"].sum())
+    0
+    """
+    return _flag(frame, "crossed", nw.col("best_bid") > nw.col("best_ask"))  # type: ignore[no-any-return]
+
+
+_two_sided = ~nw.col("best_bid").is_null() & ~nw.col("best_ask").is_null()
+
+
+def _flag(frame: Any, name: str, holds: nw.Expr) -> Any:
+    # Through numbers, so that pandas keeps a plain truth value.
+    found = nw.when(_two_sided & holds).then(1.0).otherwise(0.0)
+    return _of_top(frame, **{name: found > 0})
+
+
+def _of_top(frame: Any, **value: nw.Expr) -> Any:
+    return closed(opened(bbo(frame)).select("ts", *WHO, **value), frame)
+
+
+def _near(book: Snapshots, levels: int | None, within: float | None) -> tuple[Snapshots, nw.Expr]:
+    """The rows that count, as an expression on the view."""
+    if levels is not None and within is not None:
+        raise ConfigError(f"levels={levels!r} and within={within!r} exclude each other; give one of them.")
+    if levels is not None:
+        return book, (nw.col("level") < whole("levels", levels)).fill_null(value=False)
+    if within is None:
+        return book, nw.col(HELD)
+    number("within", within, least=0.0)
+    book = book.with_best()
+    distance = (nw.col("price") - (nw.col(BEST_BID) + nw.col(BEST_ASK)) / 2).abs()
+    return book, (distance <= within + _SLACK).fill_null(value=False)
+
+
+def whole(name: str, value: Any) -> int:
+    """Check an argument that counts.
+
+    Raises
+    ------
+    ConfigError
+        If it is no whole number from 1.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+        raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers from 1.")
+    return int(value)
+
+
+def number(name: str, value: Any, *, least: float | None = None) -> float:
+    """Check an argument that measures.
+
+    Raises
+    ------
+    ConfigError
+        If it is not finite, below ``least``, or without ``least`` not above 0.
+    """
+    good = isinstance(value, int | float) or hasattr(value, "__float__")
+    good = good and not isinstance(value, bool | str) and math.isfinite(value)
+    if not good or (value <= 0 if least is None else value < least):
+        allowed = "above 0" if least is None else f"from {least:g}"
+        raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
+    return float(value)
