@@ -7,9 +7,12 @@ import threading
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import requests
+from service.apart import process
+from service.conftest import delta_archive
 from service.memory import MemoryArchive
 from service.web import Web, window
 
@@ -156,11 +159,12 @@ def test_a_plan_that_shrinks_counts_what_has_passed() -> None:
 
 
 @pytest.mark.soak
-def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive) -> None:
+def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive, tmp_path: Path) -> None:
     """G16: over 70 s of 200 clients, exactly the plan passes in any 60 s, and the quiet key is served all along."""
     keys, passed = ("a", "b", "quiet"), defaultdict(list)
-    plans = {"p": Plan("p", 600), "q": Plan("q", 6_000)}
-    with serve(archive, keys={"a": "p", "b": "p", "quiet": "q"}, plans=plans) as service:
+    plans = {"p": {"requests_per_minute": 600}, "q": {"requests_per_minute": 6_000}}
+    delta_archive(archive, tmp_path)
+    with process(tmp_path, keys={"a": "p", "b": "p", "quiet": "q"}, plans=plans) as (_, address, _):
         until = time.monotonic() + 70
         lock = threading.Lock()
 
@@ -169,7 +173,7 @@ def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive) -> None:
                 while time.monotonic() < until:
                     key, begun = keys[number % 2], time.monotonic()
                     answer = session.get(
-                        service.base_url + "/v1/markets/m1/books",
+                        address + "/v1/markets/m1/books",
                         params={**window(), "limit": "200"},
                         headers={"X-API-Key": key},
                         timeout=60,
@@ -186,7 +190,7 @@ def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive) -> None:
             with requests.Session() as session:
                 while time.monotonic() < end:
                     begun = time.perf_counter()
-                    assert Web(service.base_url, "quiet", session).history("books").status == 200
+                    assert Web(address, "quiet", session).history("books").status == 200
                     took.append(time.perf_counter() - begun)
                     time.sleep(0.02)
             return sorted(took)[int(len(took) * 0.99)] * 1e3

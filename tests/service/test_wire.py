@@ -8,14 +8,13 @@ import math
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import requests
+from service.apart import process
 from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, raw, read_answer, strict_json, window
@@ -278,28 +277,6 @@ def test_s36_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> N
         closing.result()
     with pytest.raises(OSError, match="refused"):
         connect(service)
-
-
-PROGRAM = """
-import sys
-from marketdata.archive import Archive
-from marketdata.service import run
-run(Archive(sys.argv[1]), port=0, say=lambda line: print(line, flush=True))
-"""
-
-
-@contextlib.contextmanager
-def process(path: Path):
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
-        assert running.stdout is not None
-        try:
-            url = running.stdout.readline().split()[-1]
-            key = running.stdout.readline().split()[-1]
-            yield running, url, key
-        finally:
-            running.kill()
 
 
 def stop_under_load(path: Path, how: signal.Signals) -> int:
