@@ -32,7 +32,16 @@ def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
             f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
             "and DuckDB frames."
         ) from None
-    return data
+    return _in_utc(data) if data.implementation.is_pandas() else data
+
+
+def _in_utc(data: Any) -> Any:
+    # narwhals does not know pandas zones with an underscore in their name.
+    native = data.to_native()
+    zone = getattr(native["ts"].dtype, "tz", None) if "ts" in native.columns else None
+    if zone is None or str(zone) == "UTC":
+        return data
+    return nw.from_native(native.assign(ts=native["ts"].dt.tz_convert("UTC")))
 
 
 def collected(frame: Any) -> nw.DataFrame[Any]:
