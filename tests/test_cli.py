@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
+from marketdata.cli.demo import prove
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
@@ -242,11 +243,23 @@ def test_keys_are_made_listed_and_revoked(folder) -> None:
     assert key not in listed
 
 
+@pytest.mark.parametrize(("view", "column"), [("books", "size"), ("prices", "price"), ("metrics", "volume")])
+def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, column) -> None:
+    """Two answers that differ in one number, or by one row, are not equal."""
+    hourly = getattr(md.Archive(folder / "history"), view)(market, resolution="1h")
+    prove(view, hourly, hourly.copy())
+    changed = hourly.copy()
+    changed.loc[changed[column].first_valid_index(), column] += 0.01
+    for other in (changed, hourly.iloc[1:]):
+        with pytest.raises(md.ContractError, match=view):
+            prove(view, hourly, other)
+
+
 def test_the_demo_proves_itself_and_draws(tmp_path) -> None:
     """The demo compares every row with the service's own answer and saves a chart."""
     done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"([\d,]+) of \1 rows equal", done.stdout)) == 3
+    assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
     assert "Simulated:" in done.stdout
     assert (tmp_path / "chart.png").read_bytes()[1:4] == b"PNG"
 
@@ -257,6 +270,6 @@ def test_the_demo_runs_on_recorded_files(tmp_path) -> None:
         pytest.skip("the recorded data is not here: ../shared/data/recorded")
     done = marketdata("demo", "--data", RECORDED, "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"([\d,]+) of \1 rows equal", done.stdout)) == 3
+    assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
     assert "imulated" not in done.stdout
     assert (tmp_path / "chart.png").is_file()

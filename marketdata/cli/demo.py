@@ -58,7 +58,8 @@ def run(data: Path | None, out: Path) -> None:
             for view, part in scene.parts.items():
                 hourly = fine[view].md.resample("1h")
                 answer = getattr(client, view)(part.markets, *_times(part), "1h")
-                print(f"  {view:8} {equal_rows(view, hourly, answer):>9,} of {len(answer):,} rows equal")
+                prove(view, hourly, answer)
+                print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
             market = client.market(scene.chart_market)
             names = {i: client.market(i).get("question") or i for i in scene.parts["books"].markets}
             _touch(fine["books"], names)
@@ -75,21 +76,22 @@ def fetch(client: Client, scene: scenes.Scene) -> dict[View, Any]:
     return frames
 
 
-def equal_rows(view: View, ours: Any, theirs: Any) -> int:
-    """How many rows two tidy frames have, all of which are equal.
+def prove(view: View, ours: Any, theirs: Any) -> None:
+    """Compare two tidy frames row by row.
 
     Books must be equal bit for bit; means to 1e-12, for sums of floats depend on their order.
 
     Raises
     ------
     ContractError
-        If any row differs.
+        If any row differs, or one frame has a row that the other has not.
     """
     from marketdata.tidy.frames import to_columns
 
     left, right = to_columns(view, ours), to_columns(view, theirs)
     same = (
-        left.tokens == right.tokens
+        len(ours) == len(theirs)
+        and left.tokens == right.tokens
         and np.array_equal(left.token, right.token)
         and np.array_equal(left.ts, right.ts)
         and _same_values(left, right)
