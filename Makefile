@@ -22,6 +22,7 @@ lint: $(VENV)/lint.stamp ## ruff and mypy
 	$(BIN)/mypy
 
 bench: $(VENV)/bench.stamp ## measured figures
+	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -q -s -m bench tests
 
 soak: $(VENV)/test.stamp ## long runs
