@@ -146,6 +146,21 @@ def test_N9_gzip_without_trailer(server: FaultServer, transport: Transport, cut:
     assert (answer.attempts, answer.body) == (2, GOOD.body)
 
 
+@pytest.mark.parametrize("name", ["br", "deflate", "zstd", "gzip, gzip", "evil"])
+def test_N9_unasked_encoding(server: FaultServer, transport: Transport, name: str) -> None:
+    """A body in an encoding that was not asked for is off the interface, after one more try."""
+    server.answer = lambda ask: GOOD.with_header("Content-Encoding", name)
+    with pytest.raises(ContractError, match="encoded as"):
+        transport.get(["x"])
+    assert len(server.asks) == 2
+
+
+def test_N9_gzip_of_several_members(server: FaultServer, transport: Transport) -> None:
+    """A gzip body may be made of several members; each is proven."""
+    server.answer = lambda ask: GOOD.zipped(gzip.compress(b"[1,") + gzip.compress(b"2]"))
+    assert transport.get(["x"]).body == b"[1,2]"
+
+
 def test_N10_drip(server: FaultServer, connect: Connect) -> None:
     """A body that drips is left when the attempt's time is over, though no single byte is late."""
     server.answer = lambda ask: Act(body=GOOD.body, slicer=(1, 0.005))

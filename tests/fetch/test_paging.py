@@ -222,6 +222,33 @@ def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, o
         fetched(transport, oracle.request(COUNT), strict=True)
 
 
+def test_P4_books_and_metrics(server: FaultServer, transport: Transport) -> None:
+    """Books and metrics that come again are known by all their values; -0.0 is 0.0."""
+    books = Oracle(
+        {("Yes", START + i * MINUTE): ([[0.5, float(i)]], [[0.6, 0.0]] * (i % 2)) for i in range(150)}, {"Yes": "1"}
+    )
+    books.view = "books"
+
+    def again(ask: Ask) -> Act:
+        body = books.page(ask)
+        first = books.point("Yes", START)
+        body["data"]["Yes"] += [{**first, "asks": []}, {"t": first["t"], "bids": [[0.5, -0.0]], "asks": []}]
+        body["metadata"]["count"] += 2
+        return ok(body)
+
+    server.answer = again
+    report = Report()
+    assert fetched(transport, books.request(150), report=report) == expected(books.points)
+    assert report.repairs["duplicate_points"] == 2
+    point = {"t": "2026-01-01T00:00:00Z", "volume": 0.0, "liquidity": None, "spread": 0.1}
+    metrics = {"market_id": "m", "resolution": "1m", "metadata": {"count": 2, "limit": 200}}
+    server.answer = lambda ask: ok(metrics | {"data": [point, {**point, "volume": -0.0}]})
+    request = replace(books.request(150), view="metrics", id="other")
+    assert [p.points for p in walk(transport.get, request)] == [1]
+    server.answer = lambda ask: ok(metrics | {"data": [point, {**point, "volume": 1.0}]})
+    fails(transport, request, ContractError)
+
+
 def conflict(date: str) -> tuple[Oracle, Callable[[Ask], Act]]:
     """The second page brings the last bucket of the first again, with another price."""
     oracle = Oracle.of_prices(150)
@@ -636,6 +663,14 @@ def midway(server: FaultServer, transport: Transport, oracle: Oracle, status: in
     (position,) = pickle.loads(pickle.dumps(error.resume)).positions
     assert sorted(got + rows(walk(transport.get, position))) == expected(oracle.points)
     assert len(server.asks) == 6
+
+
+def test_P24_resume_in_words(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """What is left to ask can be read."""
+    server.answer = lambda ask: refuse(404)
+    error, _ = fails(transport, oracle.request(COUNT), NotFoundError)
+    assert str(error.resume) == "prices of market slug from 2026-01-01T00:00:00Z"
+    assert error.resume.cursor is None
 
 
 def replace_start(oracle: Oracle, first: int) -> Any:
