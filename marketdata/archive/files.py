@@ -84,7 +84,8 @@ def encode(table: pa.Table, weights: Any) -> tuple[str, memoryview]:
     """Name and bytes of a new file of these rows; ``weights`` are level rows per row."""
     identity = uuid.uuid4().hex
     memory = io.BytesIO()
-    dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "_price", "_size", "price"))]
+    # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
+    dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "price"))]
     writer = pq.ParquetWriter(
         pa.PythonFile(memory, mode="w"),
         _plain(table.schema),
