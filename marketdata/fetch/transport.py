@@ -313,8 +313,10 @@ class Transport:
             return Failure(error, "throttled", wait)
         if status in _RETRYABLE:
             return Failure(error, "yes", wait)
-        if status == 401 and str.__str__(self.keys.refresh()) != str.__str__(key):
-            return Failure(error, "new_key")
+        if status == 401:
+            with contextlib.suppress(ConfigError):  # a key that is gone is no new key
+                if str.__str__(self.keys.refresh()) != str.__str__(key):
+                    return Failure(error, "new_key")
         return Failure(error)
 
     def _measure(self, seconds: float) -> None:

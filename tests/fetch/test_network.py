@@ -3,9 +3,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -543,6 +545,45 @@ def test_N31_keyboard_interrupt(server: FaultServer, transport: Transport) -> No
     asked = [a.target for a in server.asks if a.path != "/v1/usage"]
     assert len(set(asked)) == 30
     assert len(asked) <= 30 + 2  # what was on its way when the key was pressed
+
+
+CTRL_C = """
+import sys
+from marketdata.fetch.planning import fetch_all, split
+from marketdata.fetch.position import Request
+from marketdata.fetch.transport import Transport
+from marketdata.resolution import Resolution
+from marketdata.times import Range
+parts = split(Range(0, 10**11), Resolution.M1, pages=1)
+fetch = fetch_all(Transport(sys.argv[1], "k" * 20), [Request("prices", "market", "m", p, Resolution.M1) for p in parts])
+try:
+    list(fetch)
+except KeyboardInterrupt:
+    rest, resume = fetch.leave()
+    print("left", len(resume.positions) == len(parts))
+"""
+
+
+def test_N31_signal(server: FaultServer) -> None:
+    """A real Ctrl-C ends a process whose every connection waits for an answer."""
+    asked = threading.Event()
+    over = threading.Event()
+
+    def never(ask: Any) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404)
+        asked.set()
+        over.wait(30.0)
+        return HANG_UP
+
+    server.answer = never
+    command = [sys.executable, "-c", CTRL_C, server.base_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert asked.wait(30.0)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=10.0)
+        over.set()
+    assert (out, process.returncode) == ("left True\n", 0)
 
 
 def test_N32_fork(server: FaultServer, transport: Transport) -> None:

@@ -644,6 +644,16 @@ def test_P22_key_rotated_in_bad_weather(server: FaultServer, oracle: Oracle) -> 
     transport.close()
 
 
+def test_P22_key_gone(server: FaultServer, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that left the environment meanwhile leaves the service's own refusal to be read."""
+    monkeypatch.setenv("MARKETDATA_API_KEY", "old-key-0123456789")
+    transport = Transport(server.base_url, pacer=Pacer())
+    monkeypatch.delenv("MARKETDATA_API_KEY")
+    server.answer = lambda ask: refuse(401, "Invalid or expired API key.")
+    fails(transport, oracle.request(COUNT), AuthenticationError)
+    transport.close()
+
+
 def test_P22_key_expired(server: FaultServer, oracle: Oracle) -> None:
     """A key that has no successor is an error after one request, which says how to go on."""
     transport = rotating(server, oracle, ["old-key-0123456789"])
