@@ -51,7 +51,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """A head begins."""
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = 0
+        self._head_bytes = -1
 
     def on_headers_complete(self) -> None:
         """A head is whole."""
@@ -69,7 +69,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_head:
-            self._head_bytes += len(data)
+            # Where in these bytes a head began is not known, so only those after them count.
+            self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
             if self._head_bytes > MAX_HEAD:
                 self._refuse_head()
                 return
