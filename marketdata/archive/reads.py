@@ -257,6 +257,6 @@ class Reads:
         return coverage_frame(self._holdings.ledger, frame or self._frame)
 
     def _to_frame(self, columns: AnyColumns, frame: Frame | None) -> Any:
-        from marketdata.tidy.frames import to_frame
+        from marketdata.accessor import to_frame
 
         return to_frame(columns, frame or self._frame)
