@@ -55,9 +55,13 @@ if TYPE_CHECKING:
     from marketdata.service import serve
     from marketdata.simulation import simulate
     from marketdata.tidy.book import bbo, mid, spread
+    from marketdata.tidy.clock import align, asof_join, available_at, gaps
     from marketdata.tidy.execution import sweep, vwap
+    from marketdata.tidy.ladders import from_wide, ladder, to_wide
     from marketdata.tidy.measures import crossed, depth, imbalance, locked, microprice, spread_bps
     from marketdata.tidy.rules import resample
+    from marketdata.tidy.sense import arbitrage, brier, calibration, complement, overround, probabilities
+    from marketdata.tidy.series import log_odds, ohlc, returns
 
 __version__ = "0.1.0"
 
@@ -65,20 +69,36 @@ __version__ = "0.1.0"
 _HOMES = {
     "Archive": "archive",
     "Client": "client",
+    "align": "tidy.clock",
+    "arbitrage": "tidy.sense",
+    "asof_join": "tidy.clock",
+    "available_at": "tidy.clock",
     "bbo": "tidy.book",
+    "brier": "tidy.sense",
+    "calibration": "tidy.sense",
+    "complement": "tidy.sense",
     "crossed": "tidy.measures",
     "depth": "tidy.measures",
+    "from_wide": "tidy.ladders",
+    "gaps": "tidy.clock",
     "imbalance": "tidy.measures",
+    "ladder": "tidy.ladders",
     "locked": "tidy.measures",
+    "log_odds": "tidy.series",
     "microprice": "tidy.measures",
     "mid": "tidy.book",
+    "ohlc": "tidy.series",
+    "overround": "tidy.sense",
+    "probabilities": "tidy.sense",
     "read_pages": "client",
     "resample": "tidy.rules",
+    "returns": "tidy.series",
     "serve": "service",
     "simulate": "simulation",
     "spread": "tidy.book",
     "spread_bps": "tidy.measures",
     "sweep": "tidy.execution",
+    "to_wide": "tidy.ladders",
     "vwap": "tidy.execution",
 }
 
@@ -115,22 +135,38 @@ __all__ = [
     "ServiceOddityWarning",
     "TooManyTokensError",
     "UnweightedMeanWarning",
+    "align",
+    "arbitrage",
+    "asof_join",
+    "available_at",
     "bbo",
+    "brier",
+    "calibration",
+    "complement",
     "crossed",
     "depth",
     "errors",
+    "from_wide",
+    "gaps",
     "imbalance",
+    "ladder",
     "locked",
+    "log_odds",
     "microprice",
     "mid",
+    "ohlc",
+    "overround",
+    "probabilities",
     "read_pages",
     "resample",
+    "returns",
     "serve",
     "simulate",
     "spread",
     "spread_bps",
     "sweep",
     "testing",
+    "to_wide",
     "vwap",
 ]
 

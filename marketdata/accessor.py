@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from marketdata.tidy import book, frames, rules
+from marketdata.tidy import book, clock, execution, frames, ladders, measures, rules, sense, series
 from marketdata.wire.columns import AnyColumns
 
 F = TypeVar("F")
@@ -40,6 +40,104 @@ class Accessor(Generic[F]):
     def spread(self) -> F:
         """Spread of every book; see `marketdata.spread`."""
         return book.spread(self._frame)
+
+    def depth(self, *, levels: int | None = None, within: float | None = None) -> F:
+        """Shares that rest on each side of every book; see `marketdata.depth`."""
+        return measures.depth(self._frame, levels=levels, within=within)
+
+    def imbalance(self, *, levels: int | None = None, within: float | None = None) -> F:
+        """How much more rests on the bid than on the ask side, -1 to 1; see `marketdata.imbalance`."""
+        return measures.imbalance(self._frame, levels=levels, within=within)
+
+    def microprice(self) -> F:
+        """Mid weighted towards the side where less rests; see `marketdata.microprice`."""
+        return measures.microprice(self._frame)
+
+    def spread_bps(self) -> F:
+        """Spread relative to the mid, in 1/10000; see `marketdata.spread_bps`."""
+        return measures.spread_bps(self._frame)
+
+    def locked(self) -> F:
+        """Whether best bid and best ask are equal; see `marketdata.locked`."""
+        return measures.locked(self._frame)
+
+    def crossed(self) -> F:
+        """Whether the best bid is above the best ask; see `marketdata.crossed`."""
+        return measures.crossed(self._frame)
+
+    def vwap(self, size: float | None = None) -> F:
+        """Average price of taking so many shares from each side; see `marketdata.vwap`."""
+        return execution.vwap(self._frame, size)
+
+    def sweep(self, side: str, *, size: float | None = None, notional: float | None = None) -> F:
+        """What taking one side costs, what is filled and what is not; see `marketdata.sweep`."""
+        return execution.sweep(self._frame, side, size=size, notional=notional)
+
+    def ladder(self, ts: Any) -> F:
+        """The book of each token as it stood at one moment; see `marketdata.ladder`."""
+        return ladders.ladder(self._frame, ts)
+
+    def to_wide(self, levels: int | None = None) -> F:
+        """One row per snapshot, levels side by side; see `marketdata.to_wide`."""
+        return ladders.to_wide(self._frame, levels)
+
+    def from_wide(self) -> F:
+        """Tidy books of wide ones; see `marketdata.from_wide`."""
+        return ladders.from_wide(self._frame)
+
+    def complement(self) -> F:
+        """The book of each token as the other token's book implies it; see `marketdata.complement`."""
+        return sense.complement(self._frame)
+
+    def overround(self) -> F:
+        """What all tokens of a market cost together; see `marketdata.overround`."""
+        return sense.overround(self._frame)
+
+    def arbitrage(self) -> F:
+        """Where all tokens together cost less, or bring more, than 1; see `marketdata.arbitrage`."""
+        return sense.arbitrage(self._frame)
+
+    def probabilities(self) -> F:
+        """Prices scaled so that the tokens of a market sum to 1; see `marketdata.probabilities`."""
+        return sense.probabilities(self._frame)
+
+    def brier(self, outcomes: Any) -> F:
+        """Mean squared error of the prices of each token; see `marketdata.brier`."""
+        return sense.brier(self._frame, outcomes)
+
+    def calibration(self, outcomes: Any, bins: int = 10) -> F:
+        """How often what was priced at p came true; see `marketdata.calibration`."""
+        return sense.calibration(self._frame, outcomes, bins)
+
+    def available_at(self, resolution: str) -> F:
+        """Add the end of the bucket, from which a row is known; see `marketdata.available_at`."""
+        return clock.available_at(self._frame, resolution)
+
+    def asof_join(
+        self, right: Any, *, resolution: str | None = None, on: str = "ts", strict: bool = True, suffix: str = "_right"
+    ) -> F:
+        """Add the latest row of another frame that was known before; see `marketdata.asof_join`."""
+        return clock.asof_join(self._frame, right, resolution=resolution, on=on, strict=strict, suffix=suffix)
+
+    def gaps(self, resolution: str) -> F:
+        """Stretches of buckets that are missing; see `marketdata.gaps`."""
+        return clock.gaps(self._frame, resolution)
+
+    def align(self, resolution: str, *, start: Any = None, end: Any = None, fill: str = "null") -> F:
+        """Every token on one common grid of buckets; see `marketdata.align`."""
+        return clock.align(self._frame, resolution, start=start, end=end, fill=fill)
+
+    def ohlc(self, resolution: str, value: str | None = None) -> F:
+        """First, greatest, least and last value of each bucket; see `marketdata.ohlc`."""
+        return series.ohlc(self._frame, resolution, value)
+
+    def returns(self, value: str | None = None, *, how: str = "simple", resolution: str | None = None) -> F:
+        """How a value moved since the row before; see `marketdata.returns`."""
+        return series.returns(self._frame, value, how=how, resolution=resolution)
+
+    def log_odds(self, value: str | None = None) -> F:
+        """Logarithm of the odds that a probability means; see `marketdata.log_odds`."""
+        return series.log_odds(self._frame, value)
 
 
 def register_pandas() -> None:

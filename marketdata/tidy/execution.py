@@ -60,7 +60,7 @@ def vwap(frame: F, size: float | None = None) -> F:
         wanted = number("size", size)
         book = book.with_before(**{_BEFORE: only(nw.col(HELD), level)})
         taken = _part(level, wanted - nw.col(_BEFORE))
-    values = {}
+    values: dict[str, nw.Expr] = {}
     for side, rows in ((BID, is_bid_row), (ASK, is_ask_row)):
         values |= {
             f"__{side}_depth": only(rows, level),
@@ -126,15 +126,17 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     taken_side = _SIDES.get(side) if isinstance(side, str) else None
     if taken_side is None:
         raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, _SIDES))}.")
-    if (size is None) == (notional is None):
+    asked = {name: value for name, value in {"size": size, "notional": notional}.items() if value is not None}
+    if len(asked) != 1:
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     rows = is_ask_row if taken_side == ASK else is_bid_row
-    wanted = number("size", size) if notional is None else number("notional", notional)
+    (name, value), money = *asked.items(), "notional" in asked
+    wanted = number(name, value)
     price, level = nw.col("price"), nw.col("size")
-    unit = level if notional is None else price * level
+    unit = price * level if money else level
     book = snapshots(frame).with_before(**{_BEFORE: only(rows, unit)})
     left = wanted - nw.col(_BEFORE)
-    if notional is None:
+    if not money:
         taken = _part(level, left)
     else:
         affordable = nw.when(left < price * level).then(left / price).otherwise(level)

@@ -145,8 +145,8 @@ def microprice(frame: F) -> F:
     Returns
     -------
     frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label microprice`` [probability 0 to 1]. Null where a side
-        is missing. Tidy order.
+        One row per (token, ts): ``ts market_id token_id token_label microprice`` [probability 0 to 1]. Null where a
+        side is missing. Tidy order.
 
     Raises
     ------
@@ -186,8 +186,8 @@ def spread_bps(frame: F) -> F:
     Returns
     -------
     frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label spread_bps`` [1/10000 of the mid]. Null where a side
-        is missing or the mid is 0, negative where the book is crossed. Tidy order.
+        One row per (token, ts): ``ts market_id token_id token_label spread_bps`` [1/10000 of the mid]. Null where a
+        side is missing or the mid is 0, negative where the book is crossed. Tidy order.
 
     Raises
     ------
@@ -221,8 +221,8 @@ def locked(frame: F) -> F:
     Returns
     -------
     frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label locked`` [true or false]. A book with a missing side
-        is not locked: false, so that the column can filter. Tidy order.
+        One row per (token, ts): ``ts market_id token_id token_label locked`` [true or false]. A book with a missing
+        side is not locked: false, so that the column can filter. Tidy order.
 
     Raises
     ------
@@ -254,8 +254,8 @@ def crossed(frame: F) -> F:
     Returns
     -------
     frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label crossed`` [true or false]. A book with a missing side
-        is not crossed: false, so that the column can filter. Tidy order.
+        One row per (token, ts): ``ts market_id token_id token_label crossed`` [true or false]. A book with a missing
+        side is not crossed: false, so that the column can filter. Tidy order.
 
     Raises
     ------

@@ -128,7 +128,10 @@ class Runs(Snapshots):
         at = self.starts.bids
         heads = self.data.select(*KEYS)[at]
         numbers = self._numbers(values).items()
-        return heads.with_columns(*(new_series(heads, c, np.add.reduceat(v, at) if len(at) else v) for c, v in numbers))
+        out: nw.DataFrame[Any] = heads.with_columns(
+            *(new_series(heads, c, np.add.reduceat(v, at) if len(at) else v) for c, v in numbers)
+        )
+        return out
 
 
 class Groups(Snapshots):

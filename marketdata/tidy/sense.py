@@ -1,0 +1,362 @@
+"""What the tokens of a market say about each other, and how well they foresaw the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import narwhals as nw
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.book import bbo
+from marketdata.tidy.kinds import collected, texts
+from marketdata.tidy.measures import whole
+from marketdata.tidy.schema import ASK, BBO, BID, BOOKS, PRICES, WHO, kind_of
+from marketdata.tidy.snapshots import closed, opened
+
+F = TypeVar("F")
+_MARKET = ("market_id", "ts")
+_SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
+# Sums of decimal prices miss 1 by a few bits.
+_SLACK = 1e-9
+
+
+def complement(frame: F) -> F:
+    """The book of each token of a two-token market as the other token's book implies it.
+
+    Who sells Yes at p, in effect bids 1 - p for No: bids become asks, and each price p becomes 1 - p.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of any frame kind, with both tokens of each market.
+
+    Returns
+    -------
+    frame of the same kind
+        Tidy books. The rows of a token are those of the other one, mirrored: ``token_id`` and ``token_label`` are of
+        the token whose book is implied. Sizes and levels stay; an empty side stays one marker row. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        If a market of a frame in memory does not have two tokens; a lazy frame leaves such markets out.
+
+    Notes
+    -----
+    synthetic ask = 1 - bid, synthetic bid = 1 - ask. Twice gives the frame back (to 1e-15).
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> book = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"] * 4, "market_id": "m", "token_id": ["1", "1", "2", "2"],
+    ...     "token_label": ["No", "No", "Yes", "Yes"], "side": ["bid", "ask"] * 2, "level": [0] * 4,
+    ...     "price": [0.25, 0.5, 0.5, None], "size": [1.0, 2.0, 3.0, None],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.complement(book).select("token_label", "side", "price").rows()
+    [('No', 'bid', None), ('No', 'ask', 0.5), ('Yes', 'bid', 0.5), ('Yes', 'ask', 0.75)]
+    """
+    data = opened(frame)
+    kind_of(data.collect_schema().names(), ("books",))
+    tokens = data.select(*WHO).unique()
+    pairs = tokens.join(tokens.rename({c: f"__{c}" for c in WHO[1:]}), on="market_id")
+    pairs = pairs.filter(nw.col("token_id") != nw.col("__token_id"))
+    count = tokens.group_by("market_id").agg(nw.col("token_id").n_unique().alias("__tokens"))
+    if isinstance(count, nw.DataFrame):
+        wrong = count.filter(nw.col("__tokens") != 2)
+        if len(wrong):
+            names = sorted(map(str, texts(wrong["market_id"])))[:3]
+            raise ConfigError(
+                f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(names)}; a "
+                "complement is of a market with two tokens, both of them in the frame."
+            )
+    pairs = pairs.join(count.filter(nw.col("__tokens") == 2), on="market_id").drop("__tokens")
+    data = data.select(*BOOKS).join(pairs.drop("token_label"), on=["market_id", "token_id"])
+    is_ask = nw.col("side").cast(nw.String) == ASK
+    flipped = nw.when(is_ask).then(nw.lit(BID)).otherwise(nw.lit(ASK))
+    side = data.collect_schema()["side"]
+    data = data.with_columns(
+        token_id=nw.col("__token_id"),
+        token_label=nw.col("__token_label"),
+        side=flipped if side == nw.String else flipped.cast(side),
+        price=1.0 - nw.col("price"),
+        __order=~is_ask,
+    )
+    data = data.sort(*WHO, "ts", "__order", "level", nulls_last=True)
+    return closed(data.select(*BOOKS), frame)  # type: ignore[no-any-return]
+
+
+def overround(frame: F) -> F:
+    """What all tokens of a market cost together.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind, with all tokens of each market.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (market, ts): ``ts market_id tokens bid_sum mid_sum ask_sum overround``: the number of tokens seen,
+        sums of best bids, mids and best asks over them [probability], and ask_sum - 1. Null where a token of
+        the market (any that the frame has) lacks the value or the whole book at that ``ts``. By market, ts.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    Exactly one token of a market pays 1, so fair prices sum to 1; the overround is the margin of who sells all of them.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> out = archive.books(archive.records("markets")[0]["id"]).md.overround()
+    >>> bool((out["bid_sum"].dropna() < out["ask_sum"].dropna()).all())
+    True
+    """
+    return closed(_sums(opened(bbo(frame))), frame)  # type: ignore[no-any-return]
+
+
+def arbitrage(frame: F) -> F:
+    """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
+
+    Parameters
+    ----------
+    frame
+        Tidy books or bbo of any frame kind, with all tokens of each market.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (market, ts): ``ts market_id buy_all sell_all size gain``: whether the asks sum to less than 1,
+        whether the bids sum to more [true or false; false where a token lacks the side]; the number of sets at the best
+        prices, the smallest best size of that side [shares]; and what one set gains [USD]. Size and gain are
+        null without a flag. By market, ts.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books or bbo.
+
+    Notes
+    -----
+    buy_all: ask_sum < 1 - 1e-9, gain = 1 - ask_sum. sell_all: bid_sum > 1 + 1e-9, gain = bid_sum - 1. Where both hold,
+    which takes a crossed book, size and gain are those of buying. Fees are not counted, and snapshots of one ``ts`` may
+    have been taken at different moments of the bucket.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> list(archive.books(archive.records("markets")[0]["id"]).md.arbitrage().columns)
+    ['ts', 'market_id', 'buy_all', 'sell_all', 'size', 'gain']
+    """
+    out = _sums(opened(bbo(frame)), sizes=True)
+    buy = nw.col("ask_sum") < 1 - _SLACK
+    sell = nw.col("bid_sum") > 1 + _SLACK
+    either = [nw.when(flag).then(1.0).otherwise(0.0).alias(c) for flag, c in ((buy, "__buy"), (sell, "__sell"))]
+    out = out.with_columns(*either)
+    buy, sell = nw.col("__buy") > 0, nw.col("__sell") > 0
+    size = nw.when(buy).then(nw.col("__ask_size")).otherwise(nw.when(sell).then(nw.col("__bid_size")))
+    gain = nw.when(buy).then(1 - nw.col("ask_sum")).otherwise(nw.when(sell).then(nw.col("bid_sum") - 1))
+    names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")
+    return closed(out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names), frame)  # type: ignore[no-any-return]
+
+
+def _sums(data: Any, *, sizes: bool = False) -> Any:
+    """Sums over the tokens of a market; null where one of them is missing."""
+    tokens = data.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().alias("__all"))
+    # One column per aggregate, made before: pandas groups by plain sums only.
+    values = {name: nw.col(c).fill_null(0.0) for name, c in _SUMS.items()}
+    there = {f"__{c}": (~nw.col(c).is_null()).cast(nw.Int64) for c in _SUMS.values()}
+    least = {f"__{side}_size": nw.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}
+    data = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
+    out = data.agg(nw.len().alias("tokens"), nw.col(*values, *there).sum(), *(nw.col(c).min() for c in least))
+    out = out.join(tokens, on="market_id").with_columns(nw.col("tokens").cast(nw.Int64))
+    for name, c in _SUMS.items():
+        out = out.with_columns(nw.when(nw.col(f"__{c}") == nw.col("__all")).then(nw.col(name)).alias(name))
+    out = out.with_columns(overround=nw.col("ask_sum") - 1).sort(*_MARKET, nulls_last=True)
+    return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
+
+
+def probabilities(frame: F) -> F:
+    """Prices scaled so that the tokens of a market sum to 1.
+
+    Parameters
+    ----------
+    frame
+        Tidy prices, books or bbo of any frame kind, with all tokens of each market; of books the mid is taken.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts market_id token_id token_label probability`` [0 to 1]. Null where a token of the
+        market lacks its value or its row at that ``ts``, or all are 0. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy prices, books or bbo.
+
+    Notes
+    -----
+    probability = price / sum of prices over the tokens of the market at the same ``ts`` (proportional scaling).
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> out = archive.prices(archive.records("markets")[0]["id"]).md.probabilities()
+    >>> bool((out.dropna().groupby("ts")["probability"].sum().round(9) == 1).all())
+    True
+    """
+    data, value = _valued(frame)
+    count = data.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().alias("__all"))
+    there = (~nw.col(value).is_null()).cast(nw.Int64)
+    data = data.with_columns(__value=nw.col(value).fill_null(0.0), __there=there)
+    data = data.with_columns(nw.col("__value", "__there").sum().over(*_MARKET)).join(count, on="market_id")
+    good = (nw.col("__there") == nw.col("__all")) & (nw.col("__value") > 0)
+    out = data.with_columns(probability=nw.when(good).then(nw.col(value) / nw.col("__value")))
+    return closed(out.select("ts", *WHO, "probability").sort(*WHO, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
+
+
+def brier(frame: F, outcomes: Any) -> F:
+    """How far the prices of each token were from what came true.
+
+    Parameters
+    ----------
+    frame
+        Tidy prices, books or bbo of any frame kind; of books the mid is taken. Cut it to the forecasts you mean: prices
+        shortly before the end are good ones.
+    outcomes : mapping, or frame of market records
+        Token that won, by market id; or a frame with ``market_id`` and ``resolved_token_id``, as ``client.markets()``
+        gives. Markets that are not in it, or have none, are left out.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per token: ``market_id token_id token_label outcome points brier``: 1 or 0, the number of forecasts,
+        and their mean squared error [0 to 1; 0.25: always 0.5]. Null values are no forecasts. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame is not of its kind.
+    ConfigError
+        If ``outcomes`` is neither a mapping nor a frame.
+
+    Notes
+    -----
+    brier = mean((p - outcome)^2); Brier (1950), "Verification of forecasts expressed in terms of probability".
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.5],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.brier(prices, {"m": "1"}).select("outcome", "points", "brier").row(0)
+    (1.0, 1, 0.25)
+    """
+    data = _scored(frame, outcomes)
+    out = data.group_by(*WHO).agg(nw.col("outcome").max(), nw.len().alias("points"), nw.col("__error").sum())
+    out = out.with_columns(nw.col("points").cast(nw.Int64), brier=nw.col("__error") / nw.col("points"))
+    return closed(out.select(*WHO, "outcome", "points", "brier").sort(*WHO, nulls_last=True), frame)  # type: ignore[no-any-return]
+
+
+def calibration(frame: F, outcomes: Any, bins: int = 10) -> F:
+    """How often what was priced at p came true.
+
+    Parameters
+    ----------
+    frame
+        As `brier`.
+    outcomes : mapping, or frame of market records
+        As `brier`.
+    bins : int
+        Number of equal bins from 0 to 1.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per bin that holds a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the
+        last with 1), number of forecasts, their mean, and the share that came true. By bin.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame is not of its kind.
+    ConfigError
+        If ``outcomes`` is neither a mapping nor a frame, or ``bins`` no whole number from 1.
+
+    Notes
+    -----
+    Forecasts of one market hang together: points are not independent, and a market with many counts for many.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=4, days=2)
+    >>> won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets")}
+    >>> out = md.calibration(archive.prices(list(won), on_missing="partial", resolution="1h"), won, bins=5)
+    >>> bool(out["outcome"].between(0, 1).all())
+    True
+    """
+    count = whole("bins", bins)
+    data = _scored(frame, outcomes)
+    at = (nw.col("__value") * count + _SLACK).floor()
+    at = nw.when(at >= count).then(count - 1.0).otherwise(at)
+    data = data.select("__value", "outcome", __bin=at).group_by("__bin")
+    out = data.agg(nw.len().alias("points"), nw.col("__value", "outcome").sum())
+    out = out.with_columns(
+        nw.col("points").cast(nw.Int64),
+        bin_start=nw.col("__bin") / count,
+        bin_end=(nw.col("__bin") + 1) / count,
+        forecast=nw.col("__value") / nw.col("points"),
+        outcome=nw.col("outcome") / nw.col("points"),
+    )
+    return closed(out.sort("__bin").select("bin_start", "bin_end", "points", "forecast", "outcome"), frame)  # type: ignore[no-any-return]
+
+
+def _valued(frame: Any) -> tuple[Any, str]:
+    """Prices with their value column, or the mids of books."""
+    names = opened(frame).collect_schema().names()
+    if set(PRICES) <= set(names) and not set(BOOKS) <= set(names):
+        return opened(frame).select(*PRICES), "price"
+    kind_of(names, ("books", "bbo", "prices"))
+    return opened(bbo(frame)).select(*BBO), "mid"
+
+
+def _scored(frame: Any, outcomes: Any) -> Any:
+    """Forecasts of resolved markets, with what came true and the squared error."""
+    won = _winners(outcomes)
+    data, value = _valued(frame)
+    known = nw.col("market_id").cast(nw.String).is_in(sorted(won)) & ~nw.col(value).is_null()
+    winner = nw.col("token_id").cast(nw.String).is_in(sorted(set(won.values())))
+    data = data.filter(known).with_columns(__value=nw.col(value), outcome=nw.when(winner).then(1.0).otherwise(0.0))
+    return data.with_columns(__error=(nw.col("__value") - nw.col("outcome")) ** 2)
+
+
+def _winners(outcomes: Any) -> dict[str, str]:
+    if isinstance(outcomes, Mapping):
+        pairs: Iterable[tuple[Any, Any]] = outcomes.items()
+    else:
+        try:
+            data = collected(outcomes)
+        except NotTidyError:
+            raise ConfigError(
+                f"outcomes is a {type(outcomes).__name__}; allowed are a mapping of market id to token id that won, "
+                "or a frame with market_id and resolved_token_id."
+            ) from None
+        missing = [c for c in ("market_id", "resolved_token_id") if c not in data.columns]
+        if missing:
+            raise NotTidyError.from_missing("A frame of outcomes", missing, data.columns)
+        pairs = zip(texts(data["market_id"]), texts(data["resolved_token_id"]), strict=True)
+    return {str(market): str(token) for market, token in pairs if token is not None}
