@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from marketdata.accessor import to_frame
 from marketdata.client.discovery import Discovery
 from marketdata.client.history import History, Options, safe_parts
 from marketdata.client.targets import wanted, whole
+from marketdata.client.threads import awaited
 from marketdata.errors import ConfigError
 from marketdata.fetch.keys import KeyProvider
 from marketdata.fetch.plan import Plan, make_plan
@@ -21,7 +21,6 @@ from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.times import SECOND, Range, to_range
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
-T = TypeVar("T")
 Markets = str | Iterable[str]
 
 
@@ -128,7 +127,7 @@ class Client(Discovery):
         >>> with md.serve(md.simulate(events=1, days=1)) as service:
         ...     client = md.Client(service.base_url, service.api_key)
         ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["level"].max()
+        ...     int(client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["level"].max())
         0
         """
         return self._get("books", "market", market, (start, end), resolution, levels, report)
@@ -178,9 +177,9 @@ class Client(Discovery):
         Returns
         -------
         frame
-            One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``ts``
-            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one of
-            a book.
+            One row per market and bucket: ``ts market_id volume liquidity spread``, further numeric metrics. ``ts``
+            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one
+            of a book.
 
         Raises
         ------
@@ -351,15 +350,15 @@ class Client(Discovery):
         self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None, report: bool = False
     ) -> Any:
         """`books` for code that runs in an event loop."""
-        return await _awaited(lambda: self.books(market, start, end, resolution, levels=levels, report=report))
+        return await awaited(self.books, market, start, end, resolution, levels=levels, report=report)
 
     async def aprices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
         """`prices` for code that runs in an event loop."""
-        return await _awaited(lambda: self.prices(market, start, end, resolution, report=report))
+        return await awaited(self.prices, market, start, end, resolution, report=report)
 
     async def ametrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
         """`metrics` for code that runs in an event loop."""
-        return await _awaited(lambda: self.metrics(market, start, end, resolution, report=report))
+        return await awaited(self.metrics, market, start, end, resolution, report=report)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -400,7 +399,3 @@ class Client(Discovery):
     ) -> list[Request]:
         asked = wanted(view, kind, ids, rng, Resolution.of(resolution), self._options.page_limit)
         return self._history.catalogue.requests(asked, bounded=bounded)
-
-
-async def _awaited(call: Callable[[], T]) -> T:
-    return await asyncio.to_thread(call)

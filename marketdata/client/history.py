@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from marketdata.wire.page import Page
 
 _FRAME_POINTS = {"books": 20_000, "prices": 500_000, "metrics": 500_000}
 _BUFFERED_PAGES = 64
+_WORTH_A_BAR = 5
 
 
 class Options(NamedTuple):
@@ -107,19 +109,35 @@ class History:
 
     @contextmanager
     def _bar(self, requests: Sequence[Request | Position]) -> Iterator[Progress | None]:
-        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-        if not (watched if self._options.progress is None else self._options.progress) or len(requests) < 2:
+        """A bar of pages where a person is watching; nothing of it stays when it is done."""
+        bar_class = _bar_class(self._options.progress)
+        expected = sum(self.catalogue.pages(r.request if isinstance(r, Position) else r) for r in requests)
+        if bar_class is None or expected < _WORTH_A_BAR:
             yield None
             return
-        from tqdm.auto import tqdm
+        with bar_class(total=expected, desc=_view(requests), unit="page", leave=False) as bar:
 
-        with tqdm(total=len(requests), desc=_view(requests), unit="part", leave=False) as bar:
-
-            def progress(pages: int, complete: int) -> None:
-                bar.set_postfix(pages=pages, refresh=False)
-                bar.update(complete - bar.n)
+            def progress(pages: int, _complete: int) -> None:
+                bar.total = max(bar.total, pages)
+                bar.update(pages - bar.n)
 
             yield progress
+
+
+def _bar_class(wanted: bool | None) -> Any:
+    """A tqdm for a terminal or a notebook, or None where a bar would only leave text behind."""
+    notebook = "ipykernel" in sys.modules
+    if wanted is False or (wanted is None and not notebook and not sys.stderr.isatty()):
+        return None
+    if not notebook:
+        from tqdm import tqdm
+
+        return tqdm
+    if importlib.util.find_spec("ipywidgets") is None:
+        return None
+    from tqdm.notebook import tqdm_notebook
+
+    return tqdm_notebook
 
 
 class _Walks:

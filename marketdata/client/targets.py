@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from marketdata.errors import ConfigError, NotFoundError
+from marketdata.fetch.plan import pages_of, tokens_of
 from marketdata.fetch.planning import crew, segment
 from marketdata.fetch.position import LARGEST_LIMIT, Kind, Request
 from marketdata.fetch.transport import Transport
@@ -48,6 +49,11 @@ class Catalogue:
                 # Unknown, or no such route: the history request itself will tell which.
                 self._known[id_or_slug] = Facts()
         return self._known[id_or_slug]
+
+    def pages(self, request: Request) -> int:
+        """Pages that a request will have, if every bucket has its points."""
+        known = self._known.get(request.id, Facts())
+        return pages_of(request, tokens_of(request, len(known.tokens)))
 
     def _look_up(self, ids: Sequence[str]) -> None:
         """Learn the facts of many markets side by side."""

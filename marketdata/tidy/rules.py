@@ -74,7 +74,7 @@ def resample(frame: F, resolution: str) -> F:
     --------
     >>> import polars as pl, marketdata as md
     >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00", "2026-01-01T00:30"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "ts": ["2026-01-01T00:01", "2026-01-01T00:30"], "market_id": "m", "token_id": "1", "token_label": "Yes",
     ...     "price": [0.25, 0.75]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
     >>> md.resample(prices, "1h")["price"].to_list()
     [0.5]

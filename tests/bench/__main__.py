@@ -32,8 +32,8 @@ def head() -> str:
     cores = os.cpu_count()
     return (
         "# Benchmarks\n\n"
-        "Written by `make bench`. All ways of a table run in turn, round after round, in one process; the ratio is the\n"
-        "median over the rounds. Absolute times are those of one shared machine and mean little; ratios hold.\n\n"
+        "Written by `make bench`. All ways of a table run in turn, round after round, in one process; the ratio\n"
+        "is the median over the rounds. Absolute times are those of one shared machine and mean little; ratios hold.\n\n"
         f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {cores} cores, {platform.machine()}, Python {platform.python_version()}, "
         f"{versions}.\n"
     )

@@ -68,6 +68,11 @@ def duck(frame: pl.DataFrame) -> Any:
     return duckdb.sql(query).to_arrow_table()
 
 
+def floor_mean(frame: pd.DataFrame) -> pd.Series:
+    """The faster pandas idiom for means."""
+    return frame.groupby(["token_id", frame["ts"].dt.floor("1h")], observed=True)["price"].mean()
+
+
 def expressions(frame: Any) -> Any:
     """Our rule as narwhals expressions, the reference."""
     return rules.last_rows(nw.from_native(frame, eager_only=True), list(WHO), HOUR).to_native()
@@ -151,14 +156,11 @@ def _books(panda: pd.DataFrame, polar: pl.DataFrame, rounds: int) -> Table:
 def _prices(rows: int, rounds: int) -> Table:
     columns = prices(rows)
     panda, polar = to_frame(columns, "pandas"), to_frame(columns, "polars")
-    key = ["token_id", panda["ts"].dt.floor("1h")]
     ways: dict[str, Callable[[], Any]] = {
         "pandas: groupby.resample": lambda: (
             panda.set_index("ts").groupby("token_id", observed=True)["price"].resample("1h").mean()
         ),
-        "pandas: floor and groupby": lambda: panda.groupby(["token_id", panda["ts"].dt.floor("1h")], observed=True)[
-            "price"
-        ].mean(),
+        "pandas: floor and groupby": lambda: floor_mean(panda),
         "polars: lazy group_by": lambda: (
             polar.lazy().group_by("token_id", pl.col("ts").dt.truncate("1h")).agg(pl.col("price").mean()).collect()
         ),
@@ -168,7 +170,6 @@ def _prices(rows: int, rounds: int) -> Table:
         "marketdata on pandas": lambda: panda.md.resample("1h"),
         "marketdata on polars": lambda: polar.md.resample("1h"),
     }
-    del key
     return compare(
         f"Mean price of each hour, {rows / 1e6:.3g} M rows",
         interleaved(ways, rounds),
