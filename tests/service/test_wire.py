@@ -450,12 +450,14 @@ def test_g17_five_hundred_slow_connections_leave_room(local: Service) -> None:
     """G17: 500 connections that send a byte now and then are closed in 15 s, and others are served all the while."""
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(local)) for _ in range(500)]
+        for connection in slow:
+            connection.sendall(b"GET / HTTP/1.1\r\n")
         until = time.monotonic() + 14
         worst = 0.0
         while time.monotonic() < until:
             for connection in slow:
                 with contextlib.suppress(OSError):
-                    connection.send(b"G")
+                    connection.send(b"X")
             begun = time.perf_counter()
             assert raw(local.base_url, head(local))[0] == 200
             worst = max(worst, time.perf_counter() - begun)
