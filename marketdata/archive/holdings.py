@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Catalog, Kind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
-from marketdata.archive.coverage import Claim, CoverageState, cut
+from marketdata.archive.coverage import Claim, CoverageState, cut, within
 from marketdata.archive.hashing import content_hash
 from marketdata.archive.layout import SCHEMAS
 from marketdata.archive.ledger import COVERAGE, Key, Ledger
@@ -66,6 +66,7 @@ class Holdings:
         if not ranges:
             return
         table = self.points[view]
+        self.ledger.append(self._doubts(view, ranges))
         counters = points.replace(table, view, columns, ranges)
         now = time.time_ns() // 1000 if fetched_at is None else fetched_at
         parts = points.by_market(columns)
@@ -80,12 +81,30 @@ class Holdings:
             claims[view, market] = [*self._left_over(view, market, wanted, seq), claim]
         self.ledger.append(claims)
 
-    def _left_over(self, view: View, market: str, wanted: Range, seq: int) -> Sequence[Claim]:
-        """Older claims that the new one cuts, counted again for what is left of them."""
+    def _doubts(self, view: View, ranges: Mapping[str, Range]) -> dict[Key, list[Claim]]:
+        """Claims that what is about to be replaced is unproven, and what is left of the older ones.
+
+        A writer that ends between its data and its claim leaves no hash that its data does not have.
+        """
+        out: dict[Key, list[Claim]] = {}
+        for market, wanted in ranges.items():
+            doubts = [
+                p._replace(state=CoverageState.UNPROVEN, rows=None, digest=None, fetched_at=p.fetched_at + 1)
+                for p in within(self.ledger.pieces(view, market), wanted)
+                if p.state != CoverageState.MISSING
+            ]
+            if doubts:
+                left = [p._replace(fetched_at=p.fetched_at + 1) for p in self._left_over(view, market, wanted)]
+                out[view, market] = [*doubts, *left]
+        return out
+
+    def _left_over(self, view: View, market: str, wanted: Range, seq: int | None = None) -> list[Claim]:
+        """What is left of older claims outside of a range, with its rows counted again."""
         out = []
         for piece in self.ledger.pieces(view, market):
             for left in cut(piece, wanted.start, wanted.end):
                 if left is not piece:
                     rows = points.read(self.points[view], view, market, left.range)
-                    out.append(left._replace(rows=len(rows), digest=content_hash(rows), seq=seq))
+                    known = left._replace(rows=len(rows), digest=content_hash(rows))
+                    out.append(known if seq is None else known._replace(seq=seq))
         return out

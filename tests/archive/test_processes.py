@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,84 @@ def test_AR1_AR2_AR3_a_killed_writer_leaves_whole_commits(archive: Archive) -> N
         assert there >= least
     archive.add(books=books(M, there * 10, 10))
     assert points_of("books", archive.columns("books", M)) == held(archive)
+
+
+EVENTS = (
+    "import os\nfrom marketdata.archive.storage import Folder\nfrom marketdata.archive.table import Table\n"
+    "left = [int(sys.argv[2])]\n"
+    "def point():\n    left[0] -= 1\n    left[0] or os.kill(os.getpid(), 9)\n"
+    "def watched(owner, name):\n    real = getattr(owner, name)\n"
+    "    def call(*args, **kwargs):\n        point()\n        out = real(*args, **kwargs)\n        point()\n"
+    "        return out\n    setattr(owner, name, call)\n"
+    "for name in ('write', 'settle'):\n    watched(Folder, name)\n"
+    "for name in ('commit', '_settle'):\n    watched(Table, name)\n"
+)
+
+
+@pytest.mark.parametrize("what", ["replace", "compact"])
+def test_AR3_AR4_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive, what: str) -> None:
+    """Killed before or after each write, flush and commit, an archive holds the old points or the new, and is sound."""
+    work = "a.add(books=books(MARKETS[0], 10, 30, size=5.0))" if what == "replace" else "a.compact()"
+    archive.add(books=books(M, 0, 20))
+    archive.add(books=books(M, 20, 10))
+    base = Path(archive.location)
+    old = held(archive)
+    new = {**old, **points_of("books", books(M, 10, 30, size=5.0))}
+    seen: list[int] = []
+    step = 0
+    while not seen or seen[-1] != 0:
+        step += 2 if what == "replace" else 3
+        root = base.with_name(f"copy-{step}")
+        shutil.copytree(base, root)
+        worker = start(EVENTS + work + "\n", root, step)
+        worker.communicate()
+        seen.append(worker.returncode)
+        copy = Archive(root, frame="polars")
+        found = held(copy)
+        assert found in ((old, new) if what == "replace" else (old,))
+        assert copy.verify().is_empty(), f"step {step}"
+        copy.add(books=books(M, 10, 30, size=5.0))
+        assert held(copy) == new
+        assert copy.verify().is_empty()
+    assert set(seen) == {0, -9}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("processes", [1, 4])
+def test_AR1_AR2_AR3_two_thousand_kills(archive: Archive, processes: int) -> None:
+    """After each of 2,000 kills at random no committed batch is lost, doubled or unreadable."""
+    code = (
+        "k = int(sys.argv[2])\n"
+        "held = a.columns('books', f'm-{k}')\nn = len(held.ts) // 10\n"
+        "from archive.test_processes import one_batch\n"
+        "while True:\n    a.add(books=one_batch(k, n))\n    n += 1\n    print(n, flush=True)\n"
+    )
+    rng = random.Random(processes)
+    for _ in range(1000 // processes):
+        workers = [start(code, archive.location, k) for k in range(processes)]
+        time.sleep(rng.uniform(0.5, 1.2))
+        for worker in workers:
+            worker.send_signal(signal.SIGKILL)
+        acknowledged = [(worker.communicate()[0].split() or ["0"])[-1] for worker in workers]
+        fresh = Archive(archive.location, frame="polars")
+        for k, least in enumerate(acknowledged):
+            found = fresh.columns("books", f"m-{k}")
+            assert len(found) % 10 == 0
+            assert len(found) >= 10 * int(least)
+            assert len(set(found.ts.tolist())) == len(found)
+        assert fresh.verify().is_empty()
+
+
+def one_batch(k: int, n: int) -> Any:
+    """Ten empty books of a market."""
+    import numpy as np
+
+    from marketdata.wire.columns import BookColumns, Token
+
+    ts = START + (10 * n + np.arange(10)) * MINUTE
+    return BookColumns(
+        (Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.zeros(20, np.int64), np.empty((0, 2))
+    )
 
 
 def test_AR32_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
