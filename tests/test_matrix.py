@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+# Rows of the fault matrix: N network, P pages and contract, D values, T time, K keys and secrets.
+LAST = {"N": 33, "P": 30, "D": 17, "T": 12, "K": 8}
+_NAME = re.compile(r"^ *(?:async )?def test_([NPDTK]\d+)_\w+\(", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def named() -> set[str]:
+    """Rows that tests carry in their names."""
+    files = Path(__file__).parent.rglob("test_*.py")
+    return {row for path in files for row in _NAME.findall(path.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("letter", LAST)
+def test_every_row_has_its_test(named: set[str], letter: str) -> None:
+    """Each row of the client's fault matrix has a test with its name, so that ``pytest -k N9`` runs row N9."""
+    rows = {f"{letter}{i}" for i in range(1, LAST[letter] + 1)}
+    assert sorted(rows - named) == []
+
+
+def test_no_test_names_a_row_that_is_none(named: set[str]) -> None:
+    """A name such as N99 would be a slip of the pen."""
+    rows = {f"{letter}{i}" for letter, last in LAST.items() for i in range(1, last + 1)}
+    assert sorted(named - rows) == []
