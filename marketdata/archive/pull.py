@@ -21,6 +21,9 @@ from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 
 _BATCH_LEVELS = 500_000
 _BATCH_SECONDS = 10.0
+# A market of more tokens than a page has points is asked token by token (interface 8).
+_WIDE = 200
+_DAY = 86_400 * SECOND
 _LISTED_AGAIN = 3_600 * SECOND
 _DISCOVERY = "discovery"
 
@@ -64,7 +67,7 @@ class Pull:
                     # Another process may have filled it while this one waited.
                     now_missing = self._gaps(view, market, wanted)
                     bar.update(max(0, minutes(some) - minutes(now_missing)))
-                    for gap in now_missing:
+                    for gap in self._bounded(market, now_missing):
                         bar.say(f"{view} {market[:24]}")
                         self._fetch(view, market, gap, bar)
 
@@ -75,6 +78,16 @@ class Pull:
         if self._clock is None and not to_ask(pieces, wanted, late, refresh=self._refresh):
             return []
         return to_ask(pieces, wanted, self.clock, refresh=self._refresh)
+
+    def _bounded(self, market: str, some: Iterable[Gap]) -> Iterator[Gap]:
+        """Gaps of wide markets day by day: they are kept only when all their tokens have come."""
+        record = self._holdings.catalog["markets"].find(market) or {}
+        if len(record.get("tokens", ())) <= _WIDE:
+            yield from some
+            return
+        for gap in some:
+            for start in range(gap.start, gap.end, _DAY):
+                yield gap._replace(start=start, end=min(start + _DAY, gap.end))
 
     @property
     def clock(self) -> Clock:
@@ -116,7 +129,7 @@ class _Batch:
     def __init__(self, view: View, gap: Gap) -> None:
         self.gap = gap
         self._view: View = view
-        self._wide: tuple[Range, bool] | None = None
+        self._wide: bool | None = None
         self._parts: list[AnyColumns] = []
         self._done: list[tuple[Range, bool]] = []
         self._levels = 0
@@ -128,16 +141,14 @@ class _Batch:
         self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
         if request.kind != "token":
             self._complete(done, proven=proven)
-            return
-        # A wide market is asked token by token: its stretch is complete when the next one begins.
-        if self._wide is not None and self._wide[0] != request.rng:
-            self.close()
-        self._wide = (request.rng, proven and (self._wide is None or self._wide[1]))
+        else:
+            # A wide market is asked token by token, so no stretch is complete before the last token came.
+            self._wide = proven and self._wide is not False
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Everything that was asked has come."""
         if self._wide is not None:
-            self._complete(self._wide[0], proven=self._wide[1])
+            self._complete(self.gap.range, proven=self._wide)
             self._wide = None
 
     def _complete(self, done: Range, *, proven: bool) -> None:
@@ -152,6 +163,8 @@ class _Batch:
     @property
     def is_full(self) -> bool:
         """Whether it is worth a commit."""
+        if self._wide is not None:
+            return False
         return self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS
 
     def flush(self) -> Iterator[tuple[Range, AnyColumns, bool]]:

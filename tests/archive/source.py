@@ -36,6 +36,7 @@ class Source:
         self.cut_after: int | None = None
         self.page = 7
         self.proves_its_end = True
+        self.by_token = False
 
     def health(self) -> dict[str, Any]:
         return {"status": "ok", "timestamp": to_text(self.now)}
@@ -57,6 +58,9 @@ class Source:
     def iter_columns(
         self, view: View, market: str, rng: Range, resolution: str = "1m"
     ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
+        if self.by_token:
+            yield from self._token_by_token(view, market, rng)
+            return
         request = Request(view, "market", market, rng, Resolution.of(resolution))
         at, pages = rng.start, 0
         while at < rng.end:
@@ -69,6 +73,18 @@ class Source:
             done = Range(at, until)
             yield request, done, self.columns(view, market, done), self.proves_its_end or not last
             at = until
+
+    def _token_by_token(self, view: View, market: str, rng: Range) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
+        every = self.columns(view, market, rng)
+        half = rng.start + (rng.end - rng.start) // 2
+        for n, token in enumerate(TOKENS[market]):
+            if n == self.cut_after:
+                raise CutError
+            for piece in (Range(rng.start, half), Range(half, rng.end)):
+                request = Request(view, "token", str(token.token_id), piece, Resolution.M1)
+                self.requests.append((view, market, piece))
+                mine = every.take((every.token == every.tokens.index(token)).nonzero()[0]) if len(every) else every
+                yield request, piece, mine.between(*piece), True
 
     def columns(self, view: View, market: str, rng: Range) -> AnyColumns:
         keys = sorted(

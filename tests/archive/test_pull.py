@@ -202,6 +202,21 @@ def test_AR28_a_walk_without_a_proven_end_is_not_final(archive: Archive, source:
     assert states(archive) == [(0, 20, "final")]
 
 
+def test_a_market_asked_token_by_token_is_claimed_when_all_tokens_came(
+    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut between two tokens claims nothing; without a cut every token's points are there, whatever the batches."""
+    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", 1)
+    source.by_token, source.cut_after = True, 1
+    with pytest.raises(CutError):
+        archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
+    assert states(archive) == []
+    source.cut_after = None
+    assert len(archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))) == 1
+    assert states(archive) == [(0, 120, "final")]
+    assert held(archive) == {k: v for k, v in truth(source).items() if k[0] == "books"}
+
+
 def test_AR11_a_market_that_another_process_fetches_is_busy(archive: Archive, source: Source) -> None:
     """A lease that is held makes a pull wait, then say who holds it; a lease whose owner is gone is free."""
     import os
