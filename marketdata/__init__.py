@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from marketdata.tidy.execution import sweep, vwap
     from marketdata.tidy.ladders import from_wide, ladder, to_wide
     from marketdata.tidy.measures import crossed, depth, imbalance, locked, microprice, spread_bps
+    from marketdata.tidy.quality import check
     from marketdata.tidy.rules import resample
     from marketdata.tidy.sense import arbitrage, brier, calibration, complement, overround, probabilities
     from marketdata.tidy.series import log_odds, ohlc, returns
@@ -76,6 +77,7 @@ _HOMES = {
     "bbo": "tidy.book",
     "brier": "tidy.sense",
     "calibration": "tidy.sense",
+    "check": "tidy.quality",
     "complement": "tidy.sense",
     "crossed": "tidy.measures",
     "depth": "tidy.measures",
@@ -142,6 +144,7 @@ __all__ = [
     "bbo",
     "brier",
     "calibration",
+    "check",
     "complement",
     "crossed",
     "depth",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from marketdata.tidy import book, clock, execution, frames, ladders, measures, rules, sense, series
+from marketdata.tidy import book, clock, execution, frames, ladders, measures, quality, rules, sense, series
 from marketdata.wire.columns import AnyColumns
 
 F = TypeVar("F")
@@ -138,6 +138,10 @@ class Accessor(Generic[F]):
     def log_odds(self, value: str | None = None) -> F:
         """Logarithm of the odds that a probability means; see `marketdata.log_odds`."""
         return series.log_odds(self._frame, value)
+
+    def check(self, resolution: str | None = None) -> F:
+        """What is odd about the data: one row per check; see `marketdata.check`."""
+        return quality.check(self._frame, resolution)
 
 
 def register_pandas() -> None:

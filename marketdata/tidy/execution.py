@@ -123,7 +123,7 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     >>> md.sweep(book, "buy", notional=100).select("filled", "shortfall", "shares").row(0)
     (20.0, 80.0, 30.0)
     """
-    taken_side = _SIDES.get(side) if isinstance(side, str) else None
+    taken_side = _SIDES.get(str(side))
     if taken_side is None:
         raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, _SIDES))}.")
     asked = {name: value for name, value in {"size": size, "notional": notional}.items() if value is not None}

@@ -171,7 +171,7 @@ def returns(frame: F, value: str | None = None, *, how: str = "simple", resoluti
     if how == "simple":
         move = nw.when(good & (u != 0)).then(v / u - 1)
     elif how == "log":
-        move = nw.when(good & (u > 0) & (v > 0)).then((v / u).log())
+        move = nw.when(good & (u > 0) & (v > 0)).then(v / u).log()
     else:
         move = nw.when(good).then(v - u)
     out = data.select("ts", *keys, move.alias("return"))
@@ -220,4 +220,5 @@ def log_odds(frame: F, value: str | None = None) -> F:
 
 
 def _odds(p: nw.Expr) -> nw.Expr:
-    return nw.when((p > 0) & (p < 1)).then((p / (1 - p)).log())
+    # The choice stands inside, so that no engine warns of a logarithm of 0.
+    return nw.when((p > 0) & (p < 1)).then(p / (1 - p)).log()

@@ -1,0 +1,272 @@
+"""What is odd about a frame: one report for books, prices and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.resolution import Resolution
+from marketdata.tidy.kinds import collected, floats, identity, is_ask, micros, texts, wrapped
+from marketdata.tidy.runs import group_starts
+from marketdata.tidy.schema import WHO, kind_of, value_columns
+from marketdata.times import to_text
+from marketdata.wire.columns import Ints
+
+F = TypeVar("F")
+# Probabilities of one market that miss 1 by more than this are worth a look.
+_FAR = 0.05
+# An unchanged book for so many snapshots is quiet; for longer it may be stuck.
+_STALE = 60
+_SHOWN = 3
+_SLACK = 1e-9
+_Rows = NDArray[np.bool_]
+
+
+class Finding(NamedTuple):
+    """What one check found: how bad it is, and the rows that show it."""
+
+    check: str
+    severity: str
+    meaning: str
+    of: int
+    rows: Ints
+
+
+class _View:
+    """The columns of a frame, sorted by token and time; rows keep their place in the frame."""
+
+    def __init__(self, data: nw.DataFrame[Any], kind: str) -> None:
+        names = data.columns
+        self.who = [c for c in (WHO if kind != "metrics" else WHO[:1]) if c in names]
+        ids = [identity(data[c]) for c in self.who]
+        ts = micros(data["ts"])
+        self.books = kind == "books"
+        keys = [*ids, ts]
+        if self.books:
+            level = np.nan_to_num(floats(data["level"]), nan=0.0)
+            keys += [is_ask(data["side"]).astype(np.int8), level]
+        self.order = np.lexsort(keys[::-1])
+        self.data, self.ts = data, ts[self.order]
+        self.ids = [i[self.order] for i in ids]
+        self.groups = group_starts(*self.ids)
+        self.snapshots = group_starts(*self.ids, self.ts)
+        self.fresh = np.isin(self.snapshots, self.groups)
+        if self.books:
+            self.ask, self.level = keys[-2][self.order], keys[-1][self.order]
+            self.price, self.size = self.column("price"), self.column("size")
+            self.sides = group_starts(*self.ids, self.ts, self.ask)
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        return floats(self.data[name])[self.order]
+
+    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> Finding:
+        rows = np.asarray(rows)
+        at = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return Finding(check, severity, meaning, of, self.order[at.astype(np.int64)])
+
+
+def check(frame: F, resolution: str | None = None) -> F:
+    """Look for what is odd about a frame, and say where.
+
+    Parameters
+    ----------
+    frame
+        Tidy books, prices or metrics of any kind; a lazy one is computed.
+    resolution : {"1m", "10m", "1h", "6h", "1d"}, optional
+        Bucket width of the frame; without it the widest that fits into the commonest step.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per check that applies: ``check severity count of meaning examples``: its name; "error", "warning" or
+        "info", and "ok" where nothing was found; how often; out of how many; what it means; and up to three
+        rows that show it, as text. The frame itself stays as it is.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is no tidy books, prices or metrics.
+    ConfigError
+        If the resolution does not exist.
+
+    Notes
+    -----
+    Errors can not come from a sound service: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps (holes
+    between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
+    sums_far_from_1 (prices, or mids of books, of all tokens of a market miss 1 by more than 0.05), stale (60 equal
+    snapshots or values and more in a row). Infos: one_sided, empty, locked, null.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00", "2026-01-01T03:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "price": [0.25, 1.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> report = md.check(prices, "1h")
+    >>> report.filter(pl.col("count") > 0).select("check", "severity", "count").rows()
+    [('gaps', 'warning', 1), ('outside_0_1', 'error', 1)]
+    """
+    data = collected(frame)
+    kind = kind_of(data.columns, ("books", "metrics", "prices"))
+    view = _View(data, kind)
+    found = [*_times(view, None if resolution is None else Resolution.of(resolution))]
+    if kind == "books":
+        found += [*_levels(view), *_tops(view)]
+    else:
+        found += [*_values(view, kind)]
+    return _report(found, view, frame)  # type: ignore[no-any-return]
+
+
+def _times(view: _View, width: Resolution | None) -> Iterator[Finding]:
+    ts = view.ts[view.snapshots]
+    step = np.diff(ts, prepend=ts[:1])
+    inner = step[~view.fresh]
+    steps = inner[inner > 0]
+    usual = width.micros if width else _usual(steps)
+    n = len(view.snapshots)
+    wide = ~view.fresh & (step > usual)
+    # A hole is shown by the row behind it.
+    yield view.finding("gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide])
+    off = view.snapshots[ts % usual != 0]
+    yield view.finding("off_grid", "warning", "ts is no start of a bucket", n, off)
+    close = ~view.fresh & (step > 0) & (step < usual)
+    yield view.finding("mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close])
+    same = np.ones(len(view), bool)
+    same[view.snapshots if not view.books else group_starts(*view.ids, view.ts, view.ask, view.level)] = False
+    yield view.finding("duplicates", "error", "the same row stands here twice", len(view), same)
+
+
+def _usual(steps: Ints) -> int:
+    """The widest bucket that fits into the commonest step."""
+    if not len(steps):
+        return Resolution.M1.micros
+    values, counts = np.unique(steps, return_counts=True)
+    commonest = int(values[np.argmax(counts)])
+    return max((r.micros for r in Resolution if r.micros <= commonest), default=Resolution.M1.micros)
+
+
+def _levels(view: _View) -> Iterator[Finding]:
+    n, price, size = len(view), view.price, view.size
+    held = ~np.isnan(price)
+    yield view.finding("outside_0_1", "error", "a price is no probability", n, held & ((price < 0) | (price > 1)))
+    bad = held & ~(np.isfinite(size) & (size > 0))
+    yield view.finding("bad_size", "error", "a level has no size above 0", n, bad)
+    begins = np.zeros(n, bool)
+    begins[view.sides] = True
+    rise = np.diff(price, prepend=np.nan)
+    worse = np.where(view.ask == 1, rise < 0, rise > 0)
+    yield view.finding("unsorted_levels", "error", "a level is better than the one before", n, ~begins & worse)
+
+
+def _tops(view: _View) -> Iterator[Finding]:
+    n = len(view.snapshots)
+    best = [_best(view, side) for side in (0, 1)]
+    bid, ask = best
+    missing = np.isnan(bid).astype(int) + np.isnan(ask)
+    heads = view.snapshots
+    yield view.finding("one_sided", "info", "one side of the book is missing", n, heads[missing == 1])
+    yield view.finding("empty", "info", "the book has no level", n, heads[missing == 2])
+    yield view.finding("locked", "info", "best bid = best ask", n, heads[bid == ask])
+    yield view.finding("crossed", "warning", "best bid > best ask", n, heads[bid > ask])
+    yield view.finding("stale", "warning", f"the book is the same {_STALE} times and more", n, _stale_books(view))
+    yield _sums(view, heads, (bid + ask) / 2)
+
+
+def _best(view: _View, side: int) -> NDArray[np.float64]:
+    """Price of the first row of a side of each snapshot; NaN where there is none."""
+    out = np.full(len(view.snapshots), np.nan)
+    at = view.sides[view.ask[view.sides] == side]
+    out[np.searchsorted(view.snapshots, at, side="right") - 1] = view.price[at]
+    return out
+
+
+def _stale_books(view: _View) -> Ints:
+    """Rows where a run of equal books begins."""
+    if not len(view):
+        return view.snapshots
+    lengths = np.diff(np.append(view.snapshots, len(view)))
+    # Two books are the same when as many rows hold the same numbers.
+    offset = np.repeat(lengths[np.maximum(np.arange(len(lengths)) - 1, 0)], lengths)
+    before = np.maximum(np.arange(len(view)) - offset, 0)
+    same = np.ones(len(view), bool)
+    for column in (view.price, view.size, view.ask.astype(float)):
+        same &= (column == column[before]) | (np.isnan(column) & np.isnan(column[before]))
+    equal = np.logical_and.reduceat(same, view.snapshots) & ~view.fresh
+    equal[1:] &= lengths[1:] == lengths[:-1]
+    return _long_runs(equal, view.snapshots)
+
+
+def _long_runs(equal: _Rows, heads: Ints) -> Ints:
+    """Where at least so many entries in a row are each equal to the one before."""
+    begins = np.flatnonzero(~equal)
+    lengths = np.diff(np.append(begins, len(equal)))
+    return heads[begins[lengths >= _STALE]]
+
+
+def _values(view: _View, kind: str) -> Iterator[Finding]:
+    n = len(view)
+    names = [c for c in value_columns(view.data.columns) if view.data[c].dtype.is_numeric()]
+    columns = {c: view.column(c) for c in names}
+    if kind == "prices":
+        price = columns["price"]
+        yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
+        yield _sums(view, np.arange(n), price)
+    null = np.zeros(n, bool)
+    for column in columns.values():
+        null |= np.isnan(column)
+    yield view.finding("null", "info", "a value is missing", n, null)
+    equal = np.ones(n, bool)
+    for column in columns.values():
+        equal &= np.diff(column, prepend=np.nan) == 0
+    equal[view.groups] = False
+    stuck = _long_runs(equal, np.arange(n))
+    yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
+
+
+def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> Finding:
+    """Times of a market at which all its tokens have a value, and these miss 1 by far."""
+    market, ts = view.ids[0][heads], view.ts[heads]
+    markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
+    order = np.lexsort((ts, market))
+    starts = group_starts(market[order], ts[order]) if len(order) else order
+    total = np.add.reduceat(value[order], starts) if len(order) else value
+    count = np.diff(np.append(starts, len(order)))
+    # Of one token alone the others are not in the frame.
+    whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
+    far = whole & (np.abs(total - 1) > _FAR + _SLACK)
+    text = f"prices of all tokens miss 1 by more than {_FAR}"
+    return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
+
+
+def _report(found: list[Finding], view: _View, frame: Any) -> Any:
+    columns: dict[str, list[Any]] = {
+        "check": [f.check for f in found],
+        "severity": [f.severity if len(f.rows) else "ok" for f in found],
+        "count": [len(f.rows) for f in found],
+        "of": [f.of for f in found],
+        "meaning": [f.meaning for f in found],
+        "examples": ["; ".join(_example(view, int(row)) for row in f.rows[:_SHOWN]) for f in found],
+    }
+    source = wrapped(frame)
+    backend = source.implementation
+    if not (backend.is_pandas() or backend.is_pyarrow()):
+        backend = nw.Implementation.POLARS
+    out = nw.from_dict(columns, backend=backend)
+    if isinstance(source, nw.LazyFrame) and source.implementation.is_polars():
+        return out.lazy().to_native()
+    return out.to_native()
+
+
+def _example(view: _View, row: int) -> str:
+    one = view.data[[row]]
+    parts = [to_text(int(micros(one["ts"])[0])), *(str(texts(one[c])[0]) for c in view.who[-1:])]
+    rest = [c for c in one.columns if c not in {"ts", *WHO}]
+    shown = [f"{c}={'null' if (v := texts(one[c])[0]) is None else v}" for c in rest[:4]]
+    return " ".join([*parts, *shown])
