@@ -190,7 +190,7 @@ def test_AR1_AR2_AR3_two_thousand_kills(archive: Archive, processes: int) -> Non
         "while True:\n    a.add(books=one_batch(k, n))\n    n += 1\n    print(n, flush=True)\n"
     )
     rng = random.Random(processes)
-    for _ in range(1000 // processes):
+    for _ in range(2000 // processes):
         workers = [start(code, archive.location, k) for k in range(processes)]
         time.sleep(rng.uniform(0.5, 1.2))
         for worker in workers:
