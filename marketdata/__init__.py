@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from marketdata.client import Client, read_pages
     from marketdata.service import serve
     from marketdata.simulation import simulate
+    from marketdata.tidy.backtest import events, wide
     from marketdata.tidy.book import bbo, mid, spread
     from marketdata.tidy.clock import align, asof_join, available_at, gaps
+    from marketdata.tidy.converters import to_hftbacktest, to_nautilus_depth, to_nautilus_quotes
     from marketdata.tidy.execution import sweep, vwap
     from marketdata.tidy.ladders import from_wide, ladder, to_wide
     from marketdata.tidy.measures import crossed, depth, imbalance, locked, microprice, spread_bps
@@ -81,6 +83,7 @@ _HOMES = {
     "complement": "tidy.sense",
     "crossed": "tidy.measures",
     "depth": "tidy.measures",
+    "events": "tidy.backtest",
     "from_wide": "tidy.ladders",
     "gaps": "tidy.clock",
     "imbalance": "tidy.measures",
@@ -100,8 +103,12 @@ _HOMES = {
     "spread": "tidy.book",
     "spread_bps": "tidy.measures",
     "sweep": "tidy.execution",
+    "to_hftbacktest": "tidy.converters",
+    "to_nautilus_depth": "tidy.converters",
+    "to_nautilus_quotes": "tidy.converters",
     "to_wide": "tidy.ladders",
     "vwap": "tidy.execution",
+    "wide": "tidy.backtest",
 }
 
 __all__ = [
@@ -149,6 +156,7 @@ __all__ = [
     "crossed",
     "depth",
     "errors",
+    "events",
     "from_wide",
     "gaps",
     "imbalance",
@@ -169,8 +177,12 @@ __all__ = [
     "spread_bps",
     "sweep",
     "testing",
+    "to_hftbacktest",
+    "to_nautilus_depth",
+    "to_nautilus_quotes",
     "to_wide",
     "vwap",
+    "wide",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from marketdata.tidy import book, clock, execution, frames, ladders, measures, quality, rules, sense, series
+from marketdata.tidy import backtest, book, clock, execution, frames, ladders, measures, quality, rules, sense, series
 from marketdata.wire.columns import AnyColumns
 
 F = TypeVar("F")
@@ -142,6 +142,10 @@ class Accessor(Generic[F]):
     def check(self, resolution: str | None = None) -> F:
         """What is odd about the data: one row per check; see `marketdata.check`."""
         return quality.check(self._frame, resolution)
+
+    def wide(self, value: str | None = None, *, columns: str = "token_id") -> Any:
+        """A matrix of one value: time down, tokens across; see `marketdata.wide`."""
+        return backtest.wide(self._frame, value, columns=columns)
 
 
 def register_pandas() -> None:

@@ -1,0 +1,238 @@
+"""The formats of backtesting packages, without importing one.
+
+hftbacktest takes a numpy array, nautilus_trader makes its types from plain dictionaries, and vectorbt takes the matrix
+of `wide`. Every event stands at the end of its bucket, when it was known at the earliest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.tidy.frames import to_columns
+from marketdata.tidy.kinds import wrapped
+from marketdata.tidy.measures import number
+from marketdata.tidy.schema import kind_of
+from marketdata.wire.columns import BookColumns
+
+# The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
+HFT_EVENT = np.dtype(
+    [
+        ("ev", "u8"),
+        ("exch_ts", "i8"),
+        ("local_ts", "i8"),
+        ("px", "f8"),
+        ("qty", "f8"),
+        ("order_id", "u8"),
+        ("ival", "i8"),
+        ("fval", "f8"),
+    ],
+    align=True,
+)
+_CLEAR, _SNAPSHOT = 3, 4
+_BUY, _SELL = 1 << 29, 1 << 28
+_SEEN_BY_BOTH = (1 << 31) | (1 << 30)
+_DEPTH10 = 10
+_MOST_DIGITS = 9
+
+
+def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDArray[Any]:
+    """The event array of hftbacktest: each snapshot clears both sides and sets its levels.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of one token, of any kind.
+    resolution : {"1m", "10m", "1h", "6h", "1d"}
+        Bucket width of the frame.
+    latency : float
+        Time from exchange to you [seconds].
+
+    Returns
+    -------
+    numpy array
+        Of hftbacktest's ``event_dtype``, in time order: ``exch_ts`` the end of the bucket, ``local_ts`` later by the
+        latency [nanoseconds since the epoch UTC], ``px`` [probability 0 to 1], ``qty`` [shares].
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        If it holds several tokens, the resolution does not exist, or the latency is not from 0.
+
+    Notes
+    -----
+    Source: hftbacktest 2.4, ``types.event_dtype``; events 3 (clear) and 4 (snapshot), for exchange and local side. The
+    array is passed to ``BacktestAsset().data(...)``.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> token = archive.records("markets")[0]["tokens"][0]["id"]
+    >>> books = archive.books(archive.records("markets")[0]["id"])
+    >>> array = md.to_hftbacktest(books[books["token_id"] == token], "1m")
+    >>> int(array["ev"][0] & 0xFF), float(array["px"].max()) <= 1
+    (3, True)
+    """
+    width = Resolution.of(resolution).micros
+    delay = round(number("latency", latency, least=0.0) * 1e9)
+    books = _books(frame)
+    if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
+        raise ConfigError("The frame holds several tokens; an event array is of one. Filter by token_id first.")
+    counts = books.counts
+    ends = np.cumsum(counts + 1)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0, HFT_EVENT)
+    clears = ends - counts - 1
+    held = np.ones(len(out), bool)
+    held[clears] = False
+    side = np.tile(np.array([_BUY, _SELL]), len(books))
+    out["ev"] = np.repeat(side, counts + 1) | _SEEN_BY_BOTH | np.where(held, _SNAPSHOT, _CLEAR)
+    out["exch_ts"] = np.repeat((books.ts + width) * 1000, (counts + 1).reshape(-1, 2).sum(axis=1))
+    out["local_ts"] = out["exch_ts"] + delay
+    # A clear reaches from the best price to its own: to the end of all prices.
+    out["px"][clears] = np.tile([0.0, 1.0], len(books))
+    out["px"][held], out["qty"][held] = books.levels[:, 0], books.levels[:, 1]
+    return out
+
+
+def to_nautilus_quotes(
+    frame: Any, resolution: str, *, venue: str = "MARKETDATA", digits: tuple[int, int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Quotes for nautilus_trader: what ``QuoteTick.from_dict`` takes.
+
+    Parameters
+    ----------
+    frame
+        Tidy books of any kind.
+    resolution : {"1m", "10m", "1h", "6h", "1d"}
+        Bucket width of the frame.
+    venue : str
+        Behind the token id in the instrument id.
+    digits : (int, int), optional
+        Decimals of prices and sizes; without it as many as the frame needs, up to 9.
+
+    Yields
+    ------
+    dict
+        One per snapshot with both sides, in time order: ``type instrument_id bid_price ask_price bid_size ask_size
+        ts_event ts_init``, numbers as texts, times the end of the bucket [nanoseconds]. A quote has two sides:
+        snapshots that lack one give none.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        If the resolution does not exist, or a number needs more digits.
+
+    Notes
+    -----
+    Source: nautilus_trader 1.221, ``model.data.QuoteTick.to_dict``.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> quote = next(md.to_nautilus_quotes(archive.books(archive.records("markets")[0]["id"]), "1m"))
+    >>> quote["type"], quote["ts_event"] % 60_000_000_000
+    ('QuoteTick', 0)
+    """
+    for name, at, bids, asks in _texts(frame, resolution, venue, digits):
+        if bids and asks:
+            (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
+            sides = {"bid_price": bid, "ask_price": ask, "bid_size": bid_size, "ask_size": ask_size}
+            yield {"type": "QuoteTick", "instrument_id": name, **sides, "ts_event": at, "ts_init": at}
+
+
+def to_nautilus_depth(
+    frame: Any, resolution: str, *, venue: str = "MARKETDATA", digits: tuple[int, int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Books of ten levels for nautilus_trader: what ``OrderBookDepth10.from_dict`` takes.
+
+    Parameters
+    ----------
+    frame, resolution, venue, digits
+        As `to_nautilus_quotes`.
+
+    Yields
+    ------
+    dict
+        One per snapshot in time order, one-sided and empty ones too: ``type instrument_id bids asks bid_counts
+        ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
+        level, an order without a side and of size 0, counted 0. Deeper levels are cut.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no tidy books.
+    ConfigError
+        If the resolution does not exist, or a number needs more digits.
+
+    Notes
+    -----
+    Source: nautilus_trader 1.221, ``model.data.OrderBookDepth10.to_dict``.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> depth = next(md.to_nautilus_depth(archive.books(archive.records("markets")[0]["id"]), "1m"))
+    >>> len(depth["bids"]), depth["bids"][0]["side"]
+    (10, 'BUY')
+    """
+    for name, at, *levels in _texts(frame, resolution, venue, digits):
+        out: dict[str, Any] = {"type": "OrderBookDepth10", "instrument_id": name}
+        counts = {}
+        for side, order_side, found in (("bid", "BUY", levels[0]), ("ask", "SELL", levels[1])):
+            orders = [_order(order_side, *level) for level in found[:_DEPTH10]]
+            counts[f"{side}_counts"] = [1] * len(orders) + [0] * (_DEPTH10 - len(orders))
+            out[f"{side}s"] = orders + [_order("NO_ORDER_SIDE", "0", "0")] * (_DEPTH10 - len(orders))
+        yield {**out, **counts, "flags": 0, "sequence": 0, "ts_event": at, "ts_init": at}
+
+
+def _order(side: str, price: str, size: str) -> dict[str, Any]:
+    return {"type": "BookOrder", "side": side, "price": price, "size": size, "order_id": 0}
+
+
+def _books(frame: Any) -> BookColumns:
+    kind_of(wrapped(frame).collect_schema().names(), ("books",))
+    books = to_columns("books", frame)
+    assert isinstance(books, BookColumns)
+    return books
+
+
+def _texts(frame: Any, resolution: str, venue: str, digits: tuple[int, int] | None) -> Iterator[tuple[Any, ...]]:
+    """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
+    width = Resolution.of(resolution).micros
+    books = _books(frame)
+    columns = [books.levels[:, i] for i in (0, 1)]
+    decimals = digits or (_digits(columns[0]), _digits(columns[1]))
+    for name, column, places in zip(("price", "size"), columns, decimals, strict=True):
+        if not np.allclose(column, np.round(column, places), rtol=1e-12, atol=1e-12):
+            raise ConfigError(f"digits={decimals!r}: some {name} needs more than {places} decimals.")
+    written = [[f"{v:.{places}f}" for v in c.tolist()] for c, places in zip(columns, decimals, strict=True)]
+    pairs = list(zip(*written, strict=True))
+    ends = np.concatenate(([0], np.cumsum(books.counts))).tolist()
+    for i in np.argsort(books.ts, kind="stable").tolist():
+        a, b, c = ends[2 * i : 2 * i + 3]
+        yield (
+            f"{books.tokens[books.token[i]].token_id}.{venue}",
+            int(books.ts[i] + width) * 1000,
+            pairs[a:b],
+            pairs[b:c],
+        )
+
+
+def _digits(values: NDArray[Any]) -> int:
+    """The fewest decimals that hold every value."""
+    for places in range(_MOST_DIGITS):
+        if np.allclose(values, np.round(values, places), rtol=1e-12, atol=1e-12):
+            return places
+    return _MOST_DIGITS

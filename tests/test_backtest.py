@@ -1,0 +1,250 @@
+"""What backtesters take holds what the frames say, in the order in which it was known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from kinds import KINDS, few, of_kind, rows
+from strategies import MINUTE, START, book_columns, metric_columns, price_columns
+
+import marketdata as md
+from marketdata.tidy.converters import HFT_EVENT
+from marketdata.tidy.frames import to_frame
+from marketdata.times import to_datetime
+
+BUY, SELL = 1 << 29, 1 << 28
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow", "shuffled polars"])
+@few
+@given(columns=price_columns())
+def test_a_matrix_holds_every_price_in_its_place(kind: str, columns: Any) -> None:
+    """Row by time, column by token: each price stands there, and nothing else does."""
+    out = md.wide(of_kind(columns, kind))
+    if kind == "pandas":
+        stamps = [int(t.value) // 1000 for t in out.index.as_unit("ns")]
+        table = {str(c): out[c].tolist() for c in out.columns}
+    else:
+        out = out.collect() if kind == "lazy" else pl.from_arrow(out) if kind == "arrow" else out
+        stamps = out["ts"].dt.timestamp("us").to_list()
+        table = {c: out[c].to_list() for c in out.columns if c != "ts"}
+    assert stamps == sorted({int(t) for t in columns.ts})
+    assert list(table) == [columns.tokens[i].token_id for i in sorted(set(columns.token.tolist()))]
+    want = {
+        (columns.tokens[i].token_id, int(t)): float(p)
+        for i, t, p in zip(columns.token, columns.ts, columns.price, strict=True)
+    }
+    for token, values in table.items():
+        for ts, value in zip(stamps, values, strict=True):
+            there = want.get((token, ts), math.nan)
+            assert value == there or (math.isnan(there) and (value is None or math.isnan(value)))
+
+
+def test_a_matrix_refuses_what_would_mix_tokens() -> None:
+    """Labels that repeat over markets, and rows that stand twice, are refused."""
+    archive = md.simulate(events=2, days=1)
+    markets = [m["id"] for m in archive.records("markets") if len(m["tokens"]) == 2][:2]
+    prices = archive.prices(markets, frame="polars")
+    with pytest.raises(md.ConfigError, match="token_id"):
+        md.wide(prices, columns="token_label")
+    with pytest.raises(md.ConfigError, match="allowed"):
+        md.wide(prices, columns="slug")
+    with pytest.raises(md.NotTidyError, match="check"):
+        md.wide(pl.concat([prices, prices]))
+    assert md.wide(archive.metrics(markets), "volume").columns.tolist() == sorted(markets)
+
+
+@few
+@given(books=book_columns(), prices=price_columns(), metrics=metric_columns())
+def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
+    """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
+    frames = {"books": to_frame(books, "polars"), "prices": to_frame(prices, "pandas")}
+    got = list(md.events(**frames, metrics=to_frame(metrics, "polars").lazy(), resolution="1m"))  # type: ignore[arg-type]
+    assert [e.available_at for e in got] == sorted(e.available_at for e in got)
+    assert all((e.available_at - e.ts).total_seconds() == 60 for e in got)
+    assert sum(e.view == "metrics" for e in got) == len(metrics)
+    seen = {(e.ts, e.token_id): e.data for e in got if e.view == "prices"}
+    assert len(seen) == len(prices)
+    for i, ts in enumerate(prices.ts):
+        value = seen[to_datetime(int(ts)), prices.tokens[prices.token[i]].token_id]
+        assert value == prices.price[i] or (value is None and math.isnan(prices.price[i]))
+    at = 0
+    for i, ts in enumerate(books.ts):
+        nb, na = books.counts[2 * i : 2 * i + 2]
+        (data,) = [
+            e.data
+            for e in got
+            if e.view == "books"
+            and e.ts == to_datetime(int(ts))
+            and (e.token_id, e.token_label) == books.tokens[books.token[i]][1:]
+        ]
+        assert data.bids.tolist() == books.levels[at : at + nb].tolist()
+        assert data.asks.tolist() == books.levels[at + nb : at + nb + na].tolist()
+        at += nb + na
+
+
+def test_events_of_pages_hold_one_page_at_a_time() -> None:
+    """An iterable of frames is read as events are taken, and may not go back in time."""
+    archive = md.simulate(events=1, days=1)
+    frame = archive.prices(archive.records("markets")[0]["id"], frame="polars").sort("ts")
+    taken = []
+
+    def pages() -> Any:
+        for at in range(0, len(frame), 100):
+            taken.append(at)
+            yield frame.slice(at, 100)
+
+    events = md.events(prices=pages(), resolution="1m")
+    next(events)
+    assert taken == [0]
+    assert len(list(events)) == len(frame) - 1
+    with pytest.raises(md.NotTidyError, match="back in time"):
+        list(md.events(prices=[frame, frame], resolution="1m"))
+    with pytest.raises(md.ConfigError, match="books="):
+        md.events(resolution="1m")
+
+
+def replay(array: np.ndarray[Any, Any]) -> dict[int, list[Any]]:
+    """The book after each time, by the meaning that hftbacktest gives to the events."""
+    sides: dict[int, dict[float, float]] = {BUY: {}, SELL: {}}
+    out = {}
+    for event in array:
+        side = sides[int(event["ev"]) & (BUY | SELL)]
+        if int(event["ev"]) & 0xFF == 3:
+            buy = bool(int(event["ev"]) & BUY)
+            for price in [p for p in side if (p >= event["px"] if buy else p <= event["px"])]:
+                del side[price]
+        else:
+            side[float(event["px"])] = float(event["qty"])
+        out[int(event["exch_ts"])] = [sorted(sides[BUY].items(), reverse=True), sorted(sides[SELL].items())]
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(books=book_columns())
+def test_the_event_array_replays_to_the_same_books(kind: str, books: Any) -> None:
+    """Clearing and setting, event by event, gives each snapshot again at the end of its bucket."""
+    one = books.take(np.flatnonzero(books.token == 0))
+    array = md.to_hftbacktest(of_kind(one, kind), "1m", latency=0.25)
+    got, at = replay(array), 0
+    assert array.dtype == HFT_EVENT
+    assert (array["local_ts"] - array["exch_ts"] == 250_000_000).all()
+    assert (np.diff(array["exch_ts"]) >= 0).all()
+    assert len(got) == len(one)
+    for i, ts in enumerate(one.ts):
+        nb, na = one.counts[2 * i : 2 * i + 2]
+        bids, asks = one.levels[at : at + nb].tolist(), one.levels[at + nb : at + nb + na].tolist()
+        at += nb + na
+        assert [[list(level) for level in side] for side in got[(int(ts) + MINUTE) * 1000]] == [bids, asks]
+
+
+def test_several_tokens_are_no_event_array() -> None:
+    """An array is of one asset; the error says how to get there."""
+    archive = md.simulate(events=1, days=1)
+    with pytest.raises(md.ConfigError, match="Filter by token_id"):
+        md.to_hftbacktest(archive.books(archive.records("markets")[0]["id"]), "1m")
+
+
+@few
+@given(books=book_columns())
+def test_nautilus_records_read_back_as_the_same_books(books: Any) -> None:
+    """Depth records hold every level as text; quotes are the tops of two-sided books."""
+    frame = to_frame(books, "polars")
+    cents = frame.with_columns(pl.col("price").round(4), pl.col("size").round(2))
+    back = []
+    for record in md.to_nautilus_depth(cents, "1m"):
+        token = record["instrument_id"].removesuffix(".MARKETDATA")
+        for side, found in (("bid", record["bids"]), ("ask", record["asks"])):
+            assert len(found) == 10
+            assert record[f"{side}_counts"] == [int(order["side"] != "NO_ORDER_SIDE") for order in found]
+            back += [
+                (record["ts_event"] // 1000 - MINUTE, token, side, float(o["price"]), float(o["size"]))
+                for o in found
+                if o["side"] != "NO_ORDER_SIDE"
+            ]
+    held = cents.filter(pl.col("price").is_not_null()).with_columns(pl.col("ts").dt.timestamp("us"))
+    want = held.with_columns(pl.col("token_id", "side").cast(pl.String)).select(
+        "ts", "token_id", "side", "price", "size"
+    )
+    assert sorted(back) == sorted(want.rows())
+    top = [row for row in rows(md.bbo(cents)) if row[8] is not None]
+    quotes = list(md.to_nautilus_quotes(cents, "1m"))
+    assert sorted(float(q["bid_price"]) for q in quotes) == sorted(row[4] for row in top)
+
+
+def test_numbers_are_never_rounded_in_silence() -> None:
+    """Too few digits are refused."""
+    archive = md.simulate(events=1, days=1)
+    frame = archive.books(archive.records("markets")[0]["id"])
+    with pytest.raises(md.ConfigError, match="price needs more"):
+        next(md.to_nautilus_quotes(frame, "1m", digits=(1, 2)))
+    assert next(md.to_nautilus_quotes(frame, "1m", digits=(4, 6)))["bid_size"].split(".")[1].__len__() == 6
+
+
+def small() -> pl.DataFrame:
+    """Two snapshots of one token: the second has lost its best levels and its asks."""
+    return pl.DataFrame(
+        [
+            (0, "bid", 0, 0.52, 100.0),
+            (0, "bid", 1, 0.51, 40.0),
+            (0, "ask", 0, 0.54, 75.0),
+            (1, "bid", 0, 0.5, 10.0),
+            (1, "ask", None, None, None),
+        ],
+        schema=["ts", "side", "level", "price", "size"],
+        orient="row",
+    ).with_columns(
+        ts=pl.lit(to_datetime(START)) + pl.duration(minutes="ts"),
+        market_id=pl.lit("m"),
+        token_id=pl.lit("1"),
+        token_label=pl.lit("Yes"),
+    )
+
+
+def test_hftbacktest_reads_the_array() -> None:
+    """The package's own book has the best prices of each snapshot, and none where a side is missing."""
+    hft = pytest.importorskip("hftbacktest", reason="hftbacktest is not installed")
+    array = md.to_hftbacktest(small(), "1m", latency=0.001)
+    assert array.dtype == hft.types.event_dtype
+    asset = hft.BacktestAsset().data(array).linear_asset(1.0).constant_order_latency(0, 0)
+    asset = asset.risk_adverse_queue_model().no_partial_fill_exchange().trading_value_fee_model(0, 0)
+    backtest = hft.HashMapMarketDepthBacktest([asset.tick_size(0.01).lot_size(0.01)])
+    backtest.elapse(1_000_000_000)
+    first = backtest.depth(0)
+    assert (round(first.best_bid, 6), round(first.best_ask, 6)) == (0.52, 0.54)
+    assert first.bid_qty_at_tick(51) == 40.0
+    backtest.elapse(60_000_000_000)
+    second = backtest.depth(0)
+    assert (round(second.best_bid, 6), math.isnan(second.best_ask)) == (0.5, True)
+    assert second.bid_qty_at_tick(52) == 0.0
+    backtest.close()
+
+
+def test_nautilus_trader_reads_the_records() -> None:
+    """The package's own types take the records and give them back."""
+    data = pytest.importorskip("nautilus_trader.model.data", reason="nautilus_trader is not installed")
+    for kind, make in (("QuoteTick", md.to_nautilus_quotes), ("OrderBookDepth10", md.to_nautilus_depth)):
+        type_ = getattr(data, kind)
+        for record in make(small(), "1m"):
+            back = type_.to_dict(type_.from_dict(record))
+            for key in ("instrument_id", "ts_event", "bid_price", "bid_counts", "ask_counts"):
+                assert back.get(key) == record.get(key)
+            for side in ("bids", "asks"):
+                for a, b in zip(back.get(side, []), record.get(side, []), strict=True):
+                    assert (float(a["price"]), float(a["size"])) == (float(b["price"]), float(b["size"]))
+
+
+def test_vectorbt_takes_the_matrix() -> None:
+    """A portfolio over the matrix buys and holds at its prices."""
+    vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed")
+    archive = md.simulate(events=1, days=1)
+    prices = md.wide(md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="previous"))
+    held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
+    growth = prices.iloc[-1] / prices.iloc[0] - 1
+    assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())
