@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from marketdata.accessor import to_frame
+from marketdata.client.asking import Markets
 from marketdata.client.discovery import Discovery
 from marketdata.client.history import History, Options, safe_parts
 from marketdata.client.targets import wanted, whole
 from marketdata.client.threads import awaited
+from marketdata.client.views import Views
 from marketdata.errors import ConfigError
 from marketdata.fetch.keys import KeyProvider
 from marketdata.fetch.plan import Plan, make_plan
-from marketdata.fetch.position import LARGEST_LIMIT, Kind, Report, Request, Resume
+from marketdata.fetch.position import LARGEST_LIMIT, Report, Request, Resume
 from marketdata.fetch.transport import Transport
 from marketdata.resolution import Resolution
-from marketdata.tidy.frames import FrameKind, frame_kind
+from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_range
+from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
-Markets = str | Iterable[str]
+if TYPE_CHECKING:
+    from marketdata.typing import PandasFrame, PolarsFrame
+
+Key = str | Callable[[], str] | KeyProvider
 
 
-class Client(Discovery):
+class Client(Views[Frame], Discovery[Frame]):
     """Reads a historical market data service into tidy frames.
 
     Parameters
@@ -65,10 +71,62 @@ class Client(Discovery):
     ['ts', 'market_id', 'token_id', 'token_label', 'side', 'level', 'price', 'size']
     """
 
+    @overload
+    def __init__(
+        self: Client[PandasFrame],
+        base_url: str | None = None,
+        api_key: Key | None = None,
+        frame: Literal["pandas"] = "pandas",
+        *,
+        strict: bool = False,
+        progress: bool | None = None,
+        page_limit: int = LARGEST_LIMIT,
+        allow_insecure: bool = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Client[PolarsFrame],
+        base_url: str | None = None,
+        api_key: Key | None = None,
+        *,
+        frame: Literal["polars"],
+        strict: bool = False,
+        progress: bool | None = None,
+        page_limit: int = LARGEST_LIMIT,
+        allow_insecure: bool = False,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Client[PolarsFrame],
+        base_url: str | None,
+        api_key: Key | None,
+        frame: Literal["polars"],
+        *,
+        strict: bool = False,
+        progress: bool | None = None,
+        page_limit: int = LARGEST_LIMIT,
+        allow_insecure: bool = False,
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         base_url: str | None = None,
-        api_key: str | Callable[[], str] | KeyProvider | None = None,
+        api_key: Key | None = None,
+        frame: FrameKind = "pandas",
+        *,
+        strict: bool = False,
+        progress: bool | None = None,
+        page_limit: int = LARGEST_LIMIT,
+        allow_insecure: bool = False,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: Key | None = None,
         frame: FrameKind = "pandas",
         *,
         strict: bool = False,
@@ -81,166 +139,9 @@ class Client(Discovery):
         self._options = Options(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
         self._history = History(self._transport, self._options)
 
-    def books(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None, report: bool = False
-    ) -> Any:
-        """Order books of all tokens of a market, exploded into level rows.
-
-        Parameters
-        ----------
-        market : str or list of str
-            Id or slug, or several.
-        start, end : datetime, date, str or number
-            Range: start inclusive, end exclusive [UTC where no zone is given; numbers are Unix s].
-        resolution : {"1m", "10m", "1h", "6h", "1d"}
-            Within each bucket the last book is returned.
-        levels : int, optional
-            At most so many levels of each side.
-        report : bool
-            Give ``(frame, report)``: what was repaired, what looked odd, what it cost.
-
-        Returns
-        -------
-        frame
-            One row per level of a book side: ``ts market_id token_id token_label side level price size``. ``ts`` is the
-            bucket start [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An
-            empty side is one row with null level, price and size. Sorted by market, token, ts, side (bid first),
-            level. No data: no rows, all columns.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused; nothing was sent.
-        NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError
-            If the service says no.
-        NetworkError, ContractError
-            If no answer, or no answer of the interface, came. ``.partial`` has the rows so far, ``.resume`` what
-            `resume` takes.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.2. Markets of more than 200 tokens are asked token by token.
-
-        Examples
-        --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     int(client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["level"].max())
-        0
-        """
-        return self._get("books", "market", market, (start, end), resolution, levels, report)
-
-    def prices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """Prices of all tokens of a market.
-
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `books`; within each bucket the mean price is returned.
-
-        Returns
-        -------
-        frame
-            One row per token and bucket: ``ts market_id token_id token_label price``. ``ts`` is the bucket start [UTC,
-            microseconds], ``price`` a probability 0 to 1, null where the service says null. No point, no row.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.3; readings "price point".
-
-        Examples
-        --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key, frame="polars")
-        ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     client.prices(market, "2025-12-31", "2026-01-01", "1h").columns
-        ['ts', 'market_id', 'token_id', 'token_label', 'price']
-        """
-        return self._get("prices", "market", market, (start, end), resolution, None, report)
-
-    def metrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """Metrics of a market: volume, liquidity, spread, and whatever more the service gives.
-
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `books`; within each bucket the mean of each metric is returned.
-
-        Returns
-        -------
-        frame
-            One row per market and bucket: ``ts market_id volume liquidity spread``, further numeric metrics. ``ts``
-            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one
-            of a book.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.4; readings "metric point".
-
-        Examples
-        --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key, frame="polars")
-        ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     client.metrics(market, "2025-12-31", "2026-01-01", "1h").columns[:5]
-        ['ts', 'market_id', 'volume', 'liquidity', 'spread']
-        """
-        return self._get("metrics", "market", market, (start, end), resolution, None, report)
-
-    def token_books(
-        self,
-        token_id: Markets,
-        start: Any,
-        end: Any,
-        resolution: str,
-        *,
-        levels: int | None = None,
-        report: bool = False,
-    ) -> Any:
-        """Order books of one token, or of several; everything else as in `books`.
-
-        Examples
-        --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     token = client.markets(max_rows=1)["token_ids"][0][0]
-        ...     client.token_books(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
-        1
-        """
-        return self._get("books", "token", token_id, (start, end), resolution, levels, report)
-
-    def token_prices(self, token_id: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """Prices of one token, or of several; everything else as in `prices`.
-
-        Examples
-        --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     token = client.markets(max_rows=1)["token_ids"][0][0]
-        ...     client.token_prices(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
-        1
-        """
-        return self._get("prices", "token", token_id, (start, end), resolution, None, report)
-
     def iter_books(
         self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None
-    ) -> Iterator[Any]:
+    ) -> Iterator[Frame]:
         """Frames of `books` in time order, market after market, in bounded memory.
 
         Yields
@@ -250,11 +151,11 @@ class Client(Discovery):
         """
         return self._iter("books", market, (start, end), resolution, levels)
 
-    def iter_prices(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Any]:
+    def iter_prices(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
         """Frames of `prices` in time order, market after market, in bounded memory."""
         return self._iter("prices", market, (start, end), resolution, None)
 
-    def iter_metrics(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Any]:
+    def iter_metrics(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
         """Frames of `metrics` in time order, market after market, in bounded memory."""
         return self._iter("metrics", market, (start, end), resolution, None)
 
@@ -271,7 +172,7 @@ class Client(Discovery):
         requests = self._requests(view, "market", market, rng, resolution, bounded=True)
         return safe_parts(self._history.walks(requests, Report(), buffer=64))
 
-    def resume(self, resume: Resume, *, levels: int | None = None) -> Any:
+    def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Go on after an error, without asking again for what had arrived.
 
         Parameters
@@ -306,7 +207,8 @@ class Client(Discovery):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
         if not resume.positions:
             raise ConfigError("Nothing is left to resume: all rows are in .partial.")
-        return to_frame(self._history.columns(resume.positions, Report(), levels, self.frame), self.frame)
+        columns = self._history.columns(resume.positions, Report(), levels, self.frame)
+        return cast("Frame", to_frame(columns, self.frame))
 
     def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str) -> Plan:
         """What a fetch would cost, without fetching.
@@ -346,56 +248,60 @@ class Client(Discovery):
         tokens = {r.id: len(self._history.catalogue.facts(r.id).tokens) for r in requests}
         return make_plan(requests, tokens, self.usage(), int(time.time() * SECOND))
 
+    @overload
+    async def abooks(
+        self,
+        market: Markets,
+        start: Any,
+        end: Any,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        report: Literal[False] = False,
+    ) -> Frame: ...
+
+    @overload
+    async def abooks(
+        self,
+        market: Markets,
+        start: Any,
+        end: Any,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        report: Literal[True],
+    ) -> tuple[Frame, Report]: ...
+
     async def abooks(
         self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None, report: bool = False
     ) -> Any:
         """`books` for code that runs in an event loop."""
         return await awaited(self.books, market, start, end, resolution, levels=levels, report=report)
 
+    @overload
+    async def aprices(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[False] = False
+    ) -> Frame: ...
+
+    @overload
+    async def aprices(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[True]
+    ) -> tuple[Frame, Report]: ...
+
     async def aprices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
         """`prices` for code that runs in an event loop."""
         return await awaited(self.prices, market, start, end, resolution, report=report)
 
+    @overload
+    async def ametrics(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[False] = False
+    ) -> Frame: ...
+
+    @overload
+    async def ametrics(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[True]
+    ) -> tuple[Frame, Report]: ...
+
     async def ametrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
         """`metrics` for code that runs in an event loop."""
         return await awaited(self.metrics, market, start, end, resolution, report=report)
-
-    def close(self) -> None:
-        """Close idle connections."""
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"Client({self._transport.base_url!r}, {self._transport.keys!r}, frame={self.frame!r})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"transport": self._transport, "frame": self.frame, "options": self._options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.frame, self._transport, self._options = state["frame"], state["transport"], state["options"]
-        self._history = History(self._transport, self._options)
-
-    def _get(
-        self, view: View, kind: Kind, ids: Any, span: tuple[Any, Any], resolution: str, levels: int | None, report: bool
-    ) -> Any:
-        account = Report()
-        requests = self._requests(view, kind, ids, to_range(*span), resolution)
-        frame = to_frame(self._history.columns(requests, account, levels, self.frame), self.frame)
-        return (frame, account) if report else frame
-
-    def _iter(
-        self, view: View, market: Any, span: tuple[Any, Any], resolution: str, levels: int | None
-    ) -> Iterator[Any]:
-        requests = self._requests(view, "market", market, to_range(*span), resolution, bounded=True)
-        return self._history.frames(requests, Report(), levels, self.frame)
-
-    def _requests(
-        self, view: View, kind: Kind, ids: Any, rng: Range, resolution: str, *, bounded: bool = False
-    ) -> list[Request]:
-        asked = wanted(view, kind, ids, rng, Resolution.of(resolution), self._options.page_limit)
-        return self._history.catalogue.requests(asked, bounded=bounded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,13 +12,13 @@ from marketdata.client.targets import whole
 from marketdata.errors import ContractError, PaginationStalledError
 from marketdata.fetch.transport import Transport
 from marketdata.tidy import records
-from marketdata.tidy.frames import FrameKind
+from marketdata.typing import Frame, FrameKind
 from marketdata.wire import models
 
 _LARGEST_PAGE = 200
 
 
-class Discovery:
+class Discovery(Generic[Frame]):
     """The discovery and utility half of the client."""
 
     _transport: Transport
@@ -33,7 +33,7 @@ class Discovery:
         max_rows: int | None = None,
         page_size: int = 100,
         **filters: str,
-    ) -> Any:
+    ) -> Frame:
         """Series: broad themes or recurring categories.
 
         Parameters
@@ -87,7 +87,7 @@ class Discovery:
         max_rows: int | None = None,
         page_size: int = 100,
         **filters: str,
-    ) -> Any:
+    ) -> Frame:
         """Events: happenings inside a series.
 
         Parameters
@@ -133,7 +133,7 @@ class Discovery:
         sort: str | None = None,
         order: str | None = None,
         **filters: str,
-    ) -> Any:
+    ) -> Frame:
         """Markets: tradable questions inside an event.
 
         Parameters
@@ -204,7 +204,7 @@ class Discovery:
         """
         return self._record(("markets", id_or_slug), models.MarketDetail)
 
-    def tokens(self, id_or_slug: str) -> Any:
+    def tokens(self, id_or_slug: str) -> Frame:
         """Tokens of a market.
 
         Parameters
@@ -240,7 +240,7 @@ class Discovery:
             {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
             for token in market["tokens"]
         ]
-        return records.to_frame("tokens", rows, self.frame)
+        return cast("Frame", records.to_frame("tokens", rows, self.frame))
 
     def tags(self) -> list[str]:
         """Every tag in use.
@@ -316,7 +316,7 @@ class Discovery:
 
     def _listing(
         self, kind: records.RecordKind, params: Mapping[str, str | None], max_rows: int | None, page_size: int
-    ) -> Any:
+    ) -> Frame:
         whole("page_size", page_size, 1, _LARGEST_PAGE)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
@@ -335,7 +335,7 @@ class Discovery:
             if cursor in seen:
                 raise PaginationStalledError(f"The listing of {kind} repeats its cursor after {len(rows)} rows.")
             seen.add(cursor)
-        return records.to_frame(kind, rows if max_rows is None else rows[:max_rows], self.frame)
+        return cast("Frame", records.to_frame(kind, rows if max_rows is None else rows[:max_rows], self.frame))
 
 
 def _checked(model: type[BaseModel], body: Any, segments: tuple[str, ...]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from marketdata.errors import ConfigError, ContractError
 from marketdata.fetch.position import digests
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.times import to_text
-from marketdata.wire.columns import VIEWS, AnyColumns, View, empty, merged
-from marketdata.wire.decode import decode_page
+from marketdata.wire.columns import VIEWS, AnyColumns, View
+from marketdata.wire.decode import decode_pages
 
 
 def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") -> Any:
@@ -56,14 +56,7 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     if isinstance(pages, bytes | str):
         raise ConfigError("pages is a list of page bodies, each as bytes.")
     kind = frame_kind(frame)
-    parts: list[AnyColumns] = []
-    for k, body in enumerate(pages):
-        try:
-            parts.append(decode_page(view, body).columns)
-        except ContractError as error:
-            raise ContractError(f"Page {k}: {error}") from None
-    joined: AnyColumns = merged(parts) if parts else empty(view)  # type: ignore[type-var]
-    return to_frame(_once(joined), kind)
+    return to_frame(_once(decode_pages(view, pages)[0]), kind)
 
 
 def _once(columns: AnyColumns) -> AnyColumns:

@@ -72,7 +72,8 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
     per_snapshot = rows.reshape(-1, 2).sum(axis=1)
     total = int(per_snapshot.sum())
     ends = np.cumsum(rows)
-    level = np.arange(total, dtype=np.int32) - np.repeat((ends - rows).astype(np.int32), rows)
+    level = np.arange(total, dtype=np.int32)
+    level -= np.repeat((ends - rows).astype(np.int32), rows)
     side = np.repeat((np.arange(len(rows)) & 1).astype(np.int8), rows)
     markers = (ends - 1)[books.counts == 0]
     if len(markers):

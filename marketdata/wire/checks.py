@@ -34,13 +34,18 @@ def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
         return books
     books = _best_first(books, notes)
     price, size = books.levels[:, 0], books.levels[:, 1]
-    if price.min() < 0 or price.max() > 1:
+    ends = np.cumsum(books.counts)
+    starts = ends - books.counts
+    held = books.counts > 0
+    # Levels stand best first, so the extremes of a side are its first and its last.
+    edges = price[np.concatenate((starts[held], ends[held] - 1))]
+    if edges.min() < 0 or edges.max() > 1:
         _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
-    if size.min() <= 0:
+    if books.levels.min() <= 0:
         _note(notes, "size_not_positive", size <= 0)
-    both = books.counts.reshape(-1, 2).all(axis=1)
-    starts = (np.cumsum(books.counts) - books.counts).reshape(-1, 2)[both]
-    bid, ask = price[starts[:, 0]], price[starts[:, 1]]
+    both = held.reshape(-1, 2).all(axis=1)
+    best = starts.reshape(-1, 2)[both]
+    bid, ask = price[best[:, 0]], price[best[:, 1]]
     _note(notes, "crossed_book", bid > ask)
     _note(notes, "locked_book", bid == ask)
     return books
@@ -48,19 +53,19 @@ def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
 
 def _best_first(books: BookColumns, notes: Counter[str]) -> BookColumns:
     price, counts = books.levels[:, 0], books.counts
-    sign = np.repeat((np.arange(len(counts)) & 1) * 2.0 - 1.0, counts)
-    step = np.diff(price) * sign[1:]
+    is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
+    step = np.diff(price)
     borders = np.cumsum(counts)[:-1] - 1
-    step[borders[(borders >= 0) & (borders < len(step))]] = 1.0
-    if step.size == 0 or step.min() > 0:
-        return books
-    _note(notes, "same_price_twice", step == 0)
-    wrong = step < 0
+    borders = borders[(borders >= 0) & (borders < len(step))]
+    equal, wrong = step == 0, (step > 0) != is_ask[1:]
+    equal[borders] = wrong[borders] = False
+    wrong &= ~equal
+    _note(notes, "same_price_twice", equal)
     if not wrong.any():
         return books
     side = np.repeat(np.arange(len(counts)), counts)
     notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
-    order = np.lexsort((price * sign, side))
+    order = np.lexsort((np.where(is_ask, price, -price), side))
     return BookColumns(books.tokens, books.token, books.ts, counts, books.levels[order])
 
 

@@ -13,23 +13,25 @@ _OPEN, _CLOSE, _COMMA = b"[],"
 Words = NDArray[np.uint64]
 
 
-def count_opens(text: NDArray[np.uint8]) -> int:
-    """How many ``[`` a text holds."""
-    return int(np.count_nonzero(text == _OPEN))
+def count_brackets(text: NDArray[np.uint8]) -> tuple[int, int]:
+    """How many ``[`` a text holds, and how many of them are followed by ``,`` and then ``]``.
 
-
-def count_pairs(text: NDArray[np.uint8]) -> int:
-    """How many ``[`` are followed by ``,`` and then by ``]`` with no other of the three in between.
+    Of the three signs no other stands in between.
 
     Examples
     --------
-    >>> count_pairs(np.frombuffer(b"[[1, 2],[3],[4,5,6]]", np.uint8))
-    1
+    >>> count_brackets(np.frombuffer(b"[[1, 2],[3],[4,5,6]]", np.uint8))
+    (4, 1)
     """
-    opens, commas, closes = (_bits(text == sign) for sign in (_OPEN, _COMMA, _CLOSE))
+    hits = np.empty(len(text), bool)
+    opens, commas, closes = (_bits(np.equal(text, sign, out=hits)) for sign in (_OPEN, _COMMA, _CLOSE))
     rest = ~(opens | commas | closes)
     first = _next(opens, rest) & commas
-    return int(np.bitwise_count(_next(first, rest) & closes).sum())
+    return _count(opens), _count(_next(first, rest) & closes)
+
+
+def _count(bits: Words) -> int:
+    return int(np.bitwise_count(bits).sum())
 
 
 def _bits(hits: NDArray[np.bool_]) -> Words:
