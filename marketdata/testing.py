@@ -1,4 +1,4 @@
-"""For tests of code that uses this library: run without waiting.
+"""For tests of code that uses this library: run without waiting, replay without a network.
 
 Examples
 --------
@@ -13,9 +13,15 @@ Examples
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from marketdata.fetch.clock import SYSTEM, Clock
+
+# What a replay needs of an answer's head; whatever else a service or a proxy sends is nobody's business.
+_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
+_ONE = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -37,4 +43,69 @@ def no_waiting() -> Iterator[Clock]:
         SYSTEM.end_virtual()
 
 
-__all__ = ["no_waiting"]
+def vcr_config(*secrets: str) -> dict[str, Any]:
+    """Options of vcrpy for cassettes that hold no key and can be read by a person.
+
+    The key's header and cookies stay out, of an answer's headers only those stay that a client reads, and bodies are
+    stored as plain text. Requests are matched by method, path and query, so a cassette replays at any address.
+    Requests of a client go one after the other meanwhile, for vcrpy loses some that go side by side.
+
+    Parameters
+    ----------
+    *secrets : str
+        Texts that are replaced by stars wherever an answer repeats them, such as the key itself.
+
+    Returns
+    -------
+    dict
+        For ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())``, or the fixture ``vcr_config`` of
+        pytest-recording. It is plain data and functions; vcrpy is not imported.
+
+    Notes
+    -----
+    Add ``record_mode="none"`` where tests may only replay.
+
+    Examples
+    --------
+    >>> import tempfile, vcr, marketdata as md
+    >>> with tempfile.TemporaryDirectory() as folder, md.serve(md.simulate(events=1, days=0.1)) as service:
+    ...     for mode in ("once", "none"):
+    ...         with vcr.use_cassette(f"{folder}/health.yaml", record_mode=mode, **vcr_config()):
+    ...             print(md.Client(service.base_url, service.api_key).health().status)
+    ok
+    ok
+    """
+    from marketdata.fetch.sessions import Adapter
+
+    return {
+        "filter_headers": ["x-api-key", "authorization", "proxy-authorization", "cookie"],
+        "before_record_response": lambda answer: _scrubbed(answer, secrets),
+        "decode_compressed_response": True,
+        "match_on": ["method", "path", "query"],
+        "custom_patches": ((Adapter, "send", _one_after_the_other(Adapter.send)),),
+    }
+
+
+def _one_after_the_other(send: Callable[..., Any]) -> Callable[..., Any]:
+    def sent(*args: Any, **options: Any) -> Any:
+        with _ONE:
+            return send(*args, **options)
+
+    return sent
+
+
+def _scrubbed(answer: dict[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+    headers = {n: _without(v, secrets) for n, v in answer["headers"].items() if n.lower() in _HEADERS}
+    body = {**answer["body"], "string": _without(answer["body"].get("string", b""), secrets)}
+    return {**answer, "headers": headers, "body": body}
+
+
+def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, list):
+        return [_without(v, secrets) for v in value]
+    for secret in secrets:
+        value = value.replace(secret.encode(), b"***") if isinstance(value, bytes) else value.replace(secret, "***")
+    return value
+
+
+__all__ = ["no_waiting", "vcr_config"]

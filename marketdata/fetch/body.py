@@ -12,6 +12,7 @@ from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
 from marketdata.fetch.retry import Policy
 
 _STEP = 1 << 16
+_JSON = (b"{", b"[")
 
 
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
@@ -39,7 +40,7 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     if name not in ("", "identity", "gzip", "x-gzip"):
         raise ContractError(f"The answer is encoded as {name[:40]!r}; asked was gzip or nothing.")
     inflate = _Inflate(policy) if "gzip" in name else None
-    # A recorder's answer has bytes as they were sent, and no such option.
+    # A recorder's answer has no such option.
     options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
     parts: list[bytes] = []
     total = 0
@@ -49,6 +50,8 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
             break
         if time.monotonic() > until:
             raise NetworkError(f"The answer took longer than {policy.total:g} s.")
+        if inflate and not inflate.begun and data.startswith(_JSON):
+            inflate = None  # a recorder or a proxy undid it and left the header; gzip never begins like this
         if inflate:
             inflate.feed(data)
             continue
@@ -67,6 +70,10 @@ class _Inflate:
         self._stream = zlib.decompressobj(31)
         self._parts: list[bytes] = []
         self._came, self._went = 0, 0
+
+    @property
+    def begun(self) -> bool:
+        return self._came > 0
 
     def feed(self, data: bytes) -> None:
         self._came += len(data)

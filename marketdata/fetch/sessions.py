@@ -80,10 +80,11 @@ class _TimedHTTPS(HTTPSConnection):
 _TIMED: dict[Any, Any] = {HTTPConnection: _TimedHTTP, HTTPSConnection: _TimedHTTPS}
 
 
-class _Adapter(HTTPAdapter):
+class Adapter(HTTPAdapter):
     """Connections with a total deadline. Any other connection class, as of a recorder, is left as it is."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
+        """A pool whose connections keep the deadline."""
         pool: Any = super().get_connection_with_tls_context(*args, **options)
         pool.ConnectionCls = _TIMED.get(pool.ConnectionCls, pool.ConnectionCls)
         return pool
@@ -101,8 +102,8 @@ class Line:
             session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
-        session.mount("https://", _Adapter(max_retries=0))
-        session.mount("http://", _Adapter(max_retries=0))
+        session.mount("https://", Adapter(max_retries=0))
+        session.mount("http://", Adapter(max_retries=0))
         self.answered = 0
 
 

@@ -157,6 +157,14 @@ def test_N9_unasked_encoding(server: FaultServer, transport: Transport, name: st
     assert len(server.asks) == 2
 
 
+def test_N9_gzip_undone_on_the_way(server: FaultServer, transport: Transport) -> None:
+    """JSON under the name of gzip is JSON: recorders and some proxies unpack a body and leave the header."""
+    server.answer = lambda ask: GOOD.zipped(GOOD.body)
+    assert transport.get(["x"]).body == GOOD.body
+    server.script = [GOOD.zipped(b"1" + GOOD.body)]
+    assert transport.get(["x"]).attempts == 2
+
+
 def test_N9_gzip_of_several_members(server: FaultServer, transport: Transport) -> None:
     """A gzip body may be made of several members; each is proven."""
     server.answer = lambda ask: GOOD.zipped(gzip.compress(b"[1,") + gzip.compress(b"2]"))

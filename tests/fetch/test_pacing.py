@@ -109,16 +109,23 @@ def test_a_pause_draws_slots_anew(clock: Clock) -> None:
 
 def test_waiting_threads_obey_a_later_pause() -> None:
     """A thread that already waits for its slot does not send inside of a pause that came meanwhile."""
-    pacer = Pacer(3000)
-    for _ in range(33):
-        pacer.reserve(time.monotonic())
-    gone: list[float] = []
-    thread = threading.Thread(target=lambda: (pacer.wait(), gone.append(time.monotonic())))
-    thread.start()
-    began = time.monotonic()
-    pacer.pause(0.04)
-    thread.join()
-    assert gone[0] - began >= 0.039
+
+    class Refused(Clock):
+        """While the first sleeps, another thread is told to wait for half a minute."""
+
+        def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
+            if not pacer.refusals:
+                pacer.pause(30.0)
+            super().sleep(seconds, stop)
+
+    clock = Refused()
+    clock.begin_virtual()
+    pacer = Pacer(60, clock)
+    began = clock.monotonic()
+    while pacer.reserve(began) <= began:
+        pass
+    pacer.wait()
+    assert clock.monotonic() - began >= 30.0
 
 
 def test_learns_from_refusals(clock: Clock) -> None:

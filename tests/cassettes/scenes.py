@@ -1,0 +1,80 @@
+"""What is recorded: small calls of a client, each against a service that is set up for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import marketdata as md
+
+BASE_URL = "http://127.0.0.1:8000"  # stands for wherever the service was when it was recorded
+MARKET = "simulated-will-the-harbour-party-win-district-1-1-1-1"
+THREE = "simulated-who-leads-after-district-vote-1-1-2"
+WIDE = "simulated-which-of-210-runners-wins-the-ruritania-marathon-2-2"
+TOKEN = "89512923866490206252825191957961265947975050410880946952035157345930033283349"
+START, END = "2025-12-31T23:00:00Z", "2025-12-31T23:10:00Z"
+RANGE = {"start_ts": START, "end_ts": END, "resolution": "1m"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A call, how the client is made for it, and how the service."""
+
+    call: Callable[[md.Client], Any]
+    client: dict[str, Any] = field(default_factory=dict)
+    service: dict[str, Any] = field(default_factory=dict)
+    knows_key: bool = True
+
+
+def plainly(*segments: str, **params: str) -> Callable[[md.Client], Any]:
+    """A request that the client's own methods would not send."""
+    return lambda client: client._transport.get(segments, params)
+
+
+def discovery(client: md.Client) -> dict[str, Any]:
+    """Every listing, and one market by its slug."""
+    markets = client.markets(event_slug="simulated-ruritania-elections-1", page_size=1)
+    return {
+        "series": client.series(),
+        "events": client.events(),
+        "markets": markets,
+        "market": client.market(MARKET),
+        "tokens": client.tokens(MARKET),
+        "tags": client.tags(),
+    }
+
+
+def usage(client: md.Client) -> tuple[Any, Any]:
+    """What the key may spend, and whether the service is well."""
+    return client.usage(), client.health()
+
+
+def two_healths(client: md.Client) -> list[Any]:
+    """Two requests, where the plan allows one a minute."""
+    return [client.health(), client.health()]
+
+
+SCENES = {
+    "test_books": Scene(lambda c: c.books(MARKET, START, END, "1m", report=True)),
+    "test_prices": Scene(lambda c: c.prices(MARKET, START, END, "1m", report=True)),
+    "test_metrics": Scene(lambda c: c.metrics(MARKET, START, END, "1m", report=True)),
+    "test_token_books": Scene(lambda c: c.token_books(TOKEN, START, END, "10m", report=True)),
+    "test_token_prices": Scene(lambda c: c.token_prices(TOKEN, START, END, "10m", report=True)),
+    "test_two_pages": Scene(lambda c: c.prices(MARKET, START, END, "1m", report=True), {"page_limit": 10}),
+    "test_limit_too_small": Scene(lambda c: c.books(THREE, START, END, "10m", report=True), {"page_limit": 2}),
+    "test_limit_above_200": Scene(plainly("markets", MARKET, "books", **RANGE, limit="201")),
+    "test_too_many_tokens": Scene(plainly("markets", WIDE, "books", **RANGE)),
+    "test_discovery": Scene(discovery),
+    "test_usage": Scene(usage),
+    "test_wrong_key": Scene(lambda c: c.health(), knows_key=False),
+    "test_plan_refuses": Scene(
+        lambda c: c.books(MARKET, START, END, "1m"),
+        service={"plans": {"hourly": {"resolutions": ["1h", "6h", "1d"]}}},
+    ),
+    "test_unknown_market": Scene(lambda c: c.books("no-such-market", START, END, "1m")),
+    "test_wrong_resolution": Scene(plainly("markets", MARKET, "books", **{**RANGE, "resolution": "2h"})),
+    "test_wrong_cursor": Scene(plainly("markets", MARKET, "prices", **RANGE, cursor="no-cursor-of-yours")),
+    "test_end_before_start": Scene(plainly("markets", MARKET, "prices", **{**RANGE, "end_ts": START})),
+    "test_rate_limit": Scene(two_healths, service={"requests_per_minute": 1}),
+}

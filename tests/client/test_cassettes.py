@@ -1,0 +1,232 @@
+"""The contract with the service, replayed from recordings: no network, no service, no key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import vcr
+import yaml
+from cassettes.scenes import BASE_URL, MARKET, SCENES, TOKEN
+
+import marketdata as md
+from marketdata.testing import no_waiting, vcr_config
+
+FOLDER = Path(__file__).parents[1] / "cassettes" / "test_cassettes"
+FILES = sorted(FOLDER.glob("*.yaml"))
+Replay = Callable[[], Any]
+
+
+@pytest.fixture
+def played() -> list[str]:
+    """Path and query of each request that was replayed."""
+    return []
+
+
+@pytest.fixture
+def replay(request: pytest.FixtureRequest, played: list[str]) -> Replay:
+    """Plays the scene of the test's own name."""
+    name = request.node.originalname
+    scene = SCENES[name]
+
+    def run() -> Any:
+        cassette = vcr.use_cassette(str(FOLDER / f"{name}.yaml"), record_mode="none", **vcr_config())
+        key = f"replays-{name}-0123456789"  # a key of its own, so that no pacer remembers another test
+        with cassette as tape, no_waiting(), md.Client(BASE_URL, key, frame="polars", **scene.client) as client:
+            try:
+                return scene.call(client)
+            finally:
+                assert tape.all_played
+                played.extend(r.uri.removeprefix(BASE_URL) for r in tape.requests)
+
+    return run
+
+
+def test_books(replay: Replay, played: list[str]) -> None:
+    """One request brings ten minutes of both tokens, best level first, a marker row for each empty side."""
+    books, report = replay()
+    assert books.columns == ["ts", "market_id", "token_id", "token_label", "side", "level", "price", "size"]
+    assert dict(books.group_by("token_label").agg(pl.col("ts").n_unique()).rows()) == {"Yes": 10, "No": 10}
+    best = books.md.bbo()
+    assert best.filter(pl.col("best_bid") >= pl.col("best_ask")).is_empty()
+    assert (report.requests, report.points, report.warnings) == (1, 20, {})
+    assert [p.partition("?")[0] for p in played] == [f"/v1/markets/{MARKET}/books"]
+    assert "limit=200" in played[0]
+    assert "start_ts=2025-12-31T23%3A00%3A00Z" in played[0]
+
+
+def test_prices(replay: Replay) -> None:
+    """Prices are probabilities, one a token and minute."""
+    prices, report = replay()
+    assert prices.height == report.points == 20
+    assert prices["price"].is_between(0, 1).all()
+    assert prices["token_id"].cast(pl.String).n_unique() == 2
+
+
+def test_metrics(replay: Replay) -> None:
+    """Metrics are one row a minute, of the market as a whole."""
+    metrics, report = replay()
+    assert metrics.columns[:5] == ["ts", "market_id", "volume", "liquidity", "spread"]
+    assert metrics.height == report.points == 10
+
+
+def test_token_books(replay: Replay, played: list[str]) -> None:
+    """A token alone has its own path, and an id of 77 digits arrives whole."""
+    books, _ = replay()
+    assert books["token_id"].cast(pl.String).unique().to_list() == [TOKEN]
+    assert played[0].startswith(f"/v1/tokens/{TOKEN}/books?")
+
+
+def test_token_prices(replay: Replay) -> None:
+    """Ten minutes of a token are one bucket of 10m."""
+    prices, _ = replay()
+    assert prices.select("token_label", "ts").cast(pl.String).height == 1
+
+
+def test_two_pages(replay: Replay, played: list[str]) -> None:
+    """The second page is the first request again with the cursor, and the rows of both are one frame."""
+    prices, report = replay()
+    assert (prices.height, report.pages, report.requests) == (20, 2, 2)
+    assert re.sub(r"&cursor=[^&]+", "", played[1]) == played[0]
+    assert "cursor" in played[1]
+
+
+def test_limit_too_small(replay: Replay, played: list[str]) -> None:
+    """A page that can not hold one bucket is asked for again with the limit that the service names."""
+    books, report = replay()
+    assert [re.findall(r"limit=(\d+)", p) for p in played] == [["2"], ["3"]]
+    assert books["token_label"].n_unique() == 3
+    assert report.repairs == {"limit_raised": 1}
+
+
+def test_limit_above_200(replay: Replay) -> None:
+    """More than 200 points a page are refused by name of the parameter."""
+    with pytest.raises(md.ParameterError, match="200") as caught:
+        replay()
+    assert caught.value.problems[0]["loc"] == ["query", "limit"]
+
+
+def test_too_many_tokens(replay: Replay) -> None:
+    """A market of 210 tokens sends to the single-token path."""
+    with pytest.raises(md.TooManyTokensError, match="more than 200 tokens"):
+        replay()
+
+
+def test_discovery(replay: Replay, played: list[str]) -> None:
+    """Listings are followed to their last page; a market is found by its slug, its tokens with their labels."""
+    found = replay()
+    assert found["markets"].height == 2
+    assert sum("page" in p or "cursor" in p or "limit" in p for p in played) >= 2
+    assert found["market"].slug == MARKET
+    assert found["tokens"]["token_id"].to_list()[0] == TOKEN
+    assert (found["series"].height, found["events"].height) == (1, 2)
+    assert "simulated" in found["tags"]
+
+
+def test_usage(replay: Replay) -> None:
+    """Plan, rate and what is left of it are told; so is that the data is simulated."""
+    usage, health = replay()
+    assert usage.limits.requests_remaining < usage.limits.requests_per_minute
+    assert (health.status, health.simulated) == ("ok", True)
+
+
+def test_wrong_key(replay: Replay) -> None:
+    """401 is asked once, and says what the service said."""
+    with pytest.raises(md.AuthenticationError, match="Invalid or expired API key") as caught:
+        replay()
+    assert (caught.value.status, caught.value.attempts) == (401, 1)
+
+
+def test_plan_refuses(replay: Replay) -> None:
+    """403 names what the plan does not allow."""
+    with pytest.raises(md.PlanError, match="does not allow resolution 1m") as caught:
+        replay()
+    assert caught.value.partial.is_empty()
+
+
+def test_unknown_market(replay: Replay) -> None:
+    """404 names the market."""
+    with pytest.raises(md.NotFoundError, match="Market not found: no-such-market"):
+        replay()
+
+
+def test_wrong_resolution(replay: Replay) -> None:
+    """422 lists the resolutions there are."""
+    with pytest.raises(md.ParameterError, match=r"1m.*10m.*1h.*6h.*1d") as caught:
+        replay()
+    assert caught.value.problems[0]["type"] == "enum"
+
+
+def test_wrong_cursor(replay: Replay) -> None:
+    """A cursor that the service never gave is a 400 of its own kind."""
+    with pytest.raises(md.CursorRejectedError, match="Invalid cursor"):
+        replay()
+
+
+def test_end_before_start(replay: Replay) -> None:
+    """An empty range is a 400."""
+    with pytest.raises(md.BadRequestError, match="start_ts must be before end_ts"):
+        replay()
+
+
+def test_rate_limit(replay: Replay, played: list[str]) -> None:
+    """429 is waited out as long as Retry-After says, then the same request passes."""
+    healths = replay()
+    assert [h.status for h in healths] == ["ok", "ok"]
+    assert played == ["/v1/health"] * 3
+
+
+def test_every_scene_has_its_file_and_its_test() -> None:
+    """What can be recorded is recorded, and what is recorded is tested."""
+    assert [path.stem for path in FILES] == sorted(SCENES)
+    assert set(SCENES) <= set(globals())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_files_are_small_and_say_where_they_come_from(path: Path) -> None:
+    """Each is under 20 kB, says in its first line what it was recorded from, and holds no key, cookie or host."""
+    text = path.read_text(encoding="utf-8")
+    assert len(text.encode()) < 20_000
+    assert "from the local service on loopback" in text.splitlines()[0]
+    assert "simulated data" in text.splitlines()[0]
+    assert "x-api-key" not in text.lower()
+    said = yaml.safe_load(text)["interactions"]
+    assert {h.lower() for i in said for h in i["request"]["headers"]} <= {"accept", "accept-encoding", "user-agent"}
+    kept = {h.lower() for i in said for h in i["response"]["headers"]}
+    assert kept <= {"content-type", "date", "retry-after", "x-simulated"}
+    assert all(i["request"]["uri"].startswith(f"{BASE_URL}/v1/") for i in said)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_recording_stands_for_the_service_to_users_too(tmp_path: Path, kind: Any) -> None:
+    """What vcr_config records once, from whatever address, replays after the service is gone, row for row."""
+    tape = str(tmp_path / "books.yaml")
+    with md.serve(md.simulate(events=1, days=0.2, markets=1, seed=3)) as service:
+        assert service.api_key is not None
+        with vcr.use_cassette(tape, **vcr_config(service.api_key)):
+            client = md.Client(service.base_url, service.api_key, frame=kind)
+            slug = client.markets(max_rows=1)["slug"][0]
+            live = client.books(slug, "2025-12-31", "2026-01-01", "1m")
+    with vcr.use_cassette(tape, record_mode="none", **vcr_config()):
+        client = md.Client("http://127.0.0.1:1", "another-key-0123456789", frame=kind)
+        again = client.books(client.markets(max_rows=1)["slug"][0], "2025-12-31", "2026-01-01", "1m")
+    assert len(again) > 0
+    assert again.equals(live)
+    assert service.api_key not in Path(tape).read_text(encoding="utf-8")
+
+
+def test_secrets_are_starred_where_an_answer_repeats_them() -> None:
+    """Header lists and bodies lose each secret; what a replay needs stays."""
+    answer = {
+        "status": {"code": 302, "message": "Found"},
+        "headers": {"Location": ["https://x/canary/y"], "Set-Cookie": ["canary"], "X-Served-By": ["canary"]},
+        "body": {"string": b'{"detail": "canary is no key"}'},
+    }
+    scrubbed = vcr_config("canary")["before_record_response"](answer)
+    assert scrubbed["headers"] == {"Location": ["https://x/***/y"]}
+    assert scrubbed["body"] == {"string": b'{"detail": "*** is no key"}'}
+    assert answer["body"] == {"string": b'{"detail": "canary is no key"}'}
