@@ -1,6 +1,7 @@
 """Record every cassette anew, from a local service with simulated data.
 
-``python -m tests.cassettes.record [NAME ...]``, at the top of the repository. Needs no network. The one of the rate limit waits a minute, as the service tells it to.
+``python -m tests.cassettes.record [NAME ...]``, at the top of the repository. Needs no network.
+The one of the rate limit waits a minute, as the service tells it to.
 """
 
 from __future__ import annotations
