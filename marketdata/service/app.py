@@ -17,11 +17,12 @@ from fastapi.security import APIKeyHeader
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
-from marketdata.service import bodies, refusals
-from marketdata.service.chunks import Source
+from marketdata.service import bodies, refusals, start_page
+from marketdata.service.chunks import Holdings, Source
 from marketdata.service.cursors import Cursors
 from marketdata.service.discovery import Catalogue, Kind, Parent, detail
 from marketdata.service.history import History
+from marketdata.service.keys import Keys
 from marketdata.service.plans import Grant
 from marketdata.service.queries import History as HistoryParameters
 from marketdata.service.queries import IdOrSlug, Listing, TokenId, one_value_each
@@ -75,6 +76,8 @@ class Parts:
     catalogue: Catalogue
     cursors: Cursors
     rates: Rates
+    keys: Keys
+    holdings: Holdings
     clock: Callable[[], float] = time.time
 
 
@@ -99,6 +102,9 @@ def create_app(parts: Parts) -> FastAPI:
     app.state.parts = parts
     for part in (_history_routes(), _discovery_routes(), _utility_routes()):
         app.include_router(part)
+    app.include_router(
+        start_page.routes(parts.source, parts.catalogue, parts.cursors, parts.holdings, parts.keys),
+    )
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _no_route)

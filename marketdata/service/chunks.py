@@ -208,6 +208,10 @@ class Holdings:
 
     def of(self, view: View, market_id: str, version: int) -> Spans:
         """Starts and ends of the held stretches of a market, rising and apart [microseconds]."""
+        return self.by_market(view, version).get(market_id, _NOTHING)
+
+    def by_market(self, view: View, version: int) -> dict[str, Spans]:
+        """The held stretches of every market that has some."""
         with self._lock:
             found = self._by_view.get(view)
             if found is None or found.version != version or self._clock() > found.good_until:
@@ -216,7 +220,7 @@ class Holdings:
                 took = self._clock() - begun
                 good_until = self._clock() + max(RECHECK_SECONDS, 50 * took)
                 found = self._by_view[view] = _Held(version, good_until, ranges)
-        return found.ranges.get(market_id, _NOTHING)
+        return found.ranges
 
 
 def held_ranges(coverage: Any, view: View) -> dict[str, Spans]:

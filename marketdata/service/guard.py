@@ -21,6 +21,7 @@ from marketdata.service.keys import Keys
 from marketdata.service.plans import Grant
 from marketdata.service.rates import Rates, WrongKeys
 from marketdata.service.refusals import Refusal
+from marketdata.service.start_page import HOLDINGS
 from marketdata.service.sockets import HEADERS_TOO_LARGE, MAX_URL, URL_TOO_LONG
 
 MAX_HEADERS = 100
@@ -29,6 +30,8 @@ MAX_IN_FLIGHT = 512
 # Requests of one key that are worked on at once; fewer than there are threads, so that others find one.
 KEY_SLOTS = 6
 KEY_HEADER = b"x-api-key"
+# Paths beside those below /v1 that need a key.
+KEYED = (b"/v1", HOLDINGS.encode())
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 Scope = MutableMapping[str, Any]
@@ -146,7 +149,7 @@ class Guard:
         # The raw path stays encoded: what the server decoded can not tell "a%2Fb" from "a/b".
         raw = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.decode("latin-1")
-        if raw != b"/v1" and not raw.startswith(b"/v1/"):
+        if raw not in KEYED and not raw.startswith(b"/v1/"):
             return None
         grant = await self._grant(scope)
         scope["state"] = {**scope.get("state", {}), "grant": grant}

@@ -54,7 +54,7 @@ class Pages:
 
     def __init__(self, source: Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
-        self._holdings = Holdings(source)
+        self.holdings = Holdings(source)
         self.cache = ChunkCache(cache_bytes)
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
@@ -78,7 +78,7 @@ class Pages:
             400 if one bucket holds more points than the limit.
         """
         version = self._source.version(subject.view)
-        held = self._holdings.of(subject.view, subject.market_id, version)
+        held = self.holdings.of(subject.view, subject.market_id, version)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads = Page(), 0

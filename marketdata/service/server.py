@@ -184,8 +184,9 @@ def build(
 ) -> Guard:
     """The whole service as an ASGI application."""
     cursors = Cursors([secret or _secret(archive)], clock=clock)
-    history = History(archive, Pages(archive, cache_bytes=cache_bytes), cursors, clock=clock)
-    app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, clock))
+    pages = Pages(archive, cache_bytes=cache_bytes)
+    history = History(archive, pages, cursors, clock=clock)
+    app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, keys, pages.holdings, clock))
     hosts = LOOPBACK_NAMES | {host.lower()} if _is_loopback(host) else None
     return Guard(app, keys=keys, rates=rates, hosts=hosts, simulated=archive.simulated, max_in_flight=max_in_flight)
 

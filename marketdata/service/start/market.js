@@ -1,0 +1,165 @@
+// --- one market -----------------------------------------------------------------------------------------------
+
+const choose = (market, line) => {
+  document.querySelectorAll("#markets tr").forEach((other) => other.removeAttribute("aria-current"));
+  line.setAttribute("aria-current", "true");
+  const bounds = [...market.held.books, ...market.held.prices].flat().map(Date.parse);
+  at("question").textContent = market.question || market.slug || market.id;
+  at("question").dir = "auto";
+  at("names").textContent = [market.slug, market.id, market.status].filter(Boolean).join(" \u00b7 ");
+  at("market").hidden = false;
+  const oldest = plan.days ? Date.now() - plan.days * DAY + 60_000 : 0;
+  const [first, last] = bounds.length ? [Math.max(oldest, Math.min(...bounds)), Math.max(...bounds)] : [0, 0];
+  shown = { market, first, last, token: market.tokens[0], points: [], span: 0, end: last };
+  choices(market.tokens);
+  windows(last - first);
+  connect();
+  at("question").focus({ preventScroll: true });
+  at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  if (!bounds.length || !shown.token) {
+    at("view").hidden = at("controls").hidden = true;
+    at("busy").textContent = "Neither books nor prices of this market are held.";
+    return;
+  }
+  at("view").hidden = at("controls").hidden = false;
+  load();
+};
+
+const choices = (tokens) => {
+  for (const label of [...at("outcomes").querySelectorAll("label")]) label.remove();
+  tokens.forEach((token, i) => {
+    const label = make("label");
+    const radio = make("input", "", { type: "radio", name: "outcome", value: i });
+    radio.checked = i === 0;
+    radio.addEventListener("change", () => { shown.token = token; load(true); });
+    label.append(radio, " ", make("bdi", token.label ?? token.id));
+    at("outcomes").append(label);
+  });
+};
+
+const windows = (held) => {
+  const fitting = WINDOWS.filter(([, ms], i) => i === 0 || WINDOWS[i - 1][1] < held);
+  at("span").replaceChildren(...fitting.map(([text, ms]) => make("option", text, { value: ms })));
+  at("span").value = String(fitting.find(([, ms]) => ms >= DAY)?.[1] ?? fitting[0][1]);
+  shown.span = Number(at("span").value);
+};
+
+const bucket = (span) => {
+  const allowed = Object.keys(WIDTH).filter((name) => plan.resolutions.includes(name));
+  return allowed.find((name) => span / WIDTH[name] <= MOST_BUCKETS) ?? allowed.at(-1) ?? "1d";
+};
+
+const walk = async (view, resolution, start, end, signal) => {
+  const path = `/v1/tokens/${encodeURIComponent(shown.token.id)}/${view}`;
+  const params = { start_ts: iso(start), end_ts: iso(end), resolution, limit: 200, cursor: null };
+  const points = [];
+  for (let page = 0; page < MOST_PAGES; page += 1) {
+    const answer = await ask(path, params, signal);
+    points.push(...answer.data);
+    params.cursor = answer.metadata.next_cursor;
+    if (!params.cursor) break;
+  }
+  return points;
+};
+
+const load = async (keep = false) => {
+  if (loading) loading.abort();
+  const mine = loading = new AbortController();
+  const { market, span, first, last } = shown;
+  const resolution = bucket(span), width = WIDTH[resolution];
+  const end = Math.min(Math.ceil(shown.end / width) * width, Math.ceil(last / width) * width);
+  const start = Math.max(end - span, (plan.days ? Math.ceil : Math.floor)(first / width) * width);
+  Object.assign(shown, { resolution, width, start, end });
+  at("earlier").disabled = start <= first;
+  at("later").disabled = end >= last;
+  at("busy").textContent = "Loading\u2026";
+  at("view").classList.add("stale");
+  say("");
+  const wanted = ["books", "prices"].filter((view) => market.held[view].length);
+  const found = await Promise.allSettled(wanted.map((view) => walk(view, resolution, start, end, mine.signal)));
+  if (mine !== loading || !shown) return;
+  at("view").classList.remove("stale");
+  const points = new Map();
+  found.forEach((one, i) => {
+    if (one.status === "rejected") { fail(one.reason); return; }
+    for (const point of one.value) points.set(point.t, { ...points.get(point.t), ...(wanted[i] === "books" ? touch(point) : { price: point.p }) });
+  });
+  if (!shown) return;
+  const kept = keep && shown.points.length ? shown.points[at("time").value].ms : null;
+  shown.points = [...points].map(([t, point]) => ({ ms: Date.parse(t), ...point })).sort((a, b) => a.ms - b.ms);
+  at("busy").textContent = shown.points.length ? "" : "Nothing in this window.";
+  at("range").textContent = `${minute(start)} to ${minute(end)} UTC, buckets of ${resolution}`;
+  slide(kept);
+  connect();
+};
+
+const touch = ({ bids, asks }) => ({ bids, asks, bid: bids.length ? bids[0][0] : null, ask: asks.length ? asks[0][0] : null });
+
+const slide = (kept) => {
+  const { points } = shown;
+  const near = kept === null ? -1 : points.findIndex((point) => point.ms >= kept);
+  at("time").max = Math.max(0, points.length - 1);
+  at("time").value = near < 0 ? points.length - 1 : near;
+  at("time").disabled = !points.length;
+  const deepest = (side) => Math.min(LEVELS, Math.max(1, ...points.map((point) => (point[side] ?? []).length)));
+  shown.rows = { asks: deepest("asks"), bids: deepest("bids") };
+  chart();
+  select();
+};
+
+const select = () => {
+  const point = shown.points[at("time").value];
+  const text = point ? `${minute(point.ms)} UTC` : "\u2013";
+  at("at").textContent = text;
+  at("time").setAttribute("aria-valuetext", text);
+  const line = document.querySelector("#chart .cursor");
+  if (line && point) for (const name of ["x1", "x2"]) line.setAttribute(name, shown.x(point.ms + shown.width / 2));
+  const { bid = null, ask = null, price = null } = point ?? {};
+  const both = bid !== null && ask !== null;
+  const facts = [["Price", price], ["Bid", bid], ["Ask", ask], ["Mid", both ? (bid + ask) / 2 : null], ["Spread", both ? ask - bid : null]];
+  at("readout").replaceChildren(...facts.map(([name, value]) => {
+    const pair = make("div");
+    pair.append(make("dt", name), make("dd", probability(value)));
+    return pair;
+  }));
+  ladder(point, both && bid >= ask);
+};
+
+// --- the ladder -----------------------------------------------------------------------------------------------
+
+const ladder = (point, crossed) => {
+  const sides = { asks: point?.asks ?? [], bids: point?.bids ?? [] };
+  // One huge order must not flatten all others: the largest fifth of the levels have full bars.
+  const sizes = [...sides.asks.slice(0, LEVELS), ...sides.bids.slice(0, LEVELS)].map(([, size]) => size).sort((a, b) => a - b);
+  const full = sizes[Math.floor(sizes.length * 0.8)] ?? 0;
+  for (const side of ["asks", "bids"]) {
+    let total = 0;
+    const rows = sides[side].slice(0, LEVELS).map(([price, size]) => {
+      total += size;
+      const line = make("tr");
+      line.append(make("td", number(price, 3)), make("td", number(size, size < 100 ? 2 : 0)), make("td", number(total)));
+      line.style.backgroundSize = `${full ? Math.min(100, 100 * size / full) : 0}% 100%`;
+      return line;
+    });
+    while (rows.length < shown.rows[side]) rows.push(blank());
+    if (side === "asks") rows.reverse();
+    at(side).replaceChildren(...rows);
+  }
+  at("middle").replaceChildren(none(between(point, sides, crossed), 3));
+};
+
+const blank = () => {
+  const line = make("tr");
+  line.append(make("td", "\u00a0"), make("td"), make("td"));
+  line.style.backgroundSize = "0 0";
+  return line;
+};
+
+const between = (point, { asks, bids }, crossed) => {
+  if (!point?.asks) return "no book in this bucket";
+  const more = [[asks, "asks"], [bids, "bids"]].filter(([levels]) => levels.length > LEVELS).map(([levels, name]) => `${levels.length - LEVELS} more ${name}`);
+  if (!asks.length && !bids.length) return "the book is empty";
+  if (!asks.length) return "no asks";
+  if (!bids.length) return "no bids";
+  return [crossed ? "crossed" : `spread ${probability(point.ask - point.bid)}`, ...more].join(" \u00b7 ");
+};

@@ -1,0 +1,44 @@
+// --- how to connect -------------------------------------------------------------------------------------------
+
+// Only a plain name goes into a line that is made to be pasted into a shell.
+const plain = (...names) => names.find((name) => name && /^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(name));
+
+const connect = () => {
+  const name = (shown && plain(shown.market.slug, shown.market.id)) ?? "MARKET";
+  const [from, to] = shown?.start ? [shown.start, shown.end].map((ms) => iso(ms).replace("T00:00:00Z", "")) : ["2026-01-01", "2026-01-02"];
+  const resolution = shown?.resolution ?? "1h";
+  at("python").textContent = "import marketdata as md\n" +
+    `client = md.Client("${location.origin}", api_key="YOUR_KEY")\n` +
+    `books = client.books("${name}", "${from}", "${to}", "${resolution}")`;
+  at("curl").textContent = `curl -H 'X-API-Key: YOUR_KEY' '${location.origin}/v1/markets/${name}/books?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+};
+
+const copy = async (button) => {
+  await navigator.clipboard.writeText(at(button.dataset.copy).textContent);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+};
+
+// --- what the user does ---------------------------------------------------------------------------------------
+
+at("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const given = at("key").value.trim();
+  at("key").value = "";
+  open(given);
+});
+at("forget").addEventListener("click", forget);
+at("search-form").addEventListener("submit", (event) => { event.preventDefault(); say(""); list(true).catch(fail); });
+at("more").addEventListener("click", () => list(false).catch(fail));
+at("span").addEventListener("change", () => { shown.span = Number(at("span").value); load(true); });
+at("earlier").addEventListener("click", () => { shown.end = shown.start; load(); });
+at("later").addEventListener("click", () => { shown.end = Math.min(shown.end + shown.span, shown.last); load(); });
+at("time").addEventListener("input", select);
+at("chart").addEventListener("pointermove", (event) => { if (event.buttons) point_at(event); });
+at("chart").addEventListener("pointerdown", point_at);
+document.querySelectorAll("[data-copy]").forEach((button) => {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", () => copy(button).catch(() => {}));
+});
+addEventListener("resize", () => { if (shown?.points.length) { chart(); select(); } });
+connect();

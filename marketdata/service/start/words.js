@@ -1,0 +1,65 @@
+// Slugs, questions and labels come from outside: they are only ever set as text, never as markup.
+const at = (id) => document.getElementById(id);
+const HOUR = 3_600_000, DAY = 24 * HOUR;
+const WIDTH = { "1m": 60_000, "10m": 600_000, "1h": HOUR, "6h": 6 * HOUR, "1d": DAY };
+const WINDOWS = [["3 hours", 3 * HOUR], ["1 day", DAY], ["1 week", 7 * DAY], ["30 days", 30 * DAY], ["1 year", 365 * DAY]];
+const VIEWS = ["books", "prices", "metrics"];
+const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10;
+
+let key = null;
+let plan = null;
+let following = null;
+let listing = 0;
+let shown = null;
+let loading = null;
+
+// --- asking ---------------------------------------------------------------------------------------------------
+
+class Refused extends Error {
+  constructor(status, detail) { super(detail); this.status = status; }
+}
+
+const ask = async (path, params = {}, signal = undefined) => {
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null && value !== ""));
+  const address = `${path}?${query}`;
+  let answer;
+  try {
+    answer = await fetch(address, { headers: { "X-API-Key": key }, credentials: "omit", cache: "no-store", signal });
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new Refused(0, "The service did not answer. Is it still running?");
+  }
+  const body = await answer.json();
+  if (answer.ok) return body;
+  const detail = Array.isArray(body.detail) ? body.detail.map((item) => item.msg).join("; ") : String(body.detail);
+  const wait = answer.headers.get("Retry-After");
+  throw new Refused(answer.status, wait ? `${detail} Again in ${wait} s.` : detail);
+};
+
+const say = (text) => { at("message").textContent = text; at("message").hidden = !text; };
+
+const fail = (problem) => {
+  if (problem.name === "AbortError") return;
+  if (problem.status === 401) forget();
+  say(problem.message);
+};
+
+// --- small pieces ---------------------------------------------------------------------------------------------
+
+const make = (tag, text = "", attributes = {}) => {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+};
+const draw = (tag, attributes, text = "") => {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+};
+const number = (value, digits = 0) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const probability = (value) => value === null || value === undefined ? "\u2013" : number(value, 3);
+const day = (ms) => new Date(ms).toISOString().slice(0, 10);
+const minute = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
+const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");

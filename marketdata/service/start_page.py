@@ -1,0 +1,128 @@
+"""The start page at ``/`` and what it shows of the holdings.
+
+The page itself is the same for everyone and holds no data: style and script stand inside it, and its policy
+names them by hash, so nothing else runs and nothing is asked of another host. What is held is told at
+``/holdings``, which needs a key as every ``/v1`` route does (``guard``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from marketdata.service import bodies
+from marketdata.service.chunks import Holdings, Source, Spans
+from marketdata.service.cursors import Cursors
+from marketdata.service.discovery import Catalogue
+from marketdata.service.keys import Keys
+from marketdata.service.plans import Grant, Plan
+from marketdata.service.queries import Listing, ListingQuery, one_value_each
+from marketdata.times import to_text
+from marketdata.wire.columns import VIEWS
+
+HOLDINGS = "/holdings"
+SCRIPTS = ("words.js", "holdings.js", "market.js", "chart.js", "page.js")
+# Gaps below this part of what is held of a market can not be seen on the page.
+FINEST = 200
+Record = dict[str, Any]
+_SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
+
+
+def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
+    """The page, and the headers that keep it to itself."""
+    files = resources.files("marketdata.service") / "start"
+    page, style, *scripts = ((files / name).read_text("utf-8") for name in ("page.html", "page.css", *SCRIPTS))
+    # One block, so that the names of the page are its own.
+    script = "\n".join(['"use strict";', "{", *scripts, "}"])
+    parts = {"style": style, "script": script, "simulated": "yes" if simulated else "no"}
+    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
+    policy = (
+        f"default-src 'none'; style-src {_hash(parts['style'])}; script-src {_hash(parts['script'])}; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text.encode(), {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def routes(source: Source, catalogue: Catalogue, cursors: Cursors, holdings: Holdings, keys: Keys) -> APIRouter:
+    """The two routes beside the interface; they are not part of its description."""
+    body, headers = document(simulated=source.simulated)
+    out = APIRouter(include_in_schema=False)
+
+    @out.get("/")
+    async def start_page() -> Response:
+        return Response(body, media_type="text/html", headers=headers)
+
+    @out.get(HOLDINGS, dependencies=[Depends(one_value_each)])
+    def list_holdings(request: Request, query: Listing) -> Response:
+        grant = request.state.grant
+        assert isinstance(grant, Grant)
+        answer = held(source, catalogue, cursors, holdings, query)
+        plans = [_shown(plan, mine=plan.name == grant.plan.name) for plan in keys.plans.values()]
+        return Response(bodies.to_json({**answer, "plans": plans}), media_type="application/json")
+
+    return out
+
+
+def held(
+    source: Source, catalogue: Catalogue, cursors: Cursors, holdings: Holdings, query: ListingQuery
+) -> dict[str, Any]:
+    """Markets of one page of the listing, with the stretches that are held of each view.
+
+    The first page also says what is held of all markets together.
+    """
+    spans = {view: holdings.by_market(view, source.version(view)) for view in VIEWS}
+    records, following = catalogue.page("markets", query, cursors)
+    rows = []
+    for record in records:
+        found = {view: _stretches(spans[view].get(str(record.get("id")))) for view in VIEWS}
+        rows.append({**{name: record.get(name) for name in _SHOWN}, "held": found})
+    answer: dict[str, Any] = {
+        "simulated": source.simulated,
+        "data": rows,
+        "metadata": {"count": len(rows), "limit": query.limit, "next_cursor": following},
+    }
+    if query.cursor is None:
+        answer["totals"] = {view: _total(spans[view]) for view in VIEWS}
+        answer["markets"] = len(source.records("markets"))
+    return answer
+
+
+def _stretches(found: Spans | None) -> list[list[str]]:
+    """Held stretches as a page can show them: gaps too short to be seen are closed."""
+    if found is None or not len(found[0]):
+        return []
+    starts, ends = found
+    seen = np.flatnonzero(starts[1:] - ends[:-1] > (ends[-1] - starts[0]) // FINEST)
+    pairs = zip(starts[np.append(0, seen + 1)].tolist(), ends[np.append(seen, len(ends) - 1)].tolist(), strict=True)
+    return [[to_text(start), to_text(end)] for start, end in pairs]
+
+
+def _total(by_market: Mapping[str, Spans]) -> Record | None:
+    found = [spans for spans in by_market.values() if len(spans[0])]
+    if not found:
+        return None
+    first, last = min(int(s[0]) for s, _ in found), max(int(e[-1]) for _, e in found)
+    return {"markets": len(found), "start": to_text(first), "end": to_text(last)}
+
+
+def _shown(plan: Plan, *, mine: bool) -> Record:
+    return {
+        "name": plan.name,
+        "yours": mine,
+        "requests_per_minute": plan.requests_per_minute,
+        "resolutions": plan.resolutions,
+        "views": plan.views,
+        "max_history_days": plan.max_history_days,
+    }

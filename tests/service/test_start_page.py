@@ -1,0 +1,248 @@
+"""The start page: what it shows, in a browser where there is one, and what it keeps to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+from service.browser import Browser, chromium
+from service.memory import MINUTE, MemoryArchive
+from service.web import START, Web
+
+from marketdata.service.server import Service, serve
+
+EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'; rm -rf ~ #'
+ROWS = "return [...document.querySelectorAll(arguments[0])].map(r => [...r.children].map(c => c.innerText.trim()))"
+
+
+def hostile_archive() -> MemoryArchive:
+    """A market whose every name is an attack, and a plain one with gaps and one-sided books."""
+    archive = MemoryArchive(simulated=True)
+    archive.add_market("m-77", {"Yes": "1", "No": "2"}, slug="will-it-rain", end_date="2026-02-01T00:00:00Z")
+    archive.add_market(f"0x{EVIL}", {EVIL: f"3{EVIL}"}, slug=EVIL)
+    archive._records["markets"][-1]["question"] = f"{EVIL} \u202e\u0007"
+    for minute in range(0, 170):
+        if 60 <= minute < 75:
+            continue
+        price = 0.3 + minute / 1000
+        bids = [(round(price - 0.01 * k, 3), 10.0 * k + minute) for k in range(1, 14)]
+        book = (bids if minute % 4 else [], [(round(price + 0.02, 3), 5.5)])
+        for market, token in (("m-77", "1"), (f"0x{EVIL}", f"3{EVIL}")):
+            archive.put("books", market, token, START + minute * MINUTE, book)
+            archive.put("prices", market, token, START + minute * MINUTE, price)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[Service]:
+    with serve(hostile_archive(), requests_per_minute=1000) as service:
+        yield service
+
+
+@pytest.fixture
+def asked(shown: Service) -> Iterator[Web]:
+    with requests.Session() as session:
+        yield Web(shown.base_url, shown.api_key, session)
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(window: Browser, shown: Service) -> Browser:
+    """The page with the key given, by keyboard alone."""
+    window.log()
+    window.open(shown.base_url + "/")
+    window.run("document.querySelector('#key').focus()")
+    window.type(str(shown.api_key))
+    window.press("Enter")
+    window.wait(lambda: window.run("return document.querySelectorAll('#markets button').length") == 2)
+    return window
+
+
+def loaded(page: Browser) -> bool:
+    return bool(
+        page.run("return !!document.querySelector('#chart svg') && document.querySelector('#busy').innerText === ''")
+    )
+
+
+def test_the_page_is_one_document_that_asks_nobody_else(shown: Service) -> None:
+    """One HTML answer without a key: no outside address, a policy that lets only its own style and script run."""
+    answer = requests.get(shown.base_url + "/", timeout=20)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "://" not in answer.text.replace("http://www.w3.org/2000/svg", "")
+    assert "src=" not in answer.text
+    assert len(answer.content) < 40_000
+
+
+def test_the_page_tells_nothing_that_needs_a_key(shown: Service) -> None:
+    """Neither the key nor a market, a plan or a date of the archive stands in the page."""
+    text = requests.get(shown.base_url + "/", timeout=20).text
+    for secret in (str(shown.api_key), "will-it-rain", "m-77", "local", "2026-01-05"):
+        assert secret not in text
+
+
+@pytest.mark.parametrize("key", [None, "wrong"])
+def test_holdings_need_a_key(shown: Service, key: str | None) -> None:
+    """/holdings is 401 without a good key, in the words of /v1."""
+    headers = {"X-API-Key": key} if key else {}
+    answer = requests.get(shown.base_url + "/holdings", headers=headers, timeout=20)
+    assert (answer.status_code, answer.json()) == (401, {"detail": "Invalid or expired API key."})
+
+
+def test_holdings_count_against_the_rate(asked: Web) -> None:
+    """A request for holdings is one request of the plan."""
+    before = asked.get("/v1/usage").body["limits"]["requests_remaining"]
+    asked.get("/holdings")
+    assert asked.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
+
+
+def test_holdings_are_what_the_archive_covers(asked: Web) -> None:
+    """Stretches per market and view, half-open; the sum of all; the plans, and which one is the key's."""
+    body = asked.get("/holdings", search="rain").body
+    (market,) = body["data"]
+    hour = ["2026-01-05T00:00:00Z", "2026-01-05T01:00:00Z"], ["2026-01-05T01:15:00Z", "2026-01-05T02:50:00Z"]
+    assert market["held"] == {"books": list(hour), "prices": list(hour), "metrics": []}
+    assert body["totals"]["books"] == {"markets": 2, "start": hour[0][0], "end": hour[1][1]}
+    assert body["totals"]["metrics"] is None
+    assert (body["markets"], body["simulated"]) == (2, True)
+    assert [(plan["name"], plan["yours"]) for plan in body["plans"]] == [("local", True)]
+
+
+def test_holdings_of_many_gaps_stay_small() -> None:
+    """However often the holding is broken, a market has some 200 stretches at most, and its ends are exact."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    for minute in range(0, 4001, 2):
+        archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
+    with serve(archive) as service:
+        body = requests.get(
+            service.base_url + "/holdings", headers={"X-API-Key": str(service.api_key)}, timeout=20
+        ).json()
+    stretches = body["data"][0]["held"]["prices"]
+    assert len(stretches) <= 201
+    assert (stretches[0][0], stretches[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
+
+
+@pytest.mark.parametrize("params", [{"limit": "201"}, {"limit": "x"}, {"sort": "x"}])
+def test_holdings_refuse_what_listings_refuse(asked: Web, params: dict[str, str]) -> None:
+    """The parameters of /holdings are those of a listing."""
+    assert asked.get("/holdings", **params).status == 422
+
+
+def test_the_description_is_of_the_interface_alone(asked: Web) -> None:
+    """Neither the page nor /holdings is part of the description."""
+    paths = asked.get("/openapi.json").body["paths"]
+    assert all(path.startswith("/v1/") for path in paths)
+
+
+def test_a_wrong_key_is_told(window: Browser, shown: Service) -> None:
+    """A wrong key shows the service's own words, and nothing opens."""
+    window.open(shown.base_url + "/")
+    for given in ("wrong", "no\u00e9"):
+        window.run("document.querySelector('#key').focus()")
+        window.type(given)
+        window.press("Enter")
+        assert window.wait(lambda: window.text("#message"))
+    assert window.run("return document.querySelector('#held').hidden")
+
+
+def test_the_key_stays_in_memory(page: Browser, shown: Service) -> None:
+    """The key stands in no address, element, storage or cookie; nothing outside was asked; the console is clean."""
+    key = str(shown.api_key)
+    assert key not in page.run("return document.documentElement.outerHTML + location.href + document.cookie")
+    assert page.run("return document.querySelector('#key').value") == ""
+    assert page.run("return localStorage.length + sessionStorage.length") == 0
+    asked = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert asked
+    assert all(name.startswith(shown.base_url) and key not in name for name in asked)
+    assert page.log() == []
+    page.click("#forget")
+    assert page.run("return document.querySelector('#held').hidden")
+    assert page.run("return document.querySelectorAll('#markets tbody tr').length") == 0
+
+
+def test_names_are_text(page: Browser) -> None:
+    """Markup in questions, slugs, ids and labels is shown as it is and never runs; no such name is in a snippet."""
+    page.run("document.querySelectorAll('#markets button')[1].click()")
+    page.wait(lambda: loaded(page))
+    assert EVIL in page.text("#question")
+    assert EVIL in page.text("#outcomes")
+    assert "rm -rf" not in page.text("#curl") + page.text("#python")
+    assert page.run("return window.hacked") is None
+    assert page.run("return document.images.length + document.querySelectorAll('main script').length") == 0
+    assert page.log() == []
+    assert len(page.run(ROWS, "#bids tr")) == 10
+
+
+def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: Web) -> None:
+    """By keyboard: a market, its last book; two steps back; the ladder and the figures are those of /v1."""
+    page.wait(lambda: page.run("return document.activeElement.closest('#markets') !== null"))
+    page.press("Enter")
+    page.wait(lambda: loaded(page))
+    assert "Simulated data." in page.text("#simulated")
+    assert "SIMULATED" in page.text("#chart")
+    page.run("document.querySelector('#time').focus()")
+    page.press("Left", "Left")
+    at = page.text("#at")
+    assert at == "2026-01-05 02:47 UTC"
+    times = {"start_ts": "2026-01-05T02:47:00Z", "end_ts": "2026-01-05T02:48:00Z", "resolution": "1m"}
+    (book,) = asked.get("/v1/tokens/1/books", **times).body["data"]
+    (price,) = asked.get("/v1/tokens/1/prices", **times).body["data"]
+    bids = page.run(ROWS, "#bids tr")
+    assert [float(row[0]) for row in bids] == [level[0] for level in book["bids"][:10]]
+    assert [float(row[1]) for row in bids] == [round(level[1], 2) for level in book["bids"][:10]]
+    assert page.run(ROWS, "#asks tr") == [[f"{book['asks'][0][0]:.3f}", "5.50", "6"]]
+    figures = dict(
+        page.run(
+            "return [...document.querySelectorAll('#readout div')].map(d => [...d.children].map(c => c.innerText))"
+        )
+    )
+    bid, ask = book["bids"][0][0], book["asks"][0][0]
+    assert figures == {
+        name: f"{value:.3f}"
+        for name, value in {
+            "Price": price["p"],
+            "Bid": bid,
+            "Ask": ask,
+            "Mid": (bid + ask) / 2,
+            "Spread": ask - bid,
+        }.items()
+    }
+    assert 'client.books("will-it-rain"' in page.text("#python")
+    page.press("Right", "Right")
+    assert page.text("#at") == "2026-01-05 02:49 UTC"
+
+
+def test_a_missing_side_is_missing(page: Browser) -> None:
+    """A book without bids has no mid and no spread, and says so; a gap in time breaks the line."""
+    page.run("document.querySelectorAll('#markets button')[0].click()")
+    page.wait(lambda: loaded(page))
+    page.run("document.querySelector('#time').focus()")
+    page.press("Left")
+    assert page.text("#at") == "2026-01-05 02:48 UTC"
+    assert page.text("#middle").strip() == "no bids"
+    assert "Mid\n\u2013" in page.text("#readout")
+    assert page.run("return document.querySelector('#chart .price').getAttribute('d').split('M').length - 1") == 2
+
+
+def test_nothing_of_the_page_is_wider_than_a_phone(page: Browser) -> None:
+    """At 360 pixels the page does not scroll sideways."""
+    page.run("document.querySelectorAll('#markets button')[0].click()")
+    page.wait(lambda: loaded(page))
+    page.phone(360, 740)
+    try:
+        wide, width = page.run("const w = document.documentElement; return [w.scrollWidth, w.clientWidth]")
+        assert wide <= width <= 360
+    finally:
+        page.phone(0, 0)
