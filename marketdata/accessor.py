@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from marketdata.tidy import backtest, book, clock, execution, frames, ladders, measures, quality, rules, sense, series
 from marketdata.wire.columns import AnyColumns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 F = TypeVar("F")
 
@@ -146,6 +149,54 @@ class Accessor(Generic[F]):
     def wide(self, value: str | None = None, *, columns: str = "token_id") -> Any:
         """A matrix of one value: time down, tokens across; see `marketdata.wide`."""
         return backtest.wide(self._frame, value, columns=columns)
+
+    @property
+    def plot(self) -> Plots:
+        """Charts of the frame, drawn with matplotlib; see `marketdata.plot`."""
+        return Plots(self._frame)
+
+
+class Plots:
+    """What ``df.md.plot`` offers; every chart is also a function of ``marketdata.plot`` and returns its Axes."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def price_band(self, ax: Axes | None = None, **more: Any) -> Axes:
+        """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
+        from marketdata import plot
+
+        return plot.price_band(self._frame, ax, **more)
+
+    def depth(self, ax: Axes | None = None, **more: Any) -> Axes:
+        """What rests in the book over time, as a heat map; see `marketdata.plot.depth`."""
+        from marketdata import plot
+
+        return plot.depth(self._frame, ax, **more)
+
+    def metrics(self, ax: Axes | None = None, **more: Any) -> Axes:
+        """One metric over time; see `marketdata.plot.metrics`."""
+        from marketdata import plot
+
+        return plot.metrics(self._frame, ax, **more)
+
+    def ladder(self, ts: Any = None, ax: Axes | None = None, **more: Any) -> Axes:
+        """The book of one token at one moment; see `marketdata.plot.ladder`."""
+        from marketdata import plot
+
+        return plot.ladder(self._frame, ts, ax, **more)
+
+    def calibration(self, outcomes: Any, ax: Axes | None = None, **more: Any) -> Axes:
+        """How often what was priced at p came true; see `marketdata.plot.calibration`."""
+        from marketdata import plot
+
+        return plot.calibration(self._frame, outcomes, ax, **more)
+
+    def coverage(self, ax: Axes | None = None, **more: Any) -> Axes:
+        """What an archive holds, from its coverage frame; see `marketdata.plot.coverage`."""
+        from marketdata import plot
+
+        return plot.coverage(self._frame, ax, **more)
 
 
 def register_pandas() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 
 import pandas as pd
@@ -44,6 +43,38 @@ ARCHIVE = {
     "coverage": [],
     "verify": [],
     "compact": [],
+}
+VERBS = {
+    "resample": ["frame", "resolution"],
+    "bbo": ["frame"],
+    "mid": ["frame"],
+    "spread": ["frame"],
+    "depth": ["frame", "*levels", "*within"],
+    "imbalance": ["frame", "*levels", "*within"],
+    "microprice": ["frame"],
+    "spread_bps": ["frame"],
+    "locked": ["frame"],
+    "crossed": ["frame"],
+    "vwap": ["frame", "size"],
+    "sweep": ["frame", "side", "*size", "*notional"],
+    "ladder": ["frame", "ts"],
+    "to_wide": ["frame", "levels"],
+    "from_wide": ["frame"],
+    "complement": ["frame"],
+    "overround": ["frame"],
+    "arbitrage": ["frame"],
+    "probabilities": ["frame"],
+    "brier": ["frame", "outcomes"],
+    "calibration": ["frame", "outcomes", "bins"],
+    "available_at": ["frame", "resolution"],
+    "asof_join": ["left", "right", "*resolution", "*on", "*strict", "*suffix"],
+    "gaps": ["frame", "resolution"],
+    "align": ["frame", "resolution", "*start", "*end", "*fill"],
+    "ohlc": ["frame", "resolution", "value"],
+    "returns": ["frame", "value", "*how", "*resolution"],
+    "log_odds": ["frame", "value"],
+    "check": ["frame", "resolution"],
+    "wide": ["frame", "value", "*columns"],
 }
 ERRORS = {
     "ConfigError": "MarketDataError",
@@ -100,19 +131,14 @@ def test_the_error_tree_is_the_one_drawn(name: str, base: str) -> None:
     assert name in (md.errors.__doc__ or "")
 
 
-def test_functions_and_accessors_have_the_same_verbs() -> None:
-    """resample, bbo, mid and spread are functions of the package and verbs of df.md and lf.md."""
-    importlib.import_module("marketdata.pandas")
-    importlib.import_module("marketdata.polars")
-    for verb, parameters in {
-        "resample": ["frame", "resolution"],
-        "bbo": ["frame"],
-        "mid": ["frame"],
-        "spread": ["frame"],
-    }.items():
-        accepts(getattr(md, verb), parameters)
-        for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
-            accepts(getattr(frame.md, verb), parameters[1:])
+@pytest.mark.parametrize(("verb", "parameters"), VERBS.items())
+def test_functions_and_accessors_have_the_same_verbs(verb: str, parameters: list[str]) -> None:
+    """Each verb is a function of the package and of df.md and lf.md, with the same arguments and defaults."""
+    accepts(getattr(md, verb), parameters)
+    of_function = [(p.name, p.default, p.kind) for p in inspect.signature(getattr(md, verb)).parameters.values()]
+    for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
+        of_verb = [(p.name, p.default, p.kind) for p in inspect.signature(getattr(frame.md, verb)).parameters.values()]
+        assert of_verb == of_function[1:]
 
 
 def test_the_remaining_functions_take_their_arguments() -> None:

@@ -6,9 +6,11 @@ From top to bottom; a floor may import its own and lower ones::
     marketdata/__init__            the face: names only, loaded on first use
     service  testing
     pandas  polars                 doors
-    plot  simulation
+    simulation
     client  archive
+    typing                         names of frames for annotations
     accessor
+    plot
     tidy
     fetch
     wire
@@ -37,9 +39,11 @@ FLOORS = (
     ("wire",),
     ("fetch",),
     ("tidy",),
+    ("plot",),
     ("accessor",),
+    ("typing",),
     ("client", "archive"),
-    ("plot", "simulation"),
+    ("simulation",),
     ("pandas", "polars"),
     ("service", "testing"),
     ("marketdata",),

@@ -135,3 +135,61 @@ def test_overview_is_one_page_marked_as_simulated(frames) -> None:
 def test_overview_without_metrics_has_two_panels(frames) -> None:
     """Books alone give price and depth."""
     assert len(plot.overview(frames[0]).axes) == 3
+
+
+def test_a_ladder_draws_the_levels_of_one_book(frames, ax) -> None:
+    """Each level is one bar at its price, bids to the left and asks to the right, as long as its size."""
+    books, _ = frames
+    ts = next(iter(books["ts"].sort_values() if hasattr(books, "loc") else books["ts"].sort()))
+    plot.ladder(books, ts, ax, token="Yes")
+    rows = md.ladder(books, ts)
+    rows = rows[rows["token_label"] == "Yes"] if hasattr(rows, "loc") else rows.filter(token_label="Yes")
+    sizes = {c: [v for v in rows[c].to_list() if str(v) not in {"None", "nan"}] for c in ("bid_size", "ask_size")}
+    drawn = [bar.get_width() for bar in ax.patches]
+    assert sorted(drawn) == sorted([-s for s in sizes["bid_size"]] + sizes["ask_size"])
+    assert ax.get_ylabel() == "price of Yes"
+    assert "UTC" in ax.get_title("left")
+
+
+def test_calibration_draws_its_table(archive, ax) -> None:
+    """One dot per bin at its mean price and the share that came true; the diagonal is drawn too."""
+    markets = [m for m in archive.records("markets") if m["resolved_token_id"]]
+    won = {m["id"]: m["resolved_token_id"] for m in markets}
+    prices = archive.prices(list(won), resolution="1h", on_missing="partial")
+    plot.calibration(prices, won, ax, bins=5)
+    table = md.calibration(prices, won, bins=5)
+    dots = np.asarray(ax.collections[0].get_offsets())
+    assert np.allclose(dots, table[["forecast", "outcome"]].to_numpy())
+    assert ax.get_ylabel() == "share that came true"
+    assert ax.get_xlabel() == "price [probability]"
+
+
+def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
+    """No dot is drawn, and the chart says why."""
+    plot.calibration(archive.prices(pair(archive)), {}, ax)
+    assert any("no resolved market" in text.get_text() for text in ax.texts)
+
+
+def test_coverage_draws_a_bar_for_each_stretch(archive, ax) -> None:
+    """Every row of the coverage frame is a bar from its start to its end."""
+    coverage = archive.coverage()
+    plot.coverage(coverage, ax)
+    assert len(ax.patches) == len(coverage)
+    assert len(ax.get_yticks()) == len(coverage[["market_id", "view"]].drop_duplicates())
+    with pytest.raises(md.NotTidyError, match="state"):
+        plot.coverage(coverage.drop(columns="state"), ax)
+
+
+def test_the_accessor_draws_the_same_charts(frames, archive, ax) -> None:
+    """df.md.plot has every chart but the page, and gives back the Axes."""
+    books, metrics = frames
+    won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
+    coverage = archive.coverage()
+    assert books.md.plot.price_band(ax) is ax
+    assert books.md.plot.depth(ax) is ax
+    assert books.md.plot.ladder(None, ax) is ax
+    assert books.md.plot.calibration(won, ax) is ax
+    assert metrics.md.plot.metrics(ax, column="liquidity") is ax
+    assert coverage.md.plot.coverage(ax) is ax
+    charts = {name for name in dir(books.md.plot) if not name.startswith("_")}
+    assert charts == set(plot.__all__) - {"Page", "overview"}

@@ -1,51 +1,32 @@
-"""Charts of tidy frames; every function takes a frame of any kind and returns the Axes (overview: the Figure).
-
-Colours: one per token, in the order of their labels in the frame; bids teal, asks coral. The time axis is UTC.
-"""
+"""Charts over time: price with its band, depth, metrics, and a page of all three."""
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-from matplotlib.figure import Figure
+from matplotlib.dates import date2num
 from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.plot.style import ASK, BID, FAINT, INK, TOKENS, Page, chosen, finish, mark, new_axes, tokens_of
 from marketdata.tidy import schema
 from marketdata.tidy.book import bbo
-from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
+from marketdata.tidy.kinds import collected, floats, micros, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Page", "depth", "metrics", "overview", "price_band"]
-
-_TOKENS = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
-_BID, _ASK = "#12908e", "#e5533d"
-_INK, _FAINT = "#24292f", "#8c959f"
 _MINUTE = 60_000_000
-_SCREEN_DPI = 80
 _PRICES = np.linspace(0.0, 1.0, 101)
 _UNITS = {
     "volume": "volume so far [USD]",
     "liquidity": "liquidity [USD]",
     "spread": "spread, by the service",
 }
-
-
-class Page(Figure):
-    """A figure that shows itself in a notebook without pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        out = io.BytesIO()
-        self.savefig(out, format="png", dpi=_SCREEN_DPI)
-        return out.getvalue()
 
 
 def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, simulated: bool = False) -> Axes:
@@ -73,12 +54,12 @@ def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, 
         If the frame is neither books nor bbo.
     """
     data = _bbo(frame)
-    ax = _axes(ax)
-    tokens = _tokens(data)
-    if len(tokens) > len(_TOKENS):
+    ax = new_axes(ax)
+    tokens = tokens_of(data)
+    if len(tokens) > len(TOKENS):
         last = {both: np.nan_to_num(floats(_of(data, both[0])["mid"])[-1]) for both in tokens}
-        tokens = sorted(tokens, key=lambda both: -last[both])[: len(_TOKENS)]
-    for colour, (token_id, label) in zip(_TOKENS, tokens, strict=False):
+        tokens = sorted(tokens, key=lambda both: -last[both])[: len(TOKENS)]
+    for colour, (token_id, label) in zip(TOKENS, tokens, strict=False):
         one = _of(data, token_id)
         ts, bid, ask, mid = _broken(_times(one), *(floats(one[c]) for c in ("best_bid", "best_ask", "mid")))
         ax.fill_between(ts, bid, ask, color=colour, alpha=0.45, linewidth=0)
@@ -87,7 +68,7 @@ def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, 
     ax.set_ylabel("probability")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="best", frameon=False, fontsize="small", ncols=2)
-    return _finish(ax, title, simulated)
+    return finish(ax, title, simulated)
 
 
 def depth(
@@ -130,22 +111,22 @@ def depth(
     """
     schema.kind_of(_names(frame), ["books"])
     data = collected(frame)
-    ax = _axes(ax)
+    ax = new_axes(ax)
     if not len(data):
-        return _finish(ax, title, simulated)
-    token_id, label = _chosen(data, token)
+        return finish(ax, title, simulated)
+    token_id, label = chosen(data, token)
     ax.set_ylabel(f"price of {label}")
     one = _of(data, token_id)
     edges, shade = _shade(one, bins)
     most = np.quantile(np.abs(shade[shade != 0.0]), 0.99) if shade.any() else 1.0
-    colours = LinearSegmentedColormap.from_list("book", [_ASK, "#ffffff", _BID])
+    colours = LinearSegmentedColormap.from_list("book", [ASK, "#ffffff", BID])
     x = date2num(edges.astype("int64").astype("datetime64[us]"))
     mesh = ax.pcolormesh(x, _PRICES, shade.T, cmap=colours, vmin=-most, vmax=most, rasterized=True)
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.01, aspect=14, ticks=[-most, 0.0, most])
-    bar.ax.set_yticklabels([f"asks\n{10**most:,.0f}", "0", f"bids\n{10**most:,.0f}"], fontsize="x-small", color=_INK)
-    bar.set_label("shares per 0.01, log", fontsize="x-small", color=_FAINT)
+    bar.ax.set_yticklabels([f"asks\n{10**most:,.0f}", "0", f"bids\n{10**most:,.0f}"], fontsize="x-small", color=INK)
+    bar.set_label("shares per 0.01, log", fontsize="x-small", color=FAINT)
     bar.outline.set_visible(False)
-    return _finish(ax, title, simulated)
+    return finish(ax, title, simulated)
 
 
 def metrics(
@@ -183,18 +164,18 @@ def metrics(
     if column not in (allowed := schema.value_columns(names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     data = collected(frame).sort("ts")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     ts, value = _broken(_times(data), floats(data[column]))
     if column == "volume":
-        ax.fill_between(ts, 0.0, value, color=_TOKENS[0], alpha=0.18, linewidth=0)
-        ax.plot(ts, value, color=_TOKENS[0], linewidth=1.0)
+        ax.fill_between(ts, 0.0, value, color=TOKENS[0], alpha=0.18, linewidth=0)
+        ax.plot(ts, value, color=TOKENS[0], linewidth=1.0)
     else:
-        ax.plot(ts, value, color=_TOKENS[0], linewidth=0.5, alpha=0.35)
-        ax.plot(*_medians(ts, value), color=_TOKENS[0], linewidth=1.2)
+        ax.plot(ts, value, color=TOKENS[0], linewidth=0.5, alpha=0.35)
+        ax.plot(*_medians(ts, value), color=TOKENS[0], linewidth=1.2)
     ax.set_ylabel(_UNITS.get(column, column))
     if np.nanmax(np.abs(value), initial=0.0) >= 1000:
         ax.yaxis.set_major_formatter(EngFormatter(sep=""))
-    return _finish(ax, title, simulated)
+    return finish(ax, title, simulated)
 
 
 def overview(
@@ -237,11 +218,11 @@ def overview(
             ax = figure.add_subplot(below[at])
             metrics(metrics_frame, ax, column=column)
             ax.set_ylabel("")
-            ax.set_title(_UNITS[column], loc="left", fontsize="small", color=_INK)
+            ax.set_title(_UNITS[column], loc="left", fontsize="small", color=INK)
     if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=_INK)
+        figure.suptitle(title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=INK)
     if simulated:
-        _mark(figure)
+        mark(figure)
     return figure
 
 
@@ -277,40 +258,6 @@ def _has_values(frame: Any, column: str) -> bool:
     return column in data.columns and not np.isnan(floats(data[column])).all()
 
 
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(10, 4), layout="constrained")[1]
-
-
-def _finish(ax: Axes, title: str | None, simulated: bool) -> Axes:
-
-    if ax.lines or ax.collections:
-        place = AutoDateLocator(minticks=3, maxticks=8)
-        ax.xaxis.set_major_locator(place)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(place, tz="UTC"))
-    else:
-        ax.text(0.5, 0.5, "no data in this range", transform=ax.transAxes, ha="center", color=_FAINT)
-    ax.set_xlabel("time [UTC]", fontsize="small", color=_FAINT)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#d0d7de")
-    ax.tick_params(colors=_INK, labelsize="small", length=3, color="#d0d7de")
-    ax.grid(visible=True, color="#eaeef2", linewidth=0.7)
-    ax.set_axisbelow(True)
-    if title:
-        ax.set_title(title, loc="left", color=_INK)
-    if simulated:
-        ax.set_title("simulated data", loc="right", fontsize="small", color=_ASK)
-    return ax
-
-
-def _mark(figure: Figure) -> None:
-    style = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": _ASK}
-    figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=_ASK, bbox=style)
-
-
 def _names(frame: Any) -> list[str]:
     return list(wrapped(frame).collect_schema().names())
 
@@ -320,31 +267,12 @@ def _bbo(frame: Any) -> nw.DataFrame[Any]:
     return collected(frame if kind == "bbo" else bbo(frame)).sort("ts")
 
 
-def _tokens(data: nw.DataFrame[Any]) -> list[tuple[str, str]]:
-    """Id and label of each token: Yes, Up and Over first, then by label."""
-    pairs = data.select(nw.col("token_id", "token_label").cast(nw.String)).unique()
-    ids, labels = texts(pairs["token_id"]), texts(pairs["token_label"])
-    both = [(i or "", label or (i or "")[:10]) for i, label in zip(ids, labels, strict=True)]
-    return sorted(both, key=lambda both: (both[1].lower() not in {"yes", "up", "over"}, both[1], both[0]))
-
-
 def _of(data: nw.DataFrame[Any], token_id: str) -> nw.DataFrame[Any]:
     return data.filter(nw.col("token_id") == token_id)
 
 
 def _times(data: nw.DataFrame[Any]) -> NDArray[np.datetime64]:
     return micros(data["ts"]).astype("datetime64[us]")
-
-
-def _chosen(data: nw.DataFrame[Any], token: str | None) -> tuple[str, str]:
-    tokens = _tokens(data)
-    if token is None and tokens:
-        return tokens[0]
-    for both in tokens:
-        if token in both:
-            return both
-    have = ", ".join(label for _, label in tokens) or "no token"
-    raise ConfigError(f"token={token!r} is not in the frame; it has {have}.")
 
 
 def _broken(ts: NDArray[Any], *values: NDArray[Any]) -> list[NDArray[Any]]:
