@@ -50,6 +50,7 @@ from marketdata.resolution import Resolution
 
 if TYPE_CHECKING:
     from marketdata import testing
+    from marketdata.accessor import Accessor
     from marketdata.archive import Archive
     from marketdata.client import Client, read_pages
     from marketdata.service import serve
@@ -70,6 +71,7 @@ __version__ = "0.1.0"
 
 # Where each name is loaded from on first use: importing the package loads no frame library and no web framework.
 _HOMES = {
+    "Accessor": "accessor",
     "Archive": "archive",
     "Client": "client",
     "align": "tidy.clock",
@@ -112,6 +114,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Accessor",
     "Archive",
     "ArchiveBusyError",
     "ArchiveCorruptError",

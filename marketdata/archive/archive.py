@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marketdata.archive import imports, intake, points, records, upkeep
 from marketdata.archive.coverage import CoverageState
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
-from marketdata.archive.reading import Frame, checked_view, frame_of
+from marketdata.archive.reading import checked_view, frame_of
 from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
+from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import VIEWS, View
 
+if TYPE_CHECKING:
+    from marketdata.typing import PandasFrame, PolarsFrame
 
-class Archive(Reads):
+
+class Archive(Reads[Frame]):
     """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
 
     Points are held at 1m; coarser ones are derived on reading by the service's rules (interface 4.2 to 4.4).
@@ -52,11 +56,41 @@ class Archive(Reads):
     'No'
     """
 
+    @overload
+    def __init__(
+        self: Archive[PandasFrame],
+        path_or_url: str | os.PathLike[str],
+        *,
+        frame: Literal["pandas"] = "pandas",
+        storage_options: dict[str, str] | None = None,
+        as_of: Any = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Archive[PolarsFrame],
+        path_or_url: str | os.PathLike[str],
+        *,
+        frame: Literal["polars"],
+        storage_options: dict[str, str] | None = None,
+        as_of: Any = None,
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         path_or_url: str | os.PathLike[str],
         *,
-        frame: Frame = "pandas",
+        frame: FrameKind,
+        storage_options: dict[str, str] | None = None,
+        as_of: Any = None,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        path_or_url: str | os.PathLike[str],
+        *,
+        frame: FrameKind = "pandas",
         storage_options: dict[str, str] | None = None,
         as_of: Any = None,
     ) -> None:
@@ -66,7 +100,7 @@ class Archive(Reads):
         if not location:
             raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
         self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
-        self._frame: Frame = frame
+        self._frame: FrameKind = frame
         self._holdings = Holdings(self._location, storage_options, None if as_of is None else to_micros(as_of, "as_of"))
 
     def __repr__(self) -> str:
@@ -166,7 +200,7 @@ class Archive(Reads):
         refresh: bool = False,
         progress: bool | None = None,
         wait: float = 600.0,
-        frame: Frame | None = None,
+        frame: FrameKind | None = None,
     ) -> Any:
         """Fetch what is missing of a range, and only that, at 1m.
 
@@ -262,7 +296,7 @@ class Archive(Reads):
             raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
         return upkeep.vacuum(self._holdings, retention_hours)
 
-    def verify(self, *, repair: bool = False, frame: Frame | None = None) -> Any:
+    def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back and compare it with the row counts and content hashes of the coverage.
 
         Finds flipped bits, torn, swapped and missing files, and rows that are not those that were written.

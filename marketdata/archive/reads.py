@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Kind
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.imports import write
 from marketdata.archive.reading import (
-    Frame,
     Missing,
     checked_levels,
     checked_markets,
@@ -26,17 +25,20 @@ from marketdata.archive.scan import scan, within
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_micros
+from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from marketdata.typing import PandasFrame, PolarsFrame
 
-class Reads:
+
+class Reads(Generic[Frame]):
     """What an archive answers."""
 
     _holdings: Holdings
-    _frame: Frame
+    _frame: FrameKind
 
     @property
     def simulated(self) -> bool:
@@ -93,6 +95,7 @@ class Reads:
         found = self._holdings.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
 
+    @overload
     def books(
         self,
         market: str | Sequence[str],
@@ -101,7 +104,45 @@ class Reads:
         resolution: str = "1m",
         *,
         levels: int | None = None,
-        frame: Frame | None = None,
+        frame: None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame: ...
+
+    @overload
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        frame: Literal["pandas"],
+        on_missing: Missing | None = None,
+    ) -> PandasFrame: ...
+
+    @overload
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        frame: Literal["polars"],
+        on_missing: Missing | None = None,
+    ) -> PolarsFrame: ...
+
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        frame: FrameKind | None = None,
         on_missing: Missing | None = None,
     ) -> Any:
         """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
@@ -135,6 +176,7 @@ class Reads:
             columns = columns.cut(levels)
         return self._to_frame(columns, frame)
 
+    @overload
     def prices(
         self,
         market: str | Sequence[str],
@@ -142,7 +184,42 @@ class Reads:
         end: Any = None,
         resolution: str = "1m",
         *,
-        frame: Frame | None = None,
+        frame: None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame: ...
+
+    @overload
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Literal["pandas"],
+        on_missing: Missing | None = None,
+    ) -> PandasFrame: ...
+
+    @overload
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Literal["polars"],
+        on_missing: Missing | None = None,
+    ) -> PolarsFrame: ...
+
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: FrameKind | None = None,
         on_missing: Missing | None = None,
     ) -> Any:
         """Prices [probability 0 to 1]: one row per token and bucket, the mean of the bucket (interface 4.3).
@@ -156,6 +233,7 @@ class Reads:
         """
         return self._to_frame(self._read("prices", market, start, end, resolution, on_missing), frame)
 
+    @overload
     def metrics(
         self,
         market: str | Sequence[str],
@@ -163,7 +241,42 @@ class Reads:
         end: Any = None,
         resolution: str = "1m",
         *,
-        frame: Frame | None = None,
+        frame: None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame: ...
+
+    @overload
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Literal["pandas"],
+        on_missing: Missing | None = None,
+    ) -> PandasFrame: ...
+
+    @overload
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: Literal["polars"],
+        on_missing: Missing | None = None,
+    ) -> PolarsFrame: ...
+
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: FrameKind | None = None,
         on_missing: Missing | None = None,
     ) -> Any:
         """Market metrics: one row per market and bucket, the mean of the bucket (interface 4.4).
@@ -244,7 +357,16 @@ class Reads:
         last = points.ALL_TIME.end if end is None else to_micros(end, "end")
         return [table.store.uri(f.path) for f in table.state().files if f.may_hold(market_id, first, last)]
 
-    def coverage(self, *, frame: Frame | None = None) -> Any:
+    @overload
+    def coverage(self, *, frame: None = None) -> Frame: ...
+
+    @overload
+    def coverage(self, *, frame: Literal["pandas"]) -> PandasFrame: ...
+
+    @overload
+    def coverage(self, *, frame: Literal["polars"]) -> PolarsFrame: ...
+
+    def coverage(self, *, frame: FrameKind | None = None) -> Any:
         """What is held: one row per range of a market's view.
 
         Returns
@@ -256,7 +378,7 @@ class Reads:
         """
         return coverage_frame(self._holdings.ledger, frame or self._frame)
 
-    def _to_frame(self, columns: AnyColumns, frame: Frame | None) -> Any:
+    def _to_frame(self, columns: AnyColumns, frame: FrameKind | None) -> Any:
         from marketdata.accessor import to_frame
 
         return to_frame(columns, frame or self._frame)

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marketdata.errors import ConfigError
 from marketdata.simulation.lives import END, Stretch, live, observe
@@ -16,10 +16,50 @@ from marketdata.wire.columns import concat
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
+    from marketdata.typing import FrameKind, PandasFrame, PolarsFrame
 
 __all__ = ["END", "simulate"]
 
 _BATCH_LEVELS = 2_000_000  # level rows written at a time
+
+
+@overload
+def simulate(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    events: int = 3,
+    days: float = 7,
+    seed: int = 0,
+    markets: int = 2,
+    levels: int = 12,
+    frame: Literal["pandas"] = "pandas",
+) -> Archive[PandasFrame]: ...
+
+
+@overload
+def simulate(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    events: int = 3,
+    days: float = 7,
+    seed: int = 0,
+    markets: int = 2,
+    levels: int = 12,
+    frame: Literal["polars"],
+) -> Archive[PolarsFrame]: ...
+
+
+@overload
+def simulate(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    events: int = 3,
+    days: float = 7,
+    seed: int = 0,
+    markets: int = 2,
+    levels: int = 12,
+    frame: FrameKind,
+) -> Archive[Any]: ...
 
 
 def simulate(
@@ -30,8 +70,8 @@ def simulate(
     seed: int = 0,
     markets: int = 2,
     levels: int = 12,
-    frame: Literal["pandas", "polars"] = "pandas",
-) -> Archive:
+    frame: FrameKind = "pandas",
+) -> Archive[Any]:
     """Make an archive of simulated markets; equal arguments make equal data.
 
     Each price is a martingale inside of [0, 1] that ends at 0 or 1 where the market resolves; information

@@ -1,0 +1,74 @@
+"""Frames as type checkers know them: pandas and polars frames that have ``.md``.
+
+`Client`, `Archive` and `read_pages` are annotated with these names, so ``books.md.bbo()`` is checked and completed
+without a plugin. They exist for annotations; at run time ``PandasFrame`` is ``pandas.DataFrame``, ``PolarsFrame`` is
+``polars.DataFrame`` and ``PolarsLazyFrame`` is ``polars.LazyFrame``.
+
+A frame that a method of pandas or polars returns has ``.md`` at run time, but its static type is the one that their
+own annotations give it. There the functions (``md.bbo(frame)``) and ``md.Accessor(frame)`` keep checker and completion.
+
+Examples
+--------
+>>> from marketdata.typing import PandasFrame
+>>> def touch(books: PandasFrame) -> PandasFrame:
+...     return books.md.bbo()
+>>> PandasFrame.__module__.partition(".")[0]
+'pandas'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import TypeVar
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import pandas as pd
+    import polars as pl
+
+    from marketdata.accessor import Accessor
+
+    class PandasFrame(pd.DataFrame):
+        """A pandas DataFrame that has ``.md``."""
+
+        @property
+        def md(self) -> Accessor[Self]:
+            """The verbs of this library."""
+
+    class PolarsFrame(pl.DataFrame):
+        """A polars DataFrame that has ``.md``."""
+
+        @property
+        def md(self) -> Accessor[Self]:
+            """The verbs of this library."""
+
+    class PolarsLazyFrame(pl.LazyFrame):
+        """A polars LazyFrame that has ``.md``."""
+
+        @property
+        def md(self) -> Accessor[Self]:
+            """The verbs of this library."""
+
+
+__all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"]
+
+FrameKind = Literal["pandas", "polars"]
+# The frame that a client answers with; a bare ``md.Client`` in an annotation is a client of any kind.
+Frame = TypeVar("Frame", default=Any)
+
+_HOMES = {
+    "PandasFrame": ("pandas", "DataFrame"),
+    "PolarsFrame": ("polars", "DataFrame"),
+    "PolarsLazyFrame": ("polars", "LazyFrame"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home, kind = _HOMES[name]
+    return getattr(import_module(home), kind)
