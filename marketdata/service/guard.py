@@ -21,8 +21,8 @@ from marketdata.service.keys import Keys
 from marketdata.service.plans import Grant
 from marketdata.service.rates import Rates, WrongKeys
 from marketdata.service.refusals import Refusal
-from marketdata.service.start_page import HOLDINGS
 from marketdata.service.sockets import HEADERS_TOO_LARGE, MAX_URL, URL_TOO_LONG
+from marketdata.service.start_page import HOLDINGS
 
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024

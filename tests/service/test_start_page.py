@@ -22,7 +22,7 @@ def hostile_archive() -> MemoryArchive:
     archive.add_market("m-77", {"Yes": "1", "No": "2"}, slug="will-it-rain", end_date="2026-02-01T00:00:00Z")
     archive.add_market(f"0x{EVIL}", {EVIL: f"3{EVIL}"}, slug=EVIL)
     archive._records["markets"][-1]["question"] = f"{EVIL} \u202e\u0007"
-    for minute in range(0, 170):
+    for minute in range(170):
         if 60 <= minute < 75:
             continue
         price = 0.3 + minute / 1000
