@@ -1,0 +1,153 @@
+"""A fetch that ends half-way goes on where it ended: every row once, no page asked for twice."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from faults import Act, Ask, FaultServer
+from relay import DEATHS, Relay
+
+import marketdata as md
+from marketdata.testing import no_waiting
+
+RANGE = ("2025-12-31", "2026-01-01", "1m")
+LIMIT = 20
+KINDS = ["pandas", "polars"]
+VIEWS = ["books", "prices", "metrics"]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Any]:
+    with md.serve(md.simulate(events=1, days=0.3, markets=2, levels=4, seed=5)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def slugs(service: Any) -> list[str]:
+    """Two markets of two tokens."""
+    markets = md.Client(service.base_url, service.api_key, frame="polars").markets()
+    return markets.filter(pl.col("token_ids").list.len() == 2)["slug"].to_list()
+
+
+@pytest.fixture
+def relay(service: Any) -> Relay:
+    return Relay(service.base_url)
+
+
+@pytest.fixture
+def door(relay: Relay) -> Iterator[FaultServer]:
+    with FaultServer(relay) as server:
+        yield server
+
+
+def rows(frames: list[Any]) -> list[str]:
+    """Every row of frames of either kind, sorted, with every bit of its numbers."""
+    out = []
+    for frame in frames:
+        plain = frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
+        out += [repr(row) for row in plain.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).rows()]
+    return sorted(out)
+
+
+@pytest.mark.parametrize(
+    ("view", "kind", "death"),
+    [(view, kind, list(DEATHS)[(i + j) % 3]) for i, view in enumerate(VIEWS) for j, kind in enumerate(KINDS)],
+)
+def test_partial_and_resume_are_the_whole(
+    service: Any, relay: Relay, door: FaultServer, slugs: list[str], view: str, kind: Any, death: str
+) -> None:
+    """A service that dies three times on the way: all parts together are the whole, and hardly a page came twice."""
+    whole, report = getattr(md.Client(service.base_url, service.api_key, frame=kind), view)(slugs, *RANGE, report=True)
+    relay.death = DEATHS[death]
+    parts, open_segments = [], 0
+    resume: Any = None
+    with no_waiting():
+        for lives in (20, 10, 0, None):
+            relay.lives = lives
+            # Another client each time, as if the program had been started anew.
+            client = md.Client(door.base_url, service.api_key, frame=kind, page_limit=LIMIT)
+            try:
+                if resume is None:
+                    parts.append(getattr(client, view)(slugs, *RANGE))
+                else:
+                    parts.append(client.resume(pickle.loads(pickle.dumps(resume))))
+            except md.MarketDataError as error:
+                assert lives is not None
+                parts.append(error.partial)
+                resume = error.resume
+                open_segments += len(resume.positions)
+            client.close()
+    assert len(parts) == 4
+    assert len({tuple(part.columns) for part in [whole, *parts]}) == 1
+    assert rows(parts) == rows([whole])
+    assert [len(part) > 0 for part in parts] == [True, True, False, True]
+    # What was on its way when another walk failed is asked for again: a page for each open segment at most.
+    assert sum(relay.served) - report.points <= LIMIT * open_segments
+
+
+def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, door: FaultServer, slugs: list[str]) -> None:
+    """The caller who asked for the best level asks for it again when going on."""
+    client = md.Client(door.base_url, service.api_key, frame="polars", page_limit=LIMIT)
+    relay.lives = 10
+    with no_waiting(), pytest.raises(md.NetworkError) as caught:
+        client.books(slugs[0], *RANGE, levels=1)
+    relay.lives = None
+    rest = client.resume(caught.value.resume, levels=1)
+    assert rows([caught.value.partial, rest]) == rows([client.books(slugs[0], *RANGE, levels=1)])
+
+
+CTRL_C = """
+import json, pickle, sys
+import marketdata as md
+
+base_url, key, kind, folder, slugs, span = sys.argv[1:4] + [sys.argv[4]] + [json.loads(a) for a in sys.argv[5:]]
+try:
+    md.Client(base_url, key, frame=kind, page_limit=20).books(slugs, *span)
+except KeyboardInterrupt as stop:
+    with open(folder, "wb") as file:
+        pickle.dump((stop.partial, stop.resume), file)
+    print("left")
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str], tmp_path: Path, kind: Any) -> None:
+    """SIGINT ends a process whose answers do not come: it leaves first, and another one fetches exactly the rest."""
+    stuck, over = threading.Event(), threading.Event()
+
+    def slow(ask: Ask) -> Act:
+        act = relay(ask)
+        if len(relay.served) > 30:
+            stuck.set()
+            over.wait(60.0)
+        return act
+
+    kept = tmp_path / "kept.pickle"
+    with FaultServer(slow) as door:
+        command = [sys.executable, "-c", CTRL_C, door.base_url, service.api_key, kind, str(kept)]
+        command += [json.dumps(slugs), json.dumps(RANGE)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+            assert stuck.wait(60.0)
+            process.send_signal(signal.SIGINT)
+            # Long before any answer would come.
+            out, _ = process.communicate(timeout=20.0)
+        over.set()
+    assert (out, process.returncode) == ("left\n", 0)
+    partial, resume = pickle.loads(kept.read_bytes())
+    assert isinstance(partial, pl.DataFrame) == (kind == "polars")
+    with FaultServer(relay) as door:
+        rest = md.Client(door.base_url, service.api_key, frame=kind).resume(resume)
+    whole, report = md.Client(service.base_url, service.api_key, frame=kind).books(slugs, *RANGE, report=True)
+    assert rows([partial, rest]) == rows([whole])
+    assert len(partial) > 0 < len(rest)
+    assert sum(relay.served) - report.points <= 20 * len(resume.positions)
