@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from marketdata.tidy.kinds import floats, new_series, wrapped
+from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
 from marketdata.tidy.snapshots import Starts
 
@@ -52,6 +53,8 @@ def bbo(frame: F) -> F:
     data = wrapped(frame)
     if kind_of(data.collect_schema().names(), ("books", "bbo")) == "bbo":
         return frame
+    if data.implementation.is_dask():
+        return by_partition(data.to_native(), WHO, bbo)  # type: ignore[no-any-return]
     fast = _bbo_runs(data) if isinstance(data, nw.DataFrame) else None
     out = bbo_rows(data) if fast is None else fast
     return nw.maybe_reset_index(out).to_native()  # type: ignore[no-any-return]

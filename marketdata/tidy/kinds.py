@@ -9,12 +9,18 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import NotTidyError
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.resolution import Resolution
 from marketdata.tidy.runs import group_starts, rises_within
 from marketdata.tidy.schema import ASK
 from marketdata.wire.columns import Floats, Ints
 
 _NO_TIME = np.iinfo(np.int64).min
+_UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+_MICROS_UTC = "datetime64[us, UTC]"
+# DuckDB keeps the zone in the connection: only a time with one is the same instant in all of them.
+_NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
+_AS_UTC = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'"
 
 
 def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -24,6 +30,8 @@ def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
     ------
     NotTidyError
         If it is no frame of a known kind.
+    ConfigError
+        If the session of a Spark frame has another time zone than UTC.
     """
     try:
         data: nw.DataFrame[Any] | nw.LazyFrame[Any] = nw.from_native(frame)
@@ -32,16 +40,46 @@ def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
             f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
             "and DuckDB frames."
         ) from None
-    return _in_utc(data) if data.implementation.is_pandas() else data
+    out: nw.DataFrame[Any] | nw.LazyFrame[Any] = _in_utc(data)
+    return out
 
 
 def _in_utc(data: Any) -> Any:
-    # narwhals does not know pandas zones with an underscore in their name.
-    native = data.to_native()
-    zone = getattr(native["ts"].dtype, "tz", None) if "ts" in native.columns else None
-    if zone is None or str(zone) == "UTC":
+    """The frame with times that narwhals can work with on its kind."""
+    kind, native = data.implementation, data.to_native()
+    if kind.is_pyspark() or kind.is_pyspark_connect():
+        _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
+    if "ts" not in native.columns:
         return data
-    return nw.from_native(native.assign(ts=native["ts"].dt.tz_convert("UTC")))
+    if kind.is_duckdb():
+        naive = str(native.types[native.columns.index("ts")]) in _NAIVE
+        return nw.from_native(native.project(f"* REPLACE ({_AS_UTC} AS ts)")) if naive else data
+    if not kind.is_pandas_like() and not kind.is_dask():
+        return data
+    # narwhals does not know pandas zones with an underscore in their name, and casts no zones on Dask.
+    ts = native["ts"]
+    zone = getattr(ts.dtype, "tz", None)
+    if zone is not None and str(zone) != "UTC":
+        ts = ts.dt.tz_convert("UTC")
+    elif zone is None and kind.is_dask() and ts.dtype.kind == "M":
+        ts = ts.dt.tz_localize("UTC")
+    if kind.is_dask() and str(ts.dtype).startswith("datetime64") and ts.dtype != _MICROS_UTC:
+        ts = ts.astype(_MICROS_UTC)
+    return data if ts is native["ts"] else nw.from_native(native.assign(ts=ts))
+
+
+def _check_session(zone: str) -> None:
+    if zone not in _UTC_NAMES:
+        raise ConfigError(
+            f"Spark cuts times in the zone of its session, which is {zone!r}, but buckets are UTC; set "
+            'spark.conf.set("spark.sql.session.timeZone", "UTC").'
+        )
+
+
+def truncated(data: Any, resolution: Resolution, name: str) -> Any:
+    """A DuckDB relation with the bucket start of ``ts`` beside it, whatever the zone of its connection is."""
+    start = f"time_bucket(INTERVAL '{resolution.micros} microseconds', ts AT TIME ZONE 'UTC', TIMESTAMP '1970-01-01')"
+    return nw.from_native(data.to_native().project(f"*, ({start}) AT TIME ZONE 'UTC' AS \"{name}\""))
 
 
 def collected(frame: Any) -> nw.DataFrame[Any]:

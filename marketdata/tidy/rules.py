@@ -12,6 +12,7 @@ the run kernel instead, which gives the same rows.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -20,7 +21,8 @@ import numpy as np
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
-from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, wrapped
+from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, wrapped
+from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
 from marketdata.wire.columns import ranges
 
@@ -83,22 +85,43 @@ def resample(frame: F, resolution: str) -> F:
     data = wrapped(frame)
     kind = kind_of(data.collect_schema().names(), ("books", "bbo", "metrics", "prices", "quotes"))
     keys = list(WHO[:1] if kind == "metrics" else WHO)
-    if kind in ("metrics", "prices"):
-        values = _averaged(data)
-        fast = _mean_runs(data, keys, values, width) if isinstance(data, nw.DataFrame) else None
-        out = mean_rows(data, keys, values, width) if fast is None else fast
+    values = _averaged(data) if kind in ("metrics", "prices") else None
+    if data.implementation.is_dask():
+        aggregate = partial(_native, keys=keys, values=values, width=width)
+        return by_partition(data.to_native(), keys, aggregate)  # type: ignore[no-any-return]
+    out = _aggregated(data, keys, values, width)
+    if values:
         _warn_unweighted(data, out, values)
-    else:
-        fast = _last_runs(data, keys, width) if isinstance(data, nw.DataFrame) else None
-        out = last_rows(data, keys, width) if fast is None else fast
     return nw.maybe_reset_index(out).to_native()  # type: ignore[no-any-return]
+
+
+def _native(frame: Any, keys: list[str], values: list[str] | None, width: Resolution) -> Any:
+    return _aggregated(wrapped(frame), keys, values, width).to_native()
+
+
+def _aggregated(data: Any, keys: list[str], values: list[str] | None, width: Resolution) -> Any:
+    """The means of values, or without values the last rows."""
+    eager = isinstance(data, nw.DataFrame)
+    if values is None:
+        fast = _last_runs(data, keys, width) if eager else None
+        return last_rows(data, keys, width) if fast is None else fast
+    fast = _mean_runs(data, keys, values, width) if eager else None
+    return mean_rows(data, keys, values, width) if fast is None else fast
+
+
+def with_bucket(data: Any, resolution: Resolution, name: str) -> Any:
+    """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
+    if data.implementation.is_duckdb():
+        _utc(data)
+        return truncated(data, resolution, name)
+    return data.with_columns(bucket(data, resolution).alias(name))
 
 
 def bucket(data: Any, resolution: Resolution) -> nw.Expr:
     """The start of the bucket of ``ts``, UTC, as an expression on ``data``."""
     ts = _utc(data)
     kind = data.implementation
-    if resolution not in _STEPS or kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow() or kind.is_dask():
+    if resolution not in _STEPS or kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow():
         return ts.dt.truncate(str(resolution)).cast(nw.Datetime("us", "UTC"))
     whole, unit, steps = _STEPS[resolution]
     start = ts.dt.truncate(whole)
@@ -122,7 +145,7 @@ def _utc(data: Any) -> nw.Expr:
 def last_rows(data: Any, keys: list[str], resolution: Resolution) -> Any:
     """Rule 2 as expressions: the rows with the greatest ``ts`` of each token and bucket."""
     columns = data.collect_schema().names()
-    data = data.with_columns(bucket(data, resolution).alias(_BUCKET))
+    data = with_bucket(data, resolution, _BUCKET)
     last = nw.col("ts") == nw.col("ts").max().over(*keys, _BUCKET)
     data = data.filter(last).with_columns(nw.col(_BUCKET).alias("ts"))
     if "side" not in columns:
@@ -143,7 +166,7 @@ def mean_rows(data: Any, keys: list[str], values: list[str], resolution: Resolut
             nw.when(~value.is_null()).then(weight).otherwise(0).cast(nw.Int64).alias(v + COUNT),
         ]
     sums = [nw.col(c).sum() for v in values for c in (v, v + COUNT)]
-    data = data.select(*keys, bucket(data, resolution).alias(_BUCKET), *parts).group_by(*keys, _BUCKET).agg(*sums)
+    data = with_bucket(data, resolution, _BUCKET).select(*keys, _BUCKET, *parts).group_by(*keys, _BUCKET).agg(*sums)
     mean = [nw.when(nw.col(v + COUNT) > 0).then(nw.col(v) / nw.col(v + COUNT)).alias(v) for v in values]
     ordered = [nw.col(_BUCKET).alias("ts"), *keys, *mean, *(v + COUNT for v in values)]
     return data.select(*ordered).sort(*keys, "ts", nulls_last=True)

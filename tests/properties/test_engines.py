@@ -1,0 +1,200 @@
+"""The one rule set on Dask (two processes), DuckDB (a connection far from UTC) and Spark (two threads)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from engines import ENGINES, Engine, engine, ordered, plain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds import close, rows
+from properties.test_rules import last_books
+from strategies import MINUTE, START, book_columns, metric_columns, price_columns
+
+import marketdata as md
+from marketdata.resolution import Resolution
+from marketdata.tidy.frames import to_frame
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+
+TOKENS = (Token("0xm", "1" * 77, "Yes"), Token("0xm", "2" * 77, None), Token("0xn", "3" * 77, "No «é» \x00x"[:6]))
+VERBS = ["bbo", "mid", "spread"]
+drawn = settings(max_examples=5)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def running(request: Any) -> Iterator[Engine]:
+    with engine(request.param) as one:
+        yield one
+
+
+def rich(view: str, count: int = 60) -> Any:
+    """Fixed columns with gaps, nulls, null labels, equal times, empty, one-sided and crossed books."""
+    rng = np.random.default_rng(5)
+    who = TOKENS if view != "metrics" else (Token("0xm"), Token("0xn"))
+    token = np.repeat(np.arange(len(who), dtype=np.int32), count)
+    ts = np.concatenate([np.sort(rng.choice(3000, count, replace=False)) for _ in who]) * MINUTE + START
+    if view == "books":
+        counts = rng.integers(0, 4, 2 * len(ts))
+        sides = [np.sort(rng.random(n))[:: 1 if k % 2 else -1] for k, n in enumerate(counts)]
+        levels = np.column_stack((np.concatenate(sides), rng.random(counts.sum()) * 1e6))
+        return BookColumns(who, token, ts, counts, levels)
+    values = [np.where(rng.random(len(ts)) < 0.3, math.nan, rng.random(len(ts))) for _ in range(3)]
+    if view == "prices":
+        return PriceColumns(who, token, ts, values[0])
+    return MetricColumns(who, token, ts, dict(zip(("volume", "liquidity", "spread"), values, strict=True)))
+
+
+def same(running: Engine, columns: Any, resolution: Resolution) -> None:
+    """The engine's rows are those of the plain walk (books), or of the kernel that is held against exact fractions."""
+    polar = to_frame(columns, "polars")
+    frame = running.frame(polar)
+    got = md.resample(frame, str(resolution))
+    assert type(got) is type(frame)
+    assert close(ordered(got), ordered(md.resample(polar, str(resolution))))
+    if isinstance(columns, BookColumns):
+        assert ordered(got) == ordered(_frame_of(last_books(columns, resolution.micros), polar))
+
+
+def _frame_of(walked: list[tuple[Any, ...]], like: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame(walked, schema=dict(plain(like).schema) | {"ts": pl.Int64}, orient="row").with_columns(
+        pl.col("ts").cast(pl.Datetime("us", "UTC"))
+    )
+
+
+@pytest.mark.parametrize("resolution", list(Resolution), ids=str)
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_every_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: str, resolution: Resolution) -> None:
+    """Books, prices and metrics with everything that is odd resample to the same rows, and stay the engine's kind."""
+    same(running, rich(view), resolution)
+
+
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_no_rows_stay_no_rows(running: Engine, view: str) -> None:
+    """A frame without rows gives one with the same columns."""
+    none = rich(view).take(np.empty(0, np.int64))
+    same(running, none, Resolution.H1)
+
+
+@drawn
+@given(columns=st.one_of(book_columns(most=6), price_columns(most=8), metric_columns(most=8)), data=st.data())
+def test_drawn_frames_give_the_rows_of_the_plain_walk(running: Engine, columns: Any, data: st.DataObject) -> None:
+    """Any books, prices and metrics resample to the same rows at any resolution."""
+    same(running, columns, data.draw(st.sampled_from(list(Resolution))))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_top_of_the_book_is_the_same(running: Engine, verb: str) -> None:
+    """bbo, mid and spread of the books, and of the books of each hour, have the same rows on every engine."""
+    polar = to_frame(rich("books"), "polars")
+    frame = running.frame(polar)
+    for resolution in (None, "1h"):
+        one, other = (f if resolution is None else md.resample(f, resolution) for f in (frame, polar))
+        got = getattr(md, verb)(one)
+        assert type(got) is type(frame)
+        assert close(ordered(got), ordered(getattr(md, verb)(other)))
+
+
+@drawn
+@given(books=book_columns(most=6))
+def test_the_top_of_drawn_books_is_the_same(running: Engine, books: Any) -> None:
+    """Best bid and ask, mid and spread of any books are those of the kernel."""
+    polar = to_frame(books, "polars")
+    assert close(ordered(md.bbo(running.frame(polar))), ordered(md.bbo(polar)))
+
+
+def test_means_compose(running: Engine) -> None:
+    """1m to 10m to 1h to 1d equals 1m to 1d, because counts are carried."""
+    frame = running.frame(to_frame(rich("prices"), "polars"))
+    steps = md.resample(md.resample(md.resample(frame, "10m"), "1h"), "1d")
+    assert close(ordered(steps), ordered(md.resample(frame, "1d")))
+
+
+def test_tidy_order_is_kept(running: Engine) -> None:
+    """What comes out is in tidy order over the whole frame, partitions included."""
+    polar = to_frame(rich("books"), "polars")
+    for result, want in (
+        (md.resample(running.frame(polar), "1h"), md.resample(polar, "1h")),
+        (md.bbo(running.frame(polar)), md.bbo(polar)),
+    ):
+        assert close(rows(result), rows(want))
+
+
+def test_nan_is_a_null(running: Engine) -> None:
+    """A NaN in a column of numbers counts as no point."""
+    polar = to_frame(rich("prices"), "polars")
+    holed = running.frame(polar.with_columns(pl.col("price").fill_null(math.nan)))
+    assert close(ordered(md.resample(holed, "6h")), ordered(md.resample(polar, "6h")))
+
+
+def test_times_without_a_zone_are_utc(running: Engine) -> None:
+    """Times without a zone fall into the same buckets as the same times in UTC."""
+    polar = to_frame(rich("books"), "polars")
+    naive = running.frame(polar.with_columns(pl.col("ts").dt.replace_time_zone(None)))
+    assert ordered(md.resample(naive, "6h")) == ordered(md.resample(polar, "6h"))
+
+
+def test_times_that_are_none_are_refused(running: Engine) -> None:
+    """A column of texts named ts is refused before anything runs."""
+    polar = to_frame(rich("prices"), "polars").with_columns(pl.col("ts").cast(pl.String))
+    with pytest.raises(md.NotTidyError, match="ts holds"):
+        md.resample(running.frame(polar), "1h")
+
+
+def test_a_missing_column_is_named(running: Engine) -> None:
+    """A frame that is not tidy is refused by name, as in memory."""
+    polar = to_frame(rich("prices"), "polars").drop("token_id")
+    with pytest.raises(md.NotTidyError, match="token_id"):
+        md.resample(running.frame(polar), "1h")
+
+
+def test_nothing_is_computed_before_it_is_asked_for(running: Engine) -> None:
+    """A frame that fails when it is computed goes through every verb, and fails only at the end."""
+    polar = to_frame(rich("books"), "polars")
+    out = md.mid(md.resample(md.resample(_fails(running, polar), "10m"), "1d"))
+    with pytest.raises(Exception, match="was computed"):
+        rows(out)
+
+
+def _fails(running: Engine, polar: pl.DataFrame) -> Any:
+    frame = running.frame(polar)
+    if running.name == "duckdb":
+        return frame.project("* REPLACE (CAST(error('was computed') AS DOUBLE) AS price)")
+    if running.name == "spark":
+        from pyspark.sql import functions
+
+        return frame.withColumn("price", functions.raise_error(functions.lit("was computed")).cast("double"))
+    return frame.map_partitions(_boom, meta=frame._meta)
+
+
+def _boom(part: Any) -> Any:
+    raise RuntimeError("was computed")
+
+
+@pytest.mark.parametrize("running", ["spark"], indirect=True)
+def test_spark_in_another_zone_is_refused(running: Engine) -> None:
+    """Spark would cut days in its session's zone, so anything but UTC there is refused and says what to set."""
+    frame = running.frame(to_frame(rich("prices"), "polars"))
+    running.native.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        with pytest.raises(md.ConfigError, match=r"Asia/Kolkata.*spark\.sql\.session\.timeZone"):
+            md.resample(frame, "1d")
+    finally:
+        running.native.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("running", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
+def test_duckdb_gives_utc_buckets_in_any_zone(running: Engine, zone: str) -> None:
+    """DuckDB keeps the zone in the connection; the buckets are those of UTC in every one."""
+    before = running.native.sql("SELECT current_setting('TimeZone')").fetchall()[0][0]
+    running.native.execute(f"SET TimeZone = '{zone}'")
+    try:
+        for resolution in Resolution:
+            same(running, rich("books"), resolution)
+    finally:
+        running.native.execute(f"SET TimeZone = '{before}'")
