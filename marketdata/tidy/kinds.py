@@ -49,13 +49,12 @@ def _in_utc(data: Any) -> Any:
     kind, native = data.implementation, data.to_native()
     if kind.is_pyspark() or kind.is_pyspark_connect():
         _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
-    if "ts" not in native.columns:
+    looked_at = kind.is_pandas_like() or kind.is_dask() or kind.is_duckdb()
+    if not looked_at or "ts" not in native.columns:
         return data
     if kind.is_duckdb():
         naive = str(native.types[native.columns.index("ts")]) in _NAIVE
         return nw.from_native(native.project(f"* REPLACE ({_AS_UTC} AS ts)")) if naive else data
-    if not kind.is_pandas_like() and not kind.is_dask():
-        return data
     # narwhals does not know pandas zones with an underscore in their name, and casts no zones on Dask.
     ts = native["ts"]
     zone = getattr(ts.dtype, "tz", None)
