@@ -16,10 +16,12 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
 	$(BIN)/python -m pytest -q
 
-lint: $(VENV)/lint.stamp ## ruff and mypy
+lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/codespell
 
 bench: $(VENV)/bench.stamp ## measured figures
 	$(BIN)/python -m tests.bench

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         @property
         def md(self) -> Accessor[Self]:
             """The verbs of this library."""
+            raise NotImplementedError
 
     class PolarsFrame(pl.DataFrame):
         """A polars DataFrame that has ``.md``."""
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         @property
         def md(self) -> Accessor[Self]:
             """The verbs of this library."""
+            raise NotImplementedError
 
     class PolarsLazyFrame(pl.LazyFrame):
         """A polars LazyFrame that has ``.md``."""
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         @property
         def md(self) -> Accessor[Self]:
             """The verbs of this library."""
+            raise NotImplementedError
 
 
 __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"]

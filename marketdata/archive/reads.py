@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Kind
@@ -29,9 +29,7 @@ from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from marketdata.typing import PandasFrame, PolarsFrame
+    from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 
 class Reads(Generic[Frame]):
@@ -308,14 +306,15 @@ class Reads(Generic[Frame]):
             raise catalog.unknown(id_or_slug)
         return str(found["id"])
 
-    def scan(self, view: View) -> pl.LazyFrame:
+    def scan(self, view: View) -> PolarsLazyFrame:
         """A lazy polars frame of a view at 1m: tidy rows, one marker row per empty side of a book.
 
         Predicates on ``ts`` and ids, the choice of columns and limits reach the files, so an archive larger than
         memory can be filtered, aggregated and written with ``sink_parquet``. Ids are plain text here.
         Rows stand by market, token and time within each file. The frame shows one committed version.
         """
-        return scan(self._holdings.points[checked_view(view)], view, self._holdings.options)
+        rows = scan(self._holdings.points[checked_view(view)], view, self._holdings.options)
+        return cast("PolarsLazyFrame", rows)
 
     def export(
         self,

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from marketdata.client.asking import Asking
 from marketdata.client.record import Record
 from marketdata.client.targets import whole
 from marketdata.errors import ContractError, PaginationStalledError
-from marketdata.fetch.transport import Transport
 from marketdata.tidy import records
-from marketdata.typing import Frame, FrameKind
+from marketdata.typing import Frame
 from marketdata.wire import models
 
 _LARGEST_PAGE = 200
 
 
-class Discovery(Generic[Frame]):
+class Discovery(Asking[Frame]):
     """The discovery and utility half of the client."""
-
-    _transport: Transport
-    frame: FrameKind
 
     def series(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -14,6 +14,17 @@ from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.times import to_text
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 from marketdata.wire.decode import decode_pages
+
+if TYPE_CHECKING:
+    from marketdata.typing import PandasFrame, PolarsFrame
+
+
+@overload
+def read_pages(view: View, pages: Sequence[bytes], frame: Literal["pandas"] = "pandas") -> PandasFrame: ...
+
+
+@overload
+def read_pages(view: View, pages: Sequence[bytes], frame: Literal["polars"]) -> PolarsFrame: ...
 
 
 def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") -> Any:
