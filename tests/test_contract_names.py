@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 
 import pandas as pd
@@ -134,6 +135,8 @@ def test_the_error_tree_is_the_one_drawn(name: str, base: str) -> None:
 @pytest.mark.parametrize(("verb", "parameters"), VERBS.items())
 def test_functions_and_accessors_have_the_same_verbs(verb: str, parameters: list[str]) -> None:
     """Each verb is a function of the package and of df.md and lf.md, with the same arguments and defaults."""
+    for door in ("marketdata.pandas", "marketdata.polars"):
+        importlib.import_module(door)
     accepts(getattr(md, verb), parameters)
     of_function = [(p.name, p.default, p.kind) for p in inspect.signature(getattr(md, verb)).parameters.values()]
     for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
