@@ -24,6 +24,7 @@ class Holdings:
     def __init__(self, root: str, options: dict[str, str] | None, as_of: int | None = None) -> None:
         self.root = root
         self.options = options
+        self._as_of = as_of
 
         def table(name: str, schema: Any) -> Table:
             return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
@@ -31,6 +32,12 @@ class Holdings:
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
         self.ledger = Ledger(table("coverage", COVERAGE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "options": self.options, "as_of": self._as_of}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
 
     @property
     def tables(self) -> dict[str, Table]:

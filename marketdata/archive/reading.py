@@ -14,7 +14,7 @@ from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
 Frame = Literal["pandas", "polars"]
-Missing = Literal["warn", "raise", "partial"]
+Missing = Literal["warn", "raise", "partial", "fetch"]
 
 
 def checked_view(view: Any) -> View:
@@ -32,8 +32,10 @@ def checked_view(view: Any) -> View:
 
 def checked_missing(on_missing: Any) -> Missing:
     """Check an ``on_missing`` argument; None is "warn"."""
-    if on_missing not in (None, "warn", "raise", "partial"):
-        raise ConfigError(f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise' and 'partial'.")
+    if on_missing not in (None, "warn", "raise", "partial", "fetch"):
+        raise ConfigError(
+            f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise', 'partial' and 'fetch'."
+        )
     return on_missing or "warn"
 
 

@@ -1,42 +1,62 @@
-"""The reading half of an archive: frames at any resolution, columns, scans, and what is held."""
+"""The reading half of an archive: its views, records, scans and files, and what is held."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Kind
-from marketdata.archive.holdings import Holdings
 from marketdata.archive.imports import write
-from marketdata.archive.reading import (
-    Missing,
-    checked_levels,
-    checked_markets,
-    checked_missing,
-    checked_view,
-    coarser,
-    coverage_frame,
-    held_range,
-)
+from marketdata.archive.reading import checked_view, coverage_frame
 from marketdata.archive.scan import scan, within
+from marketdata.archive.views import Views
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.times import Range, to_micros
+from marketdata.times import to_micros
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
+from marketdata.wire.columns import View
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 
-class Reads(Generic[Frame]):
+class Reads(Views[Frame]):
     """What an archive answers."""
 
-    _holdings: Holdings
-    _frame: FrameKind
+    def attach(self, client: Any, *, progress: bool | None = None) -> Self:
+        """The same archive with a client, from which reads with ``on_missing="fetch"`` fill what is missing.
+
+        Parameters
+        ----------
+        client : Client
+        progress : bool, optional
+            A progress bar while it fetches; without it, where a terminal is.
+
+        Returns
+        -------
+        Archive
+            Another object for the same data; this one stays without a client.
+
+        Examples
+        --------
+        >>> import marketdata as md, tempfile
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     archive = md.Archive(tempfile.mkdtemp()).attach(client)
+        ...     market = client.markets(max_rows=1)["slug"][0]
+        ...     prices = archive.prices(market, "2025-12-31", "2025-12-31T06:00", "1h", on_missing="fetch")
+        >>> prices["ts"].nunique()
+        6
+        """
+        out = copy.copy(self)
+        out.__dict__.update(_client=client, _progress=progress)
+        return out
 
     @property
     def simulated(self) -> bool:
@@ -46,36 +66,6 @@ class Reads(Generic[Frame]):
     def version(self, view: View) -> int:
         """Number of the newest commit of a view's table; -1 before the first. It changes when data does."""
         return self._holdings.points[checked_view(view)].state().version
-
-    def columns(
-        self,
-        view: View,
-        market_id: str,
-        rng: Range | None = None,
-        resolution: str = "1m",
-        token_id: str | None = None,
-    ) -> AnyColumns:
-        """Points of one market as columns, sorted by token and time.
-
-        Parameters
-        ----------
-        view : {"books", "prices", "metrics"}
-        market_id : str
-            The id, never a slug.
-        rng : Range, optional
-            Selects base points (1m) with start <= ts < end [microseconds UTC], which are then aggregated.
-        resolution : str
-        token_id : str, optional
-            One token only.
-
-        Returns
-        -------
-        BookColumns, PriceColumns or MetricColumns
-            Empty where nothing is held; coverage is not looked at.
-        """
-        width = Resolution.of(resolution)
-        table = self._holdings.points[checked_view(view)]
-        return coarser(points.read(table, view, market_id, rng, token_id), width)
 
     def records(self, kind: Kind) -> list[dict[str, Any]]:
         """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id."""
@@ -92,219 +82,6 @@ class Reads(Generic[Frame]):
         """The record of the market that has this token, and the token's label."""
         found = self._holdings.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
-
-    @overload
-    def books(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        frame: None = None,
-        on_missing: Missing | None = None,
-    ) -> Frame: ...
-
-    @overload
-    def books(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        frame: Literal["pandas"],
-        on_missing: Missing | None = None,
-    ) -> PandasFrame: ...
-
-    @overload
-    def books(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        frame: Literal["polars"],
-        on_missing: Missing | None = None,
-    ) -> PolarsFrame: ...
-
-    def books(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        frame: FrameKind | None = None,
-        on_missing: Missing | None = None,
-    ) -> Any:
-        """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
-
-        Parameters
-        ----------
-        market : str or list of str
-            Id or slug.
-        start, end : time, optional
-            Start inclusive, end exclusive [UTC]; without one, as far as the archive reaches.
-        resolution : {"1m", "10m", "1h", "6h", "1d"}
-        levels : int, optional
-            At most so many best levels of each side.
-        frame : {"pandas", "polars"}, optional
-        on_missing : {"warn", "raise", "partial"}, optional
-            When only a part of the range is held: warn (default), raise, or stay silent.
-
-        Returns
-        -------
-        frame
-            ``ts market_id token_id token_label side level price size``.
-
-        Raises
-        ------
-        NotArchivedError
-            For an unknown market, or a range that is not held; ``.range`` says which.
-        """
-        levels = checked_levels(levels)
-        columns = self._read("books", market, start, end, resolution, on_missing)
-        if levels is not None and isinstance(columns, BookColumns):
-            columns = columns.cut(levels)
-        return self._to_frame(columns, frame)
-
-    @overload
-    def prices(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: None = None,
-        on_missing: Missing | None = None,
-    ) -> Frame: ...
-
-    @overload
-    def prices(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: Literal["pandas"],
-        on_missing: Missing | None = None,
-    ) -> PandasFrame: ...
-
-    @overload
-    def prices(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: Literal["polars"],
-        on_missing: Missing | None = None,
-    ) -> PolarsFrame: ...
-
-    def prices(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: FrameKind | None = None,
-        on_missing: Missing | None = None,
-    ) -> Any:
-        """Prices [probability 0 to 1]: one row per token and bucket, the mean of the bucket (interface 4.3).
-
-        Parameters, errors and ``on_missing`` are those of ``books``.
-
-        Returns
-        -------
-        frame
-            ``ts market_id token_id token_label price``.
-        """
-        return self._to_frame(self._read("prices", market, start, end, resolution, on_missing), frame)
-
-    @overload
-    def metrics(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: None = None,
-        on_missing: Missing | None = None,
-    ) -> Frame: ...
-
-    @overload
-    def metrics(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: Literal["pandas"],
-        on_missing: Missing | None = None,
-    ) -> PandasFrame: ...
-
-    @overload
-    def metrics(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: Literal["polars"],
-        on_missing: Missing | None = None,
-    ) -> PolarsFrame: ...
-
-    def metrics(
-        self,
-        market: str | Sequence[str],
-        start: Any = None,
-        end: Any = None,
-        resolution: str = "1m",
-        *,
-        frame: FrameKind | None = None,
-        on_missing: Missing | None = None,
-    ) -> Any:
-        """Market metrics: one row per market and bucket, the mean of the bucket (interface 4.4).
-
-        Parameters, errors and ``on_missing`` are those of ``books``.
-
-        Returns
-        -------
-        frame
-            ``ts market_id volume liquidity spread`` and further metrics.
-        """
-        return self._to_frame(self._read("metrics", market, start, end, resolution, on_missing), frame)
-
-    def _read(
-        self, view: View, market: str | Sequence[str], start: Any, end: Any, resolution: str, on_missing: Missing | None
-    ) -> AnyColumns:
-        Resolution.of(resolution)
-        missing = checked_missing(on_missing)
-        parts = []
-        for market_id in dict.fromkeys(map(self._market_id, checked_markets(market))):
-            wanted = held_range(self._holdings.ledger, view, market_id, start, end, missing)
-            parts.append(self.columns(view, market_id, wanted, resolution))
-        return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
-
-    def _market_id(self, id_or_slug: str) -> str:
-        catalog = self._holdings.catalog["markets"]
-        found = catalog.find(id_or_slug)
-        if found is None:
-            raise catalog.unknown(id_or_slug)
-        return str(found["id"])
 
     def scan(self, view: View) -> PolarsLazyFrame:
         """A lazy polars frame of a view at 1m: tidy rows, one marker row per empty side of a book.
@@ -377,7 +154,20 @@ class Reads(Generic[Frame]):
         """
         return coverage_frame(self._holdings.ledger, frame or self._frame)
 
-    def _to_frame(self, columns: AnyColumns, frame: FrameKind | None) -> Any:
-        from marketdata.accessor import to_frame
+    def plot_coverage(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+        """Draw what is held: one bar per market and view, coloured by state.
 
-        return to_frame(columns, frame or self._frame)
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure without it.
+        title : str, optional
+
+        Returns
+        -------
+        Axes
+            x: time [UTC]; y: market and view.
+        """
+        from marketdata import plot
+
+        return plot.coverage(self.coverage(), ax, title=title, simulated=self.simulated)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Self
 from marketdata.accessor import to_frame
 from marketdata.client.history import History, Options
 from marketdata.client.targets import wanted
+from marketdata.client.through import KeepsHistory, read_through
 from marketdata.fetch.position import Kind, Report, Request
 from marketdata.fetch.transport import Transport
 from marketdata.resolution import Resolution
@@ -25,6 +26,7 @@ class Asking(Generic[Frame]):
     _transport: Transport
     _options: Options
     _history: History
+    _archive: KeepsHistory | None
 
     def close(self) -> None:
         """Close idle connections."""
@@ -37,19 +39,27 @@ class Asking(Generic[Frame]):
         self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_transport"):
+            return "Client(not made)"
         return f"Client({self._transport.base_url!r}, {self._transport.keys!r}, frame={self.frame!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"transport": self._transport, "frame": self.frame, "options": self._options}
+        names = ("_transport", "frame", "_options", "_archive")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.frame, self._transport, self._options = state["frame"], state["transport"], state["options"]
+        self.__dict__.update(state)
         self._history = History(self._transport, self._options)
 
     def _get(
         self, view: View, kind: Kind, ids: Any, span: tuple[Any, Any], resolution: str, levels: int | None, report: bool
     ) -> Any:
         account = Report()
+        if self._archive is not None and kind == "market":
+            frame = read_through(
+                self._archive, self, view, ids, span, resolution, levels, account, self._options.progress
+            )
+            return (frame, account) if report else frame
         requests = self._requests(view, kind, ids, to_range(*span), resolution)
         frame = to_frame(self._history.columns(requests, account, levels, self.frame), self.frame)
         return (frame, account) if report else frame

@@ -12,9 +12,10 @@ from marketdata.client.discovery import Discovery
 from marketdata.client.history import History, Options, safe_parts
 from marketdata.client.targets import wanted, whole
 from marketdata.client.threads import awaited
+from marketdata.client.through import KeepsHistory
 from marketdata.client.views import Views
 from marketdata.errors import ConfigError
-from marketdata.fetch.keys import KeyProvider
+from marketdata.fetch.keys import KeyProvider, veiled
 from marketdata.fetch.plan import Plan, make_plan
 from marketdata.fetch.position import LARGEST_LIMIT, Report, Request, Resume
 from marketdata.fetch.transport import Transport
@@ -49,6 +50,9 @@ class Client(Views[Frame], Discovery[Frame]):
         Points asked for per page, 1 to 200; the most costs the fewest requests.
     allow_insecure : bool
         Allow ``http://`` beyond this machine, where the key can be read on its way.
+    archive : Archive, optional
+        Where `books`, `prices` and `metrics` read through: what it holds as final is not asked again, what it lacks is
+        fetched into it, at 1m whatever the resolution, and coarser buckets are derived from that.
 
     Raises
     ------
@@ -82,6 +86,7 @@ class Client(Views[Frame], Discovery[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
+        archive: KeepsHistory | None = None,
     ) -> None: ...
 
     @overload
@@ -95,6 +100,7 @@ class Client(Views[Frame], Discovery[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
+        archive: KeepsHistory | None = None,
     ) -> None: ...
 
     @overload
@@ -108,6 +114,7 @@ class Client(Views[Frame], Discovery[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
+        archive: KeepsHistory | None = None,
     ) -> None: ...
 
     @overload
@@ -121,6 +128,7 @@ class Client(Views[Frame], Discovery[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
+        archive: KeepsHistory | None = None,
     ) -> None: ...
 
     def __init__(
@@ -133,11 +141,14 @@ class Client(Views[Frame], Discovery[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
+        archive: KeepsHistory | None = None,
     ) -> None:
+        api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
         self._transport = Transport(base_url, api_key, allow_insecure=allow_insecure)
         self._options = Options(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
         self._history = History(self._transport, self._options)
+        self._archive = archive
 
     def iter_books(
         self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None
@@ -160,9 +171,9 @@ class Client(Views[Frame], Discovery[Frame]):
         return self._iter("metrics", market, (start, end), resolution, None)
 
     def iter_columns(
-        self, view: View, market: Markets, rng: Range, resolution: str = "1m"
+        self, view: View, market: Markets, rng: Range, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-        """Stretches that are complete, as they become so: what an archive writes.
+        """Stretches that are complete, as they become so: what an archive writes; ``report`` counts what it costs.
 
         Yields
         ------
@@ -170,7 +181,7 @@ class Client(Views[Frame], Discovery[Frame]):
             What was asked, the stretch that is complete [microseconds UTC], its points, and whether its end is proven.
         """
         requests = self._requests(view, "market", market, rng, resolution, bounded=True)
-        return safe_parts(self._history.walks(requests, Report(), buffer=64))
+        return safe_parts(self._history.walks(requests, report or Report(), buffer=64))
 
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Go on after an error, without asking again for what had arrived.

@@ -1,0 +1,59 @@
+"""Reading through an archive: it answers, and asks the client only for what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Protocol, Self
+
+from marketdata.fetch.position import Report
+from marketdata.wire.columns import View
+
+
+class KeepsHistory(Protocol):
+    """What a client asks of an archive."""
+
+    def attach(self, client: Any, *, progress: bool | None = None) -> Self:
+        """The same archive, which fetches what it lacks from this client."""
+
+    def books(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
+        """Order books, as the client gives them."""
+
+    def prices(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
+        """Prices, as the client gives them."""
+
+    def metrics(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
+        """Metrics, as the client gives them."""
+
+
+class _Counted:
+    """A client whose fetches are counted in one report."""
+
+    def __init__(self, client: Any, report: Report) -> None:
+        self._client = client
+        self._report = report
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def iter_columns(self, *what: Any, **how: Any) -> Iterator[Any]:
+        found: Iterator[Any] = self._client.iter_columns(*what, **how, report=self._report)
+        return found
+
+
+def read_through(
+    archive: KeepsHistory,
+    client: Any,
+    view: View,
+    market: Any,
+    span: tuple[Any, Any],
+    resolution: str,
+    levels: int | None,
+    report: Report,
+    progress: bool | None,
+) -> Any:
+    """A view from an archive, once it has fetched what it lacks; the report counts that."""
+    read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
+    if view == "books":
+        read = partial(read, levels=levels)
+    return read(market, *span, resolution, frame=client.frame, on_missing="fetch")

@@ -1,0 +1,143 @@
+"""Reading through an archive: the client's answers, and no request for what is held."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from archive.source import MARKETS, MINUTE, START, TOKENS, Source
+
+import marketdata as md
+from marketdata.archive import Archive
+from marketdata.errors import ConfigError, NotFoundError
+from marketdata.wire.columns import VIEWS
+
+WIDTHS = ("1m", "10m", "1h", "6h", "1d")
+
+
+@pytest.fixture(scope="module")
+def origin() -> Archive:
+    """Two days of simulated markets of two tokens."""
+    return md.simulate(events=1, days=2, levels=3, frame="polars")
+
+
+@pytest.fixture(scope="module")
+def service(origin: Archive) -> Iterator[Any]:
+    with md.serve(origin, requests_per_minute=100_000) as running:
+        yield running
+
+
+def close(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
+    """Equal rows; means may differ in the last bits."""
+    from polars.testing import assert_frame_equal
+
+    text = pl.col("market_id", "token_id", "token_label") if "token_id" in mine.columns else pl.col("market_id")
+    assert_frame_equal(
+        mine.with_columns(text.cast(pl.String)), theirs.with_columns(text.cast(pl.String)), rel_tol=1e-12
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_client_with_an_archive_answers_as_one_without(
+    origin: Archive, service: Any, tmp_path: Path, view: str
+) -> None:
+    """At every resolution, of whole ranges and of cuts inside of buckets, the frames are equal."""
+    plain = md.Client(service.base_url, service.api_key, frame="polars")
+    kept = md.Client(service.base_url, service.api_key, frame="polars", archive=Archive(tmp_path / "a"))
+    markets = [m["slug"] for m in origin.records("markets")][:2]
+    last = origin.coverage()["end"].max()
+    spans = [(last.replace(hour=3, minute=17), last.replace(hour=9, minute=41, second=30))]
+    spans += [(origin.coverage()["start"].min(), last)]
+    for span in spans:
+        for width in WIDTHS:
+            close(getattr(kept, view)(markets, *span, width), getattr(plain, view)(markets, *span, width))
+
+
+def test_what_is_held_is_not_asked_again(origin: Archive, service: Any, tmp_path: Path) -> None:
+    """A second call makes 0 requests, at a coarser resolution and for a part of the range too."""
+    archive = Archive(tmp_path / "a")
+    client = md.Client(service.base_url, service.api_key, frame="polars", archive=archive)
+    market = origin.records("markets")[0]["slug"]
+    start, end = origin.coverage()["start"].min(), origin.coverage()["end"].max()
+    first, report = client.books(market, start, end, "1m", report=True)
+    assert report.requests > 10
+    unreachable = md.Client("http://127.0.0.1:9", "a-key-that-nobody-has", frame="polars", archive=archive)
+    again, report = unreachable.books(market, start, end, "1m", report=True)
+    assert again.equals(first)
+    assert report.requests == 0
+    part = unreachable.books(market, start, start.replace(hour=12), "1h", levels=1)
+    assert part["level"].max() == 0
+    assert part["ts"].n_unique() == 12
+
+
+def test_a_gap_is_fetched_and_nothing_else(archive: Archive) -> None:
+    """on_missing="fetch" asks the attached client for the gap only, and keeps it."""
+    source = Source()
+    for n in range(120):
+        source.points["prices", MARKETS[0], 0, n] = n / 120
+    read = archive.attach(source).prices
+    assert len(read(MARKETS[0], START / 1e6, START / 1e6 + 1800, on_missing="fetch")) == 30
+    source.requests.clear()
+    frame = read(f"slug-{MARKETS[0]}", START / 1e6, START / 1e6 + 7200, on_missing="fetch")
+    assert frame["price"].to_list() == [n / 120 for n in range(120)]
+    assert min(r.start for *_, r in source.asked) == START + 30 * MINUTE
+    source.requests.clear()
+    assert len(read(MARKETS[0], START / 1e6, START / 1e6 + 7200, on_missing="fetch")) == 120
+    assert source.requests == []
+    assert set(frame["token_id"].cast(pl.String)) == {TOKENS[MARKETS[0]][0].token_id}
+
+
+def test_ahead_of_now_there_is_nothing_and_it_is_asked_again_later(archive: Archive) -> None:
+    """A range beyond the server's clock answers with no rows, as the service does, and is claimed as nothing."""
+    source = Source()
+    later = (START + 20_000 * MINUTE) / 1e6
+    frame = archive.attach(source).books(MARKETS[0], later, later + 600, "1h", on_missing="fetch")
+    assert frame.is_empty()
+    assert len(frame.columns) == 8
+    assert archive.coverage().is_empty()
+
+
+def test_without_a_client_or_a_range_there_is_nothing_to_fetch(archive: Archive) -> None:
+    """The error says how to attach a client, and that a range is needed."""
+    archive.add(markets=[{"market_id": "m", "slug": "s"}])
+    with pytest.raises(ConfigError, match="attach"):
+        archive.books("m", 0, 60, on_missing="fetch")
+    with pytest.raises(ConfigError, match="start= and end="):
+        archive.attach(Source()).books("m", on_missing="fetch")
+
+
+def test_a_market_that_the_service_does_not_know_is_an_error(service: Any, tmp_path: Path) -> None:
+    """An unknown market is NotFoundError with an archive as without, and nothing is made on disk for it."""
+    client = md.Client(service.base_url, service.api_key, archive=Archive(tmp_path / "a"))
+    with pytest.raises(NotFoundError):
+        client.books("no-such-market", "2025-12-31", "2026-01-01", "1m")
+    assert not (tmp_path / "a" / "books").exists()
+
+
+def test_a_client_with_an_archive_can_be_sent_to_a_worker(
+    origin: Archive, service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pickled and back it reads the same archive; its key stays behind and comes from the environment."""
+    monkeypatch.setenv("MARKETDATA_API_KEY", service.api_key)
+    client = md.Client(service.base_url, service.api_key, frame="polars", archive=Archive(tmp_path / "a"))
+    market = origin.records("markets")[0]["id"]
+    frame = client.prices(market, "2025-12-31", "2026-01-01", "1h")
+    twin, report = pickle.loads(pickle.dumps(client)).prices(market, "2025-12-31", "2026-01-01", "1h", report=True)
+    assert twin.equals(frame)
+    assert report.requests == 0
+
+
+def test_coverage_can_be_seen(archive: Archive) -> None:
+    """The picture has a bar for each covered range, and says nothing of simulation where there is none."""
+    pytest.importorskip("matplotlib").use("agg")
+    source = Source()
+    source.points = {("prices", m, 0, n): 0.5 for m in MARKETS for n in range(60)}
+    archive.pull(source, list(MARKETS), views=["prices"], start=START / 1e6, end=START / 1e6 + 3600)
+    axes = archive.plot_coverage(title="held")
+    assert len(axes.patches) == archive.coverage().height == 2
+    assert axes.get_title(loc="left") == "held"
+    assert axes.get_title(loc="right") == ""
