@@ -219,6 +219,15 @@ def register_polars() -> None:
             register("md")(Accessor)
 
 
+def register_dask() -> None:
+    """Give every Dask DataFrame its ``.md``."""
+    import dask.dataframe as dd
+    from dask.dataframe.extensions import register_dataframe_accessor
+
+    if getattr(dd.DataFrame, "md", None) is not Accessor:
+        register_dataframe_accessor("md")(Accessor)  # type: ignore[no-untyped-call]
+
+
 def to_frame(columns: AnyColumns, frame: frames.FrameKind) -> Any:
     """A tidy frame of columns that has ``.md``, whether or not the door was imported."""
     (register_pandas if frame == "pandas" else register_polars)()

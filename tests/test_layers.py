@@ -5,7 +5,7 @@ From top to bottom; a floor may import its own and lower ones::
     cli
     marketdata/__init__            the face: names only, loaded on first use
     service  testing
-    pandas  polars                 doors
+    pandas  polars  dask           doors
     simulation
     client  archive
     typing                         names of frames for annotations
@@ -44,7 +44,7 @@ FLOORS = (
     ("typing",),
     ("client", "archive"),
     ("simulation",),
-    ("pandas", "polars"),
+    ("pandas", "polars", "dask"),
     ("service", "testing"),
     ("marketdata",),
     ("cli",),
@@ -55,7 +55,7 @@ FORBIDDEN = {
     "tidy": {"fetch"},
     "client": {"archive"},
     "archive": {"client", "fetch"},
-    "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars"},
+    "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars", "dask"},
 }
 HEAVY = ("pandas", "polars", "pyarrow", "fastapi", "deltalake", "matplotlib")
 

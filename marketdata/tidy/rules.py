@@ -137,6 +137,8 @@ def _utc(data: Any) -> nw.Expr:
     if not isinstance(dtype, nw.Datetime):
         raise NotTidyError(f"ts holds {dtype}, not times; make it a UTC datetime column.")
     ts = nw.col("ts")
+    if data.implementation.is_duckdb():
+        return ts  # an instant; the connection's zone only shows it
     if dtype.time_zone is None:
         return ts.dt.replace_time_zone("UTC")
     return ts if dtype.time_zone == "UTC" else ts.dt.convert_time_zone("UTC")
