@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ from marketdata.service.refusals import Refusal
 from marketdata.wire import models
 
 VERSION = "0.1.1"
-THREADS = 8
+# Pages are made of Python and numpy, so more threads than cores only wait for each other; a few more, because
+# some wait for a disk or an object store.
+THREADS = 6
 GZIP_FROM = 1_000
 
 
@@ -86,8 +89,9 @@ def create_app(parts: Parts) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def bounded_threads(_: FastAPI) -> AsyncIterator[None]:
-        # More threads than this only wait for each other: pages are made of Python and numpy.
         current_default_thread_limiter().total_tokens = THREADS
+        # Libraries and logs that the first request would otherwise wait for.
+        threading.Thread(target=parts.holdings.warm, name="marketdata-warm", daemon=True).start()
         yield
 
     app = FastAPI(

@@ -6,6 +6,7 @@ kept until newer ones need the room; a new version of the archive makes new chun
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, MetricColumns, PriceColumns, View
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Ints, MetricColumns, PriceColumns, View
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
 POINTS = {"books": 4_096, "prices": 16_384, "metrics": 16_384}
@@ -209,6 +210,13 @@ class Holdings:
     def of(self, view: View, market_id: str, version: int) -> Spans:
         """Starts and ends of the held stretches of a market, rising and apart [microseconds]."""
         return self.by_market(view, version).get(market_id, _NOTHING)
+
+    def warm(self) -> None:
+        """Look once, so that the first request finds everything loaded."""
+        # What is wrong with the archive is the answer of the request that needs it.
+        with contextlib.suppress(Exception):
+            for view in VIEWS:
+                self.by_market(view, self._source.version(view))
 
     def by_market(self, view: View, version: int) -> dict[str, Spans]:
         """The held stretches of every market that has some."""

@@ -27,8 +27,9 @@ from marketdata.service.start_page import HOLDINGS
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_IN_FLIGHT = 512
-# Requests of one key that are worked on at once; fewer than there are threads, so that others find one.
-KEY_SLOTS = 6
+# Requests of one key that are worked on at once. More would only wait for each other, and two keys that
+# ask without pause leave threads for a third.
+KEY_SLOTS = 2
 KEY_HEADER = b"x-api-key"
 # Paths beside those below /v1 that need a key.
 KEYED = (b"/v1", HOLDINGS.encode())
@@ -54,9 +55,22 @@ class _Exchange:
     request_id: str = field(default_factory=lambda: uuid4().hex[:16])
     begun: float = field(default_factory=time.perf_counter)
     status: int = 0
+    slot: asyncio.Semaphore | None = None
+
+    async def work(self, slot: asyncio.Semaphore) -> None:
+        """Wait for a place among the requests of a key that are worked on."""
+        await slot.acquire()
+        self.slot = slot
+
+    def worked(self) -> None:
+        """Give the place away: what is left is to send, and a client may be slow to read."""
+        if self.slot is not None:
+            self.slot.release()
+            self.slot = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.worked()
             self.status = message["status"]
             headers = [*message.get("headers", ()), *_ALWAYS, (b"x-request-id", self.request_id.encode())]
             if self.simulated:
@@ -129,17 +143,17 @@ class Guard:
     async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
         try:
             grant = await self._admit(exchange.scope)
-            if grant is None:
-                await self._app(exchange.scope, receive, exchange.send)
-            else:
-                async with self._slots[grant.key_id]:
-                    await self._app(exchange.scope, receive, exchange.send)
+            if grant is not None:
+                await exchange.work(self._slots[grant.key_id])
+            await self._app(exchange.scope, receive, exchange.send)
         except Refusal as refusal:
             await exchange.refuse(refusal)
         except Exception:
             _log.exception("request %s failed", exchange.request_id)
             if not exchange.status:
                 await exchange.refuse(Refusal(500, refusals.FAILED))
+        finally:
+            exchange.worked()
 
     async def _admit(self, scope: Scope) -> Grant | None:
         _check_size(scope)

@@ -6,6 +6,8 @@ the first bucket that was not looked at, so an archive that grows meanwhile neit
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +22,8 @@ from marketdata.wire.columns import AnyColumns
 CACHE_BYTES = 256 * 2**20
 # Chunks that one request may read before it hands out a cursor with what it has.
 MAX_READS = 24
+# Chunks that are read at once before a page asks for them; a walk for which there is no place reads its own.
+READS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Pages:
         self._source = source
         self.holdings = Holdings(source)
         self.cache = ChunkCache(cache_bytes)
+        self._ahead = threading.BoundedSemaphore(READS_AHEAD)
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
         """The page of a range that begins at a position.
@@ -101,8 +106,23 @@ class Pages:
                 if not page.count:
                     raise refusals.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
+                if position is not None and low <= len(chunk.buckets) // 2 < stop:
+                    self._read_ahead(next(stretches(held, subject, cell.end, rng.end), None), subject, rng, version)
                 return page
         return page
+
+    def _read_ahead(self, cell: Range | None, subject: Subject, rng: Range, version: int) -> None:
+        """Read what a walk comes to next while its client is busy with this page."""
+        if cell is None or not self._ahead.acquire(blocking=False):
+            return
+
+        def read() -> None:
+            # What can not be read is the answer of the page that needs it.
+            with contextlib.suppress(Exception):
+                self._chunk(subject, cell, rng, version)
+            self._ahead.release()
+
+        threading.Thread(target=read, name="marketdata-ahead", daemon=True).start()
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[Chunk, bool]:
         """The chunk of a grid cell. Only where the range cuts a bucket in two it is read for this range alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import defaultdict
 
 import numpy as np
@@ -218,3 +219,28 @@ def test_an_empty_chunk_has_no_bucket() -> None:
         assert len(chunk.buckets) == 0
         assert chunk.edges.tolist() == [0]
         assert chunk.nbytes > 0
+
+
+def test_a_walk_finds_the_next_chunk_read() -> None:
+    """A walk that passed the middle of a chunk finds the next one in memory; a single page reads nothing ahead."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    subject = Subject("books", "m", "1", Resolution.M1, 1)
+    buckets = subject.chunk_micros // MINUTE
+    first = START // subject.chunk_micros * subject.chunk_micros
+    for k in range(0, 2 * buckets, 16):
+        archive.put("books", "m", "1", first + k * MINUTE, ([], []))
+    pages, wanted = Pages(archive), Range(first, first + 2 * subject.chunk_micros)
+    assert pages.page(subject, wanted, 140).position is not None
+    read_ahead()
+    assert pages.cache.reads == 1
+    pages.page(subject, wanted, 20, first + (buckets // 2 - 100) * MINUTE)
+    read_ahead()
+    assert pages.cache.reads == 2
+    assert archive.reads[-1][2] == Range(first + subject.chunk_micros, wanted.end)
+
+
+def read_ahead() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "marketdata-ahead":
+            thread.join(10)

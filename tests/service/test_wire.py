@@ -22,6 +22,7 @@ from service.web import START, Web, raw, read_answer, strict_json, window
 
 from marketdata.errors import ArchiveCorruptError, ConfigError
 from marketdata.service import run
+from marketdata.service.guard import KEY_SLOTS
 from marketdata.service.keys import Keys
 from marketdata.service.pages import MAX_READS
 from marketdata.service.plans import Plan
@@ -232,6 +233,20 @@ def test_s34_a_client_that_does_not_read_is_closed(archive: MemoryArchive, monke
             connection.sendall(asked * 500)
         until_closed(service)
         assert raw(service.base_url, head(service))[0] == 200
+
+
+def test_s34_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: MemoryArchive) -> None:
+    """S34: more answers that nobody takes than a key has places, and the key's next request is answered."""
+    with serve(archive) as service, contextlib.ExitStack() as opened:
+        asked = head(service, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
+        for _ in range(2 * KEY_SLOTS):
+            connection = opened.enter_context(connect(service))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            connection.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(asked * 50)
+        assert raw(service.base_url, asked)[0] == 200
 
 
 def test_s34_an_idle_connection_is_closed(archive: MemoryArchive) -> None:
