@@ -6,10 +6,12 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 from marketdata.errors import ConfigError
 
 VARIABLE = "MARKETDATA_API_KEY"
+T = TypeVar("T")
 
 
 def mask(key: str) -> str:
@@ -35,6 +37,11 @@ class Secret(str):
         return str, (mask(str.__str__(self)),)
 
 
+def veiled(source: T) -> T:
+    """The same, shown masked if it is a text: for frames whose locals a crash report may print."""
+    return cast(T, Secret(source)) if isinstance(source, str) else source
+
+
 def check_key(key: object) -> Secret:
     """The key, if a header can carry it.
 
@@ -43,6 +50,7 @@ def check_key(key: object) -> Secret:
     ConfigError
         If it is empty, or holds a space, a line break or a character beyond ASCII. The message does not show it.
     """
+    key = veiled(key)
     if not isinstance(key, str):
         raise ConfigError(f"The API key is a {type(key).__name__}; it must be a text.")
     if not key:
@@ -73,6 +81,7 @@ class KeyProvider:
     __slots__ = ("_call", "_held", "_lock", "_text")
 
     def __init__(self, source: str | Callable[[], str] | None = None) -> None:
+        source = veiled(source)
         self._lock = threading.Lock()
         self._text: Secret | None = None
         self._call: Callable[[], str] | None = None
@@ -114,7 +123,7 @@ class KeyProvider:
             return self._text
         if self._call is not None:
             return check_key(self._call())
-        found = os.environ.get(VARIABLE)
+        found = veiled(os.environ.get(VARIABLE))
         if found is None:
             raise ConfigError(f"There is no API key. Pass api_key=... or set {VARIABLE}.")
         return check_key(found)

@@ -67,6 +67,9 @@ class _TimedResponse(http.client.HTTPResponse):
         self._timed.allowed = _LONGEST_HEAD
         super().begin()
         self._timed.allowed = None
+        # Behind a line that is none all headers are lost, the length of the body among them.
+        if getattr(self.msg, "defects", None):
+            raise http.client.HTTPException("the header is malformed")
 
 
 class _TimedHTTP(HTTPConnection):

@@ -27,7 +27,7 @@ from marketdata.fetch.answers import Answer, ask_twice
 from marketdata.fetch.body import read_body
 from marketdata.fetch.clock import SYSTEM, Clock
 from marketdata.fetch.failures import Again, Failure, again_after, network_failure, redirect_text
-from marketdata.fetch.keys import KeyProvider, Secret
+from marketdata.fetch.keys import KeyProvider, Secret, veiled
 from marketdata.fetch.pacing import Pacer, pacer_for
 from marketdata.fetch.refusals import refusal, retry_after, server_date
 from marketdata.fetch.retry import Policy, Quota
@@ -89,6 +89,7 @@ class Transport:
         allow_insecure: bool = False,
         seed: int | None = None,
     ) -> None:
+        api_key = veiled(api_key)
         self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
         self._allow_insecure = allow_insecure
         self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key)
@@ -263,7 +264,9 @@ class Transport:
                 line.answered += 1
                 return outcome
         except MarketDataError as error:
-            error.__traceback__ = None
+            # The frames below hold bytes of the answer, and those may repeat the key.
+            error.__traceback__ = error.__context__ = None
+            error.args = tuple(_unsaid(a, key) for a in error.args)
             if isinstance(error, NetworkError):
                 error.url = url
             return Failure(error, again_after(error))
@@ -324,6 +327,8 @@ class Transport:
         self._measured = seconds if before is None else 0.9 * before + 0.1 * seconds
 
     def __repr__(self) -> str:
+        if not hasattr(self, "keys"):
+            return "Transport(not made)"
         return f"Transport({self.base_url!r}, {self.keys!r})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -340,6 +345,10 @@ def _without(body: bytes, key: Secret) -> bytes:
     """The body; should it echo the key, with stars of the same length in its place."""
     plain_key = str.__str__(key).encode()
     return body.replace(plain_key, b"*" * len(plain_key)) if plain_key in body else body
+
+
+def _unsaid(words: object, key: Secret) -> object:
+    return words.replace(str.__str__(key), "***") if isinstance(words, str) else words
 
 
 def _raise(error: MarketDataError, tried: int) -> NoReturn:
