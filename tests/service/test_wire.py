@@ -244,8 +244,10 @@ def test_s34_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: Memor
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             connection.settimeout(0.2)
             with contextlib.suppress(OSError):
-                while True:
-                    connection.sendall(asked * 50)
+                connection.sendall(asked * 500)
+        waits = service._server.server_state.connections
+        while sum(protocol.flow.write_paused for protocol in list(waits)) < KEY_SLOTS:
+            time.sleep(0.01)
         assert raw(service.base_url, asked)[0] == 200
 
 
