@@ -23,10 +23,11 @@ from marketdata.service.discovery import Catalogue
 from marketdata.service.guard import LOOPBACK_NAMES, MAX_IN_FLIGHT, Guard
 from marketdata.service.history import History
 from marketdata.service.keys import Entry, KeyFile, Keys, digest, new_key
-from marketdata.service.pages import CACHE_BYTES, Pages
+from marketdata.service.pages import CACHE_BYTES
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, Plan
 from marketdata.service.rates import MEMORY, Rates
 from marketdata.service.sockets import GuardedProtocol
+from marketdata.service.variants import pages_of
 
 GRACE_SECONDS = 10
 BACKLOG = 2048
@@ -85,6 +86,7 @@ def serve(
     cache_bytes: int = CACHE_BYTES,
     rate_store: str = MEMORY,
     clock: Callable[[], float] = time.time,
+    variants: Mapping[str, str] | None = None,
 ) -> Service:
     """Answer the interface over HTTP from an archive, in a thread.
 
@@ -109,6 +111,9 @@ def serve(
         ``memory://``, or a store that several services share (``redis://host``).
     clock : callable
         Unix time [seconds].
+    variants : mapping of str to str, optional
+        Other readings of what the interface leaves open, for trying `Client.verify`: ``label`` end; ``averages`` means
+        or last; ``books`` first; ``empty`` null or previous; ``limit`` times.
 
     Returns
     -------
@@ -118,7 +123,7 @@ def serve(
     Raises
     ------
     ConfigError
-        If keys, plans or the address are refused.
+        If keys, plans, variants or the address are refused.
 
     Examples
     --------
@@ -129,7 +134,16 @@ def serve(
     """
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
     _check_address(host, given_keys=keys is not None)
-    app = build(archive, store, Rates(rate_store), secret=secret, cache_bytes=cache_bytes, host=host, clock=clock)
+    app = build(
+        archive,
+        store,
+        Rates(rate_store),
+        secret=secret,
+        cache_bytes=cache_bytes,
+        host=host,
+        clock=clock,
+        variants=variants,
+    )
     return start(app, host, port, api_key)
 
 
@@ -181,10 +195,11 @@ def build(
     host: str = "127.0.0.1",
     clock: Callable[[], float] = time.time,
     max_in_flight: int = MAX_IN_FLIGHT,
+    variants: Mapping[str, str] | None = None,
 ) -> Guard:
     """The whole service as an ASGI application."""
     cursors = Cursors([secret or _secret(archive)], clock=clock)
-    pages = Pages(archive, cache_bytes=cache_bytes)
+    pages = pages_of(archive, cache_bytes, variants)
     history = History(archive, pages, cursors, clock=clock)
     app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, keys, pages.holdings, clock))
     hosts = LOOPBACK_NAMES | {host.lower()} if _is_loopback(host) else None

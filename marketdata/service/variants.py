@@ -1,0 +1,142 @@
+"""Other readings of what the interface leaves open, to be switched on where a client's `verify` is tried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.service.chunks import Chunk, Source, Subject
+from marketdata.service.pages import CACHE_BYTES, Page, Pages, Piece
+from marketdata.tidy.runs import bucket_starts, floor, group_starts, resample_columns
+from marketdata.times import Range
+from marketdata.wire.columns import AnyColumns, BookColumns, View, concat
+
+# What can be switched; the first choice of each is the reading of this service.
+VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "label": ("start", "end"),
+    "averages": ("points", "means", "last"),
+    "books": ("last", "first"),
+    "empty": ("absent", "null", "previous"),
+    "limit": ("points", "times"),
+}
+_FINER = (Resolution.M10, Resolution.H1, Resolution.H6, Resolution.D1)
+
+
+def pages_of(source: Source, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
+    """Pages of an archive, under other readings where such are asked for.
+
+    Raises
+    ------
+    ConfigError
+        If a variant does not exist.
+    """
+    chosen = {name: choice for name, choice in (variants or {}).items() if _checked(name, choice)}
+    return _VariedPages(source, cache_bytes, chosen) if chosen else Pages(source, cache_bytes=cache_bytes)
+
+
+def _checked(name: str, choice: str) -> bool:
+    if choice not in VARIANTS.get(name, ()):
+        allowed = "; ".join(f"{key}: {', '.join(choices)}" for key, choices in VARIANTS.items())
+        raise ConfigError(f"variants={{{name!r}: {choice!r}}} does not exist; allowed are {allowed}.")
+    return choice != VARIANTS[name][0]
+
+
+class _VariedPages(Pages):
+    def __init__(self, source: Source, cache_bytes: int, variants: Mapping[str, str]) -> None:
+        super().__init__(_Varied(source, variants), cache_bytes=cache_bytes)
+        self._by_times = "limit" in variants
+        self._by_end = "label" in variants
+
+    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
+        """The page, counted or labelled the other way."""
+        if self._by_times:
+            out = _cut(super().page(subject, rng, limit * max(1, subject.tokens), position), limit)
+        else:
+            out = super().page(subject, rng, limit, position)
+        if self._by_end:
+            width = subject.resolution.micros
+            out.pieces = [Piece(Chunk(_later(p.chunk.columns, width)), p.index) for p in out.pieces]
+        return out
+
+
+def _cut(page: Page, limit: int) -> Page:
+    """The first times of a page, all of their points."""
+    times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.pieces] or [np.empty(0, np.int64)]))
+    page.count = min(len(times), limit)
+    if len(times) > limit:
+        page.position = int(times[limit])
+        kept = [Piece(p.chunk, p.index[p.chunk.columns.ts[p.index] < times[limit]]) for p in page.pieces]
+        page.pieces = [p for p in kept if len(p.index)]
+    return page
+
+
+def _later(columns: AnyColumns, width: int) -> AnyColumns:
+    return replace(columns, ts=columns.ts + width)
+
+
+class _Varied:
+    """An archive that aggregates by other rules."""
+
+    def __init__(self, source: Source, variants: Mapping[str, str]) -> None:
+        self._source = source
+        self._variants = variants
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    @property
+    def location(self) -> str:
+        return self._source.location
+
+    @property
+    def simulated(self) -> bool:
+        return self._source.simulated
+
+    def columns(
+        self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
+    ) -> AnyColumns:
+        """Points of a market, made from those of 1m."""
+        width = Resolution.of(resolution)
+        fill = view != "books" and self._variants.get("empty")
+        # What fills the start of a range may stand before it.
+        base = self._source.columns(view, market_id, None if fill else rng, Resolution.M1, token_id)
+        out = self._aggregated(base, width)
+        out = _filled(out, width.micros, carry=fill == "previous") if fill else out
+        return out if rng is None else out.between(rng.start // width.micros * width.micros, rng.end)
+
+    def _aggregated(self, base: AnyColumns, width: Resolution) -> AnyColumns:
+        base = base.sort()
+        starts = bucket_starts(base.ts, group_starts(base.token), width.micros)
+        if isinstance(base, BookColumns):
+            return _at(base, starts, width) if "books" in self._variants else resample_columns(base, str(width))
+        rule = self._variants.get("averages")
+        if rule == "last":
+            return _at(base, np.append(starts[1:], len(base)) - 1 if len(starts) else starts, width)
+        for step in _FINER:
+            if rule == "means" and step.micros < width.micros:
+                base = resample_columns(base, str(step))  # type: ignore[type-var]
+        return resample_columns(base, str(width))  # type: ignore[type-var]
+
+
+def _at(columns: AnyColumns, rows: Any, width: Resolution) -> AnyColumns:
+    out = columns.take(rows)
+    return replace(out, ts=floor(out.ts, width.micros))
+
+
+def _filled(columns: AnyColumns, width: int, *, carry: bool) -> AnyColumns:
+    """A point in every bucket between the first and the last of each token."""
+    assert not isinstance(columns, BookColumns)
+    parts = []
+    for code in np.unique(columns.token).tolist():
+        own = columns.take(np.flatnonzero(columns.token == code))
+        grid = np.arange(own.ts[0], own.ts[-1] + 1, width)
+        before = np.searchsorted(own.ts, grid, side="right") - 1
+        empty = own.ts[before] != grid
+        values = {n: np.where(empty & (not carry), np.nan, v[before]) for n, v in own.values.items()}
+        parts.append(own.with_values(own.tokens, own.token[before], grid, values))
+    return concat(parts) if parts else columns  # type: ignore[type-var]
