@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from marketdata.archive import imports, intake, points, records, upkeep
+from marketdata.archive import imports, intake, points, rebuild, records, upkeep
 from marketdata.archive.coverage import CoverageState
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
@@ -313,7 +313,34 @@ class Archive(Reads[Frame]):
         frame
             One row per damaged range, none when all is well: ``view market_id start end problem``.
         """
-        damage = upkeep.repair(self._holdings) if repair else upkeep.verify(self._holdings)
+        return self._damage_frame(upkeep.repair(self._holdings) if repair else upkeep.verify(self._holdings), frame)
+
+    def rebuild(self, *, frame: FrameKind | None = None) -> Any:
+        """Make commit logs that are damaged or gone anew from the data files, then repair as ``verify`` does.
+
+        A table with such a log is read as far as its last good version, with a warning, and not written to. The
+        points are in the data files, each of which proves itself; which of them had been replaced is told by what is
+        left of the log and by the content hashes of the coverage. Old logs are kept as ``_delta_log.damaged-...``.
+        Where no log is damaged only the repair is done. Nothing else should write meanwhile.
+
+        Parameters
+        ----------
+        frame : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            As ``verify``: ranges that are missing now and that the next pull or add fills.
+
+        Raises
+        ------
+        ArchiveError
+            If the archive lies in an object store.
+        """
+        rebuild.rebuild(self._holdings)
+        return self._damage_frame(upkeep.repair(self._holdings), frame)
+
+    def _damage_frame(self, damage: list[upkeep.Damage], frame: FrameKind | None) -> Any:
         columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "problem": "text"}
         rows = [(d.view, d.market_id, to_datetime(d.range.start), to_datetime(d.range.end), d.problem) for d in damage]
         return frame_of(rows, columns, frame or self._frame)

@@ -71,10 +71,17 @@ def reading(what: str) -> Iterator[None]:
         yield
     except MarketDataError:
         raise
-    except DeltaProtocolError as problem:
-        raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
-    except (OSError, DeltaError, pa.ArrowException, UnicodeDecodeError, ValueError) as problem:
+    except DeltaError as problem:
+        if isinstance(problem, DeltaProtocolError) or is_newer(problem):
+            raise ArchiveError(f"{what}: the archive was written in a newer format: {problem}.") from problem
         raise read_error(what, problem) from problem
+    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError) as problem:
+        raise read_error(what, problem) from problem
+
+
+def is_newer(problem: BaseException) -> bool:
+    """Whether a table can not be read because it is of a later kind."""
+    return "unsupported" in str(problem).lower()
 
 
 def read_error(what: str, problem: BaseException) -> ArchiveError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ from marketdata.times import to_text
 
 ROW_GROUP_LEVELS = 100_000
 FILE_LEVELS = 16_000_000
+OURS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.parquet")
 _KEY = b"marketdata.file"
 _SUMS = b"marketdata.groups"
 _MAGIC = b"PAR1"

@@ -73,6 +73,7 @@ class Holdings:
         if not ranges:
             return
         table = self.points[view]
+        self.ledger.table.create()  # what can not be claimed is not written
         self.ledger.append(self._doubts(view, ranges))
         counters = points.replace(table, view, columns, ranges)
         now = time.time_ns() // 1000 if fetched_at is None else fetched_at

@@ -30,11 +30,7 @@ class Folder:
 
     def settle(self, folder: str) -> None:
         """Make the names in a folder of the table durable."""
-        handle = os.open(self.root / folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush(self.root / folder)
 
     def open(self, name: str) -> Any:
         """A file for reading, as pyarrow takes it."""
@@ -88,3 +84,12 @@ class Bucket:
 def is_url(location: str) -> bool:
     """Whether a location names an object store rather than a folder."""
     return "://" in location and not location.startswith("file://")
+
+
+def flush(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

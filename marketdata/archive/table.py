@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,19 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive import faults
-from marketdata.archive.files import FILE_LEVELS, DataFile, Footer, cuts, encode, read_footer, read_groups, statistics
-from marketdata.archive.storage import Bucket, Folder, is_url
-from marketdata.errors import ArchiveError, ConfigError
+from marketdata.archive.files import (
+    FILE_LEVELS,
+    OURS,
+    DataFile,
+    Footer,
+    cuts,
+    encode,
+    read_footer,
+    read_groups,
+    statistics,
+)
+from marketdata.archive.storage import Bucket, Folder, flush, is_url
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, PartialCoverageWarning
 from marketdata.times import to_datetime
 
 _FAR = 2**62
@@ -56,6 +67,8 @@ class Table:
         self._state = NOTHING
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
+        # What is wrong with the commit log; such a table is read as far as it goes, and not written to.
+        self.damage: str | None = None
 
     @property
     def store(self) -> Folder | Bucket:
@@ -67,9 +80,9 @@ class Table:
     def state(self) -> State:
         """The newest committed version, or the one of the time that was asked for."""
         with self._lock:
-            if self._handle is None:
+            if self._handle is None and self.damage is None:
                 self._open()
-            elif self._as_of is None and self._moved():
+            elif self._as_of is None and self.damage is None and self._moved():
                 with faults.reading(f"The commit log of {self.uri}"):
                     self._handle.update_incremental()
                 self._load()
@@ -82,18 +95,65 @@ class Table:
 
     def _open(self) -> None:
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if not self.remote and not self._log.is_dir():
+        if not self.remote and not Path(self.uri).is_dir():
             return
         with faults.reading(f"The commit log of {self.uri}"):
             try:
+                if not self.remote:
+                    self._check_log()
                 self._handle = DeltaTable(self.uri, storage_options=self._options)
             except TableNotFoundError:
+                if self.remote or not any(OURS.fullmatch(path.name) for path in Path(self.uri).iterdir()):
+                    return
+                self._damaged("it is gone", None)
                 return
+            except DeltaError as problem:
+                if self.remote or faults.is_newer(problem):
+                    raise
+                self._damaged(str(problem).partition("\n")[0][:200], problem)
             if self._as_of is not None:
                 self._handle.load_as_version(to_datetime(self._as_of))
         self._load()
+
+    def _check_log(self) -> None:
+        """An empty commit is no commit: a crash of the machine left it, and Delta would pass over it."""
+        from deltalake.exceptions import DeltaError
+
+        empty = [path.name for path in self._log.glob("*.json") if not path.stat().st_size]
+        if empty:
+            raise DeltaError(f"{min(empty)} is empty")
+
+    def _damaged(self, what: str, problem: Exception | None) -> None:
+        """Open the last version that can be read, and say so; without one there is nothing to read."""
+        self._handle, shown = self._last_good(), "nothing"
+        if self._handle is not None:
+            shown = f"version {self._handle.version()}"
+        elif problem is not None:
+            raise ArchiveCorruptError(
+                f"The commit log of {self.uri} is damaged: {what}. Run archive.rebuild() to make it anew from the data."
+            ) from problem
+        self.damage = f"The commit log of {self.uri} is damaged ({what})"
+        warnings.warn(
+            f"{self.damage}, so {shown} of it is shown. Run archive.rebuild() to make it anew from the data files.",
+            PartialCoverageWarning,
+            stacklevel=2,
+        )
+
+    def _last_good(self) -> Any:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        commits = [path for path in self._log.glob("*.json") if path.stem.isdigit()]
+        broken = min((int(path.stem) for path in commits if not path.stat().st_size), default=_FAR)
+        for version in sorted((int(path.stem) for path in commits), reverse=True):
+            if version < broken:
+                try:
+                    return DeltaTable(self.uri, version=version)
+                except DeltaError:
+                    continue
+        return None
 
     def _load(self) -> None:
         version = self._handle.version()
@@ -108,7 +168,10 @@ class Table:
         """Make the empty table if it is not there yet."""
         if self._as_of is not None:
             raise ConfigError("An archive opened with as_of= shows the past and can not be written to.")
-        if self.state().version >= 0:
+        version = self.state().version
+        if self.damage is not None:
+            raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it. Run archive.rebuild() first.")
+        if version >= 0:
             return
         from deltalake import DeltaTable
 
@@ -225,9 +288,13 @@ class Table:
         raise ArchiveError(f"Committing to {self.uri} came to no end.")
 
     def _settle(self) -> None:
+        before = self._state.version
+        after = self.state().version
         if not self.remote:
+            # The library does not flush what it writes there.
+            for version in range(before + 1, after + 1):
+                flush(self._log / f"{version:020d}.json")
             self.store.settle("_delta_log")
-        self.state()
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
         """Add columns that the table does not have; older rows hold nulls."""
@@ -246,9 +313,13 @@ class Table:
                 if attempt == _TRIES - 1:
                     raise
                 self._handle = None
-            with self._lock:
-                self._handle, self._state = None, NOTHING
-                self._open()
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Look at the table as if for the first time."""
+        with self._lock:
+            self._handle, self._state, self.damage = None, NOTHING, None
+            self._footers.clear()
 
     @property
     def handle(self) -> Any:

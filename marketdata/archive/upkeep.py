@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from marketdata.archive import faults, points
 from marketdata.archive.coverage import Claim, CoverageState
-from marketdata.archive.files import DataFile
+from marketdata.archive.files import OURS, DataFile
 from marketdata.archive.hashing import content_hash
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.layout import from_tables, level_weights, to_table
@@ -23,7 +22,6 @@ from marketdata.wire.columns import VIEWS, View
 
 # About a byte per level: a compacted file has some eight million levels.
 FILE_BYTES = 8_000_000
-_OURS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.parquet")
 # A file that no commit names yet may belong to a write that is under way.
 _UNDER_WAY = 3_600.0
 
@@ -113,7 +111,7 @@ def _sweep(table: Table) -> list[str]:
     named |= set(table.handle.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False))
     gone = []
     for path in Path(table.uri).iterdir():
-        if not _OURS.fullmatch(path.name) or path.name in named or path.is_symlink():
+        if not OURS.fullmatch(path.name) or path.name in named or path.is_symlink():
             continue
         if time.time() - path.stat().st_mtime > _UNDER_WAY:
             path.unlink(missing_ok=True)
