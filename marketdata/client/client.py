@@ -10,9 +10,11 @@ from marketdata.accessor import to_frame
 from marketdata.client.asking import Markets
 from marketdata.client.discovery import Discovery
 from marketdata.client.history import History, Options, safe_parts
+from marketdata.client.probing import verify
 from marketdata.client.targets import wanted, whole
 from marketdata.client.threads import awaited
 from marketdata.client.through import KeepsHistory
+from marketdata.client.verification import Verification
 from marketdata.client.views import Views
 from marketdata.errors import ConfigError
 from marketdata.fetch.keys import KeyProvider, veiled
@@ -220,6 +222,46 @@ class Client(Views[Frame], Discovery[Frame]):
             raise ConfigError("Nothing is left to resume: all rows are in .partial.")
         columns = self._history.columns(resume.positions, Report(), levels, self.frame)
         return cast("Frame", to_frame(columns, self.frame))
+
+    def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
+        """Which reading the service follows where the interface is silent.
+
+        Parameters
+        ----------
+        market : str
+            Id or slug; one with holes and at least two tokens tells most.
+        start, end : datetime, date, str or number
+            As in `books`; whole buckets of ``coarse`` inside are compared, two at least. A day is enough.
+        fine, coarse : {"1m", "10m", "1h", "6h", "1d"}
+            The resolutions that are compared.
+
+        Returns
+        -------
+        Verification
+            One finding per reading: what ``t`` names (label), what means are taken over (averages), which book of a
+            bucket is given (books), what stands in an empty bucket (empty), what ``limit`` counts (limit). Each is
+            followed, a variant that is named, or not decidable with this data. Shows itself as text and HTML.
+
+        Raises
+        ------
+        ConfigError
+            If an argument is refused.
+        RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 2.3, 4.1 to 4.4; readings. Pages are compared as they came: nothing is repaired.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1), variants={"label": "end"}) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     client.verify(client.markets(max_rows=1)["slug"][0], "2025-12-31", "2026-01-01").variants
+        {'label': 'end'}
+        """
+        return verify(self._transport, market, to_range(start, end), fine, coarse)
 
     def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str) -> Plan:
         """What a fetch would cost, without fetching.

@@ -1,0 +1,102 @@
+"""Asking a service for what tells its readings apart: raw pages, nothing repaired and nothing dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marketdata.client.prediction import series_of
+from marketdata.client.verification import READINGS, FirstPage, Pair, Verification, compared, find_limit
+from marketdata.errors import ConfigError, ContractError, LimitTooSmallError
+from marketdata.fetch.position import LARGEST_LIMIT
+from marketdata.fetch.transport import Transport
+from marketdata.resolution import Resolution
+from marketdata.times import Range, to_text
+from marketdata.wire.columns import AnyColumns, View, concat
+from marketdata.wire.decode import decode_page
+from marketdata.wire.page import Page
+
+
+class Probe:
+    """Asks about one market and one range."""
+
+    def __init__(self, transport: Transport, market: str, rng: Range) -> None:
+        self._transport = transport
+        self._market = market
+        self._rng = rng
+
+    def page(self, view: View, resolution: Resolution, limit: int, cursor: str | None = None) -> Page:
+        """One page as it came."""
+        params = {
+            "start_ts": to_text(self._rng.start),
+            "end_ts": to_text(self._rng.end),
+            "resolution": str(resolution),
+            "limit": str(limit),
+        } | ({} if cursor is None else {"cursor": cursor})
+        return decode_page(view, self._transport.get(("markets", self._market, view), params).body)
+
+    def columns(self, view: View, resolution: Resolution) -> AnyColumns:
+        """All points, page after page.
+
+        Raises
+        ------
+        ContractError
+            If a cursor comes again.
+        """
+        parts, seen, cursor = [], set[str](), None
+        while True:
+            page = self.page(view, resolution, LARGEST_LIMIT, cursor)
+            parts.append(page.columns)
+            cursor = page.next_cursor
+            if not cursor:
+                return concat(parts)  # type: ignore[type-var]
+            if cursor in seen:
+                raise ContractError(f"The {view} of {self._market} come with a cursor that was there before.")
+            seen.add(cursor)
+
+    def pairs(self, view: View, fine: Resolution, coarse: Resolution) -> list[Pair]:
+        """The view at both resolutions, once per column of numbers."""
+        near, far = self.columns(view, fine), self.columns(view, coarse)
+        names = [None] if view == "books" else list(getattr(near, "values", {}))
+        return [Pair(self._rng, fine, coarse, series_of(near, name), series_of(far, name)) for name in names]
+
+    def first_page(self, resolution: Resolution, tokens: int) -> FirstPage | None:
+        """A page whose limit is no whole number of buckets, so that what it counts can be seen."""
+        for buckets in (2, 1):
+            limit = (tokens + 1) * buckets - 1
+            if tokens < 2 or limit > LARGEST_LIMIT:
+                continue
+            try:
+                page = self.page("prices", resolution, limit)
+            except LimitTooSmallError as error:
+                if not error.minimum or error.minimum > LARGEST_LIMIT:
+                    return None
+                limit = error.minimum
+                page = self.page("prices", resolution, limit)
+            series = series_of(page.columns)
+            points = frozenset((who, t) for who, (ts, _) in series.items() for t in ts.tolist())
+            return FirstPage(page.limit or limit, points)
+        return None
+
+
+def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
+    """Compare two resolutions of a market and name the readings that explain them.
+
+    Raises
+    ------
+    ConfigError
+        If coarse is not coarser than fine, or the range holds no two whole coarse buckets.
+    RequestError, NetworkError, ContractError
+        If the service can not be asked.
+    """
+    near, far = Resolution.of(fine), Resolution.of(coarse)
+    if near.micros >= far.micros:
+        raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")
+    whole = Range(-(-rng.start // far.micros) * far.micros, rng.end // far.micros * far.micros)
+    if whole.end - whole.start < 2 * far.micros:
+        raise ConfigError(f"{rng} holds less than two whole buckets of {far}; give a longer range.")
+    probe = Probe(transport, market, whole)
+    prices = probe.pairs("prices", near, far)[0]
+    found = compared(prices, probe.pairs("metrics", near, far), probe.pairs("books", near, far)[0])
+    found.append(find_limit(prices, probe.first_page(near, len(prices.fine_series))))
+    assert [f.reading for f in found] == list(READINGS)
+    return Verification(market, whole, str(near), str(far), tuple(found))

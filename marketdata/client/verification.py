@@ -1,0 +1,311 @@
+"""Which reading of the interface a service follows, told from a fine and a coarse answer about the same time.
+
+Every reading is a choice where the interface is silent. A choice is
+decided only by data that tells the choices apart: buckets that differ, holes, more than one token.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.client.prediction import Answer, Series, closed_buckets, predict
+from marketdata.resolution import Resolution
+from marketdata.times import Range
+from marketdata.wire.columns import Floats
+
+# Reading -> what it asks, our answer first, and the others that can be told apart.
+READINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "label": ("what t names", ("start", "end")),
+    "averages": ("what a mean is taken over", ("points", "means", "last")),
+    "books": ("which book of a bucket is given", ("last", "first")),
+    "empty": ("what stands in an empty bucket", ("absent", "null", "previous")),
+    "limit": ("what limit counts", ("points", "times")),
+}
+MEANINGS = {
+    "start": "the start of the bucket",
+    "end": "the end of the bucket",
+    "points": "points of the finest resolution",
+    "means": "means of the next finer resolution",
+    "last": "the last one",
+    "first": "the first one",
+    "absent": "no point",
+    "null": "a point without a value",
+    "previous": "the value before it",
+    "times": "distinct times",
+}
+Votes = tuple[int, int]  # how many buckets agree, of how many
+_LEAST = 0.9  # of the buckets must agree before a choice is named
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one reading.
+
+    Attributes
+    ----------
+    reading : str
+        One of `READINGS`.
+    found : str or None
+        The choice that the service follows; None: this data can not tell.
+    evidence : str
+        What speaks for it, or what was missing.
+    """
+
+    reading: str
+    found: str | None
+    evidence: str
+
+    @property
+    def state(self) -> str:
+        """followed, variant or not decidable."""
+        if self.found is None:
+            return "not decidable"
+        return "followed" if self.found == READINGS[self.reading][1][0] else "variant"
+
+    def __str__(self) -> str:
+        question, choices = READINGS[self.reading]
+        said = MEANINGS.get(self.found or "", self.found or f"{' or '.join(map(repr, choices))}?")
+        if self.reading == "limit" and self.found == "points":
+            said = "points: label x bucket"
+        named = f" {self.found!r}" if self.state == "variant" else ""
+        return f"{self.reading:<9} {self.state}{named}: {question}: {said} ({self.evidence})"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Which readings a service follows; shows itself as text and HTML.
+
+    Attributes
+    ----------
+    market : str
+    rng : Range
+        What was compared [microseconds UTC].
+    fine, coarse : str
+        The resolutions that were compared.
+    findings : tuple of Finding
+        One per reading.
+
+    Examples
+    --------
+    >>> from marketdata.times import Range
+    >>> told = Verification("m", Range(0, 1), "1m", "1h", (Finding("label", "end", "24 of 24 buckets"),))
+    >>> told.followed, told.variants
+    (False, {'label': 'end'})
+    """
+
+    market: str
+    rng: Range
+    fine: str
+    coarse: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def followed(self) -> bool:
+        """Whether every reading is followed; False also where one could not be told."""
+        return all(f.state == "followed" for f in self.findings)
+
+    @property
+    def variants(self) -> dict[str, str]:
+        """The readings that the service does not follow, and what it does instead."""
+        return {f.reading: f.found for f in self.findings if f.state == "variant" and f.found}
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The readings that this data can not tell."""
+        return tuple(f.reading for f in self.findings if f.found is None)
+
+    def __getitem__(self, reading: str) -> Finding:
+        return {f.reading: f for f in self.findings}[reading]
+
+    def __str__(self) -> str:
+        head = f"Readings of {self.market}, {self.fine} against {self.coarse}, {self.rng}:"
+        return "\n".join([head, *(f"  {f}" for f in self.findings)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        lines = [
+            (f.reading, READINGS[f.reading][0], f.state, MEANINGS.get(f.found or "", f.found or ""), f.evidence)
+            for f in self.findings
+        ]
+        cells = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in line) + "</tr>" for line in lines)
+        head = "".join(f"<th>{h}</th>" for h in ("reading", "asks", "state", "found", "evidence"))
+        title = html.escape(f"{self.market}, {self.fine} against {self.coarse}, {self.rng}")
+        return f"<table><caption>{title}</caption><tr>{head}</tr>{cells}</table>"
+
+
+class Pair(NamedTuple):
+    """The same stretch of one view at two resolutions."""
+
+    rng: Range
+    fine: Resolution
+    coarse: Resolution
+    fine_series: Series
+    coarse_series: Series
+
+
+def compared(prices: Pair, metrics: Iterable[Pair], books: Pair) -> list[Finding]:
+    """The readings that two resolutions tell, in the order of `READINGS`."""
+    means = [prices, *metrics]
+    averages, orders, labels = (READINGS[name][1] for name in ("averages", "books", "label"))
+    ways = [(pair, averages) for pair in means] + [(books, orders)]
+    best = [{name: max((_agree(p, rule, name) for rule in rules), key=_share) for name in labels} for p, rules in ways]
+    label = _decided("label", _summed(best))
+    if label.found == "end":
+        means, books = [_by_start(p) for p in means], _by_start(books)
+    empty = find_empty(means[0])
+    if empty.found == "previous":
+        means = [_without_fills(p) for p in means]
+    votes = [{rule: _agree(p, rule) for rule in averages} for p in means]
+    return [
+        label,
+        _decided("averages", _summed(votes)),
+        _decided("books", {rule: _agree(books, rule) for rule in orders}),
+        empty,
+    ]
+
+
+def _summed(votes: list[dict[str, Votes]]) -> dict[str, Votes]:
+    """The votes of all columns that one of the choices explains; of all where none is explained."""
+    explained = [v for v in votes if max(map(_share, v.values())) >= _LEAST] or votes
+    out = {}
+    for choice in votes[0]:
+        agree, total = (sum(v[choice][k] for v in explained) for k in (0, 1))
+        out[choice] = agree, total
+    return out
+
+
+def _by_start(pair: Pair) -> Pair:
+    """The same points, had they been named by the start of their bucket."""
+    fine = {who: (ts - pair.fine.micros, values) for who, (ts, values) in pair.fine_series.items()}
+    coarse = {who: (ts - pair.coarse.micros, values) for who, (ts, values) in pair.coarse_series.items()}
+    rng = Range(pair.rng.start, pair.rng.end - pair.coarse.micros)
+    return Pair(rng, pair.fine, pair.coarse, fine, coarse)
+
+
+def _share(votes: Votes) -> float:
+    return votes[0] / votes[1] if votes[1] else 0.0
+
+
+def _decided(reading: str, votes: Mapping[str, Votes]) -> Finding:
+    """The choice that agrees best, unless another agrees as well or none does."""
+    best = max(votes, key=lambda choice: _share(votes[choice]))
+    agree, total = votes[best]
+    if not total:
+        return Finding(reading, None, "no whole bucket with points in this range")
+    same = [c for c in votes if _share(votes[c]) == _share(votes[best])]
+    if len(same) > 1:
+        return Finding(reading, None, f"{' and '.join(map(repr, same))} give the same in all {total} buckets")
+    if _share(votes[best]) < _LEAST:
+        return Finding(reading, None, f"none of {', '.join(votes)} explains it; {best!r} {agree} of {total} buckets")
+    return Finding(reading, best, f"{agree} of {total} buckets")
+
+
+def _agree(pair: Pair, rule: str, label: str = "start") -> Votes:
+    """In how many buckets of all the coarse answer is what a rule makes of the fine one."""
+    agree = total = 0
+    closed = closed_buckets(pair.rng, label, pair.coarse)
+    for who, (ts, values) in pair.fine_series.items():
+        given = _by_time(pair.coarse_series.get(who))
+        for t, value in predict(ts, values, rule, label, pair.fine, pair.coarse).items():
+            if value is None or t not in closed:
+                continue
+            total += 1
+            agree += t in given and _equal(value, given[t])
+    return agree, total
+
+
+def _equal(a: float | bytes, b: float | bytes) -> bool:
+    if isinstance(a, bytes) or isinstance(b, bytes):
+        return a == b
+    return bool(abs(a - b) <= 1e-9 * max(1.0, abs(a)))
+
+
+def _by_time(answer: Answer | None) -> dict[int, float | bytes]:
+    return dict(zip(answer[0].tolist(), answer[1], strict=True)) if answer is not None else {}
+
+
+def find_empty(pair: Pair) -> Finding:
+    """What stands where nothing was: no point, a null, or the value before."""
+    holes = nulls = carried = 0
+    width, step = pair.coarse.micros, pair.fine.micros
+    for who, (ts, values) in pair.fine_series.items():
+        holes += int((np.diff(ts) > step).sum())
+        given = _by_time(pair.coarse_series.get(who))
+        moments = sorted(given)
+        missing = np.isnan(np.asarray(values, float))
+        for before, t in pairwise(moments):
+            inside = (ts >= t) & (ts < t + width)
+            value, last = float(given[t]), float(given[before])
+            if not inside.any() or (missing[inside].all() and inside.sum() == width // step):
+                nulls += np.isnan(value)
+                carried += value == last
+            elif t - before == width:
+                carried += _repeats(np.asarray(values, float), inside, value, last)
+    if nulls:
+        return Finding("empty", "null", f"{nulls} nulls in {pair.coarse} buckets without a value")
+    if carried:
+        return Finding("empty", "previous", f"{carried} empty {pair.coarse} buckets repeat the value before")
+    if holes:
+        return Finding("empty", "absent", f"{holes} holes between points")
+    return Finding("empty", None, "no empty bucket in this range")
+
+
+def _repeats(values: Floats, inside: NDArray[np.bool_], value: float, last: float) -> bool:
+    """Whether fine points that only repeat stand behind a coarse value that is the one before, not their mean.
+
+    A mean of points that are all the same is that value, so a coarse value that is another was carried on.
+    """
+    first = int(np.flatnonzero(inside)[0])
+    if first == 0:
+        return False
+    held = values[first - 1]
+    only = bool((values[inside] == held).all())
+    return only and _equal(value, last) and not _equal(value, held)
+
+
+def _without_fills(pair: Pair) -> Pair:
+    """The fine points that surely are no copies of the one before, which an empty bucket would be."""
+    kept = {}
+    for who, (ts, values) in pair.fine_series.items():
+        fresh = np.append(True, np.asarray(values[1:]) != np.asarray(values[:-1])) if len(ts) else np.empty(0, bool)
+        kept[who] = ts[fresh], np.asarray(values)[fresh]
+    return pair._replace(fine_series=kept)
+
+
+class FirstPage(NamedTuple):
+    """The first page of an answer, and the limit that it was asked with."""
+
+    limit: int
+    points: frozenset[tuple[str, int]]
+
+
+def find_limit(pair: Pair, page: FirstPage | None) -> Finding:
+    """Whether a page holds so many points, or so many distinct times."""
+    if page is None:
+        return Finding("limit", None, "a market of one token, or too many for a page")
+    points: list[tuple[int, str]] = sorted((t, who) for who, (ts, _) in pair.fine_series.items() for t in ts.tolist())
+    times = sorted({t for t, _ in points})
+    whole: set[tuple[str, int]] = set()
+    for t in times:
+        bucket = {(who, at) for at, who in points if at == t}
+        if len(whole) + len(bucket) > page.limit:
+            break
+        whole |= bucket
+    many = {(who, t) for t, who in points if t in times[: page.limit]}
+    cut = {(who, t) for t, who in points[: page.limit]}
+    asked = f"limit {page.limit} brought {len(page.points)} points at {len({t for _, t in page.points})} times"
+    if many == whole:
+        return Finding("limit", None, f"{asked}; too few points to tell")
+    if page.points == whole or page.points == cut:  # noqa: PLR1714 sets are no keys
+        return Finding("limit", "points", asked)
+    if page.points == many:
+        return Finding("limit", "times", asked)
+    return Finding("limit", None, f"{asked}; neither reading explains it")
