@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo.png
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench soak docs clean
+.PHONY: help demo test lint package bench soak docs engines constraints clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/codespell
 
+package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
+	$(BIN)/python -m pytest -q -m packaging tests/test_packaging.py
+
 bench: $(VENV)/bench.stamp ## measured figures
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -q -s -m bench tests
@@ -30,11 +33,16 @@ bench: $(VENV)/bench.stamp ## measured figures
 soak: $(VENV)/test.stamp ## long runs
 	$(BIN)/python -m pytest -q -s -m soak tests
 
-docs: $(VENV)/test.stamp ## run every example of the documentation and the notebooks
-	$(BIN)/python -m pytest -q tests/test_docs.py
+docs: $(VENV)/docs.stamp ## the documentation site in docs/_build; runs every example and notebook, takes no warning
+	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build
+
+engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
+
+constraints: $(VENV)/venv.stamp ## choose the newest versions anew, with their hashes
+	$(BIN)/python .ci/constraints.py > .ci/constraints.txt
 
 clean:           ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/_made .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A stamp per set of packages: made anew when pyproject.toml changes, so a second run starts at once.
 $(VENV)/venv.stamp:
@@ -57,4 +65,16 @@ $(VENV)/lint.stamp: $(VENV)/test.stamp
 
 $(VENV)/bench.stamp: $(VENV)/test.stamp
 	$(BIN)/python -m pip install -q --group bench
+	@touch $@
+
+$(VENV)/package.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install -q --group package
+	@touch $@
+
+$(VENV)/docs.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install -q --group docs
+	@touch $@
+
+$(VENV)/engines.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install -q --group engines
 	@touch $@

@@ -12,6 +12,7 @@ a local archive that is filled gap by gap; and a local service that answers the 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from marketdata import errors
@@ -189,8 +190,20 @@ __all__ = [
 ]
 
 
+# Names that an extra brings, and the package by which it is known to be there.
+_EXTRAS = {
+    "Archive": ("deltalake", "archive"),
+    "simulate": ("deltalake", "archive"),
+    "serve": ("fastapi", "service"),
+}
+
+
 def __getattr__(name: str) -> object:
     if name in _HOMES:
+        package, extra = _EXTRAS.get(name, ("", ""))
+        if package and find_spec(package) is None:
+            hint = f"md.{name} needs {package}, which is not installed: pip install 'marketdata[{extra}]'"
+            raise ModuleNotFoundError(hint, name=package)
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     elif name == "testing":
         value = import_module(f"{__name__}.testing")
