@@ -2,13 +2,14 @@
 
     pytest tests/contract --base-url https://... --api-key ... [--market SLUG --start ISO --end ISO]
 
-Without an address it runs against the local service. A finding on a remote service means that one of our readings
-of the interface's silent points is not its own.
+Without a market it looks for one that has history: it walks the listing and looks back from the end of each. Without
+an address it runs against the local service. It waits where the rate of the key asks for it. A finding on a remote
+service means that one of our readings of the interface's silent points is not its own.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from contract.finding import find
 from service.conftest import delta_archive, small_archive
-from service.web import Web
+from service.web import Answer, Web
 
 from marketdata.service.server import serve
 
@@ -38,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if address:
         for item in items:
             if HERE in item.path.parts:
-                item.add_marker(pytest.mark.allow_hosts([urlsplit(address).hostname]))
+                item.add_marker(pytest.mark.allow_hosts([urlsplit(address).hostname, "127.0.0.1"]))
 
 
 @dataclass
@@ -72,27 +74,32 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield service.base_url, str(service.api_key)
 
 
+class Patient(Web):
+    """Waits where the service says that the key has asked often enough."""
+
+    def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answer:
+        answer = super().get(path, headers, **params)
+        while answer.status == 429:
+            time.sleep(min(60, int(answer.headers.get("Retry-After", "5"))))
+            answer = super().get(path, headers, **params)
+        return answer
+
+
 @pytest.fixture(scope="session")
 def web(address: tuple[str, str]) -> Iterator[Web]:
     with requests.Session() as session:
-        yield Web(*address, session)
+        yield Patient(*address, session)
 
 
 @pytest.fixture(scope="session")
 def subject(request: pytest.FixtureRequest, web: Web) -> Subject:
-    """The market of the options, or the local one; else the first listed one with prices."""
+    """The market of the options, or the local one; else one that is found."""
     option = request.config.getoption
     if option("base_url", default=None) is None:
         return Subject(web.get("/v1/markets/will-it-rain").body, "2026-01-05T00:00:00Z", "2026-01-05T02:30:00Z")
     if option("market") and option("start") and option("end"):
         return Subject(web.get(f"/v1/markets/{option('market')}").body, option("start"), option("end"))
-    for market in web.get("/v1/markets", limit=20).body["data"]:
-        if not market.get("tokens"):
-            continue
-        last = dt.datetime.fromisoformat(market.get("end_date") or dt.datetime.now(dt.UTC).isoformat())
-        last = min(last.astimezone(dt.UTC), dt.datetime.now(dt.UTC)).replace(minute=0, second=0, microsecond=0)
-        found = Subject(market, (last - dt.timedelta(hours=6)).isoformat(), (last - dt.timedelta(hours=2)).isoformat())
-        answer = web.get(found.path("prices"), resolution="1m", limit=200, **found.range)
-        if answer.status == 200 and answer.body["metadata"]["count"]:
-            return found
-    pytest.skip("no listed market has recent prices; name one with --market, --start and --end")
+    found = find(web, option("market"))
+    if found is None:
+        pytest.skip("no market with prices was found that this key may read; name one with --market, --start and --end")
+    return Subject(*found)
