@@ -56,20 +56,23 @@ def _tidy(rows: pl.LazyFrame, view: View) -> pl.LazyFrame:
         rest = [n for n in rows.collect_schema().names() if n not in {"ts", *who(view)}]
         return rows.select("ts", *who(view), *rest)
     sides = pl.Enum([BID, ASK])
-    # Two steps, side then level, so that the sides of a snapshot stay together; an empty list becomes a null row.
-    both = pl.concat_list(
-        pl.struct(
-            side=pl.lit(side, dtype=sides),
-            level=pl.int_ranges(pl.col(f"{side}_price").list.len(), dtype=pl.Int32),
-            price=pl.col(f"{side}_price"),
-            size=pl.col(f"{side}_size"),
-        )
-        for side in (BID, ASK)
-    )
-    return (
-        rows.select("ts", *who(view), both.alias("book"))
-        .explode("book")
-        .unnest("book")
-        .explode("level", "price", "size", empty_as_null=True)
-        .select(*BOOKS)
-    )
+    bids = pl.col("bid_price").list.len().fill_null(0)
+    # Both sides of a snapshot as one list, so that one step makes rows of it; an empty side becomes a null row.
+    both = [pl.concat_list(_or_null("bid", what), _or_null("ask", what)).alias(what) for what in ("price", "size")]
+    lists = rows.select("ts", *who(view), *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
+    place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
+    levels = lists.with_columns(place=place).explode("place", "price", "size")
+    is_bid = pl.col("place") < pl.col("bids")
+    level = pl.when(is_bid).then("place").otherwise(pl.col("place") - pl.col("bids"))
+    return levels.with_columns(
+        side=pl.when(is_bid).then(pl.lit(BID, dtype=sides)).otherwise(pl.lit(ASK, dtype=sides)),
+        level=pl.when(pl.col("price").is_not_null()).then(level),
+    ).select(*BOOKS)
+
+
+def _or_null(side: str, what: str) -> pl.Expr:
+    import polars as pl
+
+    nothing = pl.lit([None], dtype=pl.List(pl.Float64))
+    is_empty = pl.col(f"{side}_price").list.len().fill_null(0) == 0
+    return pl.when(is_empty).then(nothing).otherwise(pl.col(f"{side}_{what}"))

@@ -18,6 +18,7 @@ from marketdata.archive import faults
 from marketdata.archive.files import (
     FILE_LEVELS,
     OURS,
+    WRITE_EFFORT,
     DataFile,
     Footer,
     cuts,
@@ -213,7 +214,7 @@ class Table:
         """Rows of a file, or of some of its row groups."""
         return read_groups(self.store, file, self.footer(file), groups)
 
-    def put(self, table: pa.Table, weights: Any) -> list[Any]:
+    def put(self, table: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> list[Any]:
         """Write rows to new files; returns what a commit takes to name them."""
         from deltalake.transaction import AddAction
 
@@ -222,7 +223,7 @@ class Table:
         for start, stop in cuts(weights, FILE_LEVELS):
             part = table.slice(start, stop - start)
             with faults.writing(f"Writing to {self.uri}"):
-                name, body = encode(part, weights[start:stop])
+                name, body = encode(part, weights[start:stop], effort)
                 self.store.write(name, body)
             out.append(AddAction(name, len(body), {}, int(time.time() * 1000), True, statistics(part)))
         return out

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from marketdata.archive import faults, points
 from marketdata.archive.coverage import Claim, CoverageState
-from marketdata.archive.files import OURS, DataFile
+from marketdata.archive.files import OURS, UPKEEP_EFFORT, DataFile
 from marketdata.archive.hashing import content_hash
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.layout import from_tables, level_weights, to_table
@@ -71,7 +71,7 @@ def batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
     columns = from_tables(view, [table.read(file) for file in batch]).sort()
     rows = to_table(columns)
-    adds = table.put(rows, level_weights(rows, view))
+    adds = table.put(rows, level_weights(rows, view), UPKEEP_EFFORT)
     paths = {file.path for file in batch}
 
     def plan(state: State) -> tuple[Sequence[Any], Iterable[DataFile]] | None:
