@@ -58,7 +58,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
     return rows(data.select([c for c in data.columns if not c.endswith("_count")]).to_native())
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
 @settings(max_examples=settings.get_profile("house").max_examples // 3)
 @given(data=st.data())
@@ -79,7 +79,8 @@ def test_coarse_answers_are_the_fine_ones_resampled(
     fetch = getattr(client, view)
     fine = fetch(MARKET, to_text(start), to_text(end), "1m")
     coarse = fetch(MARKET, to_text(start), to_text(end), resolution)
-    derived = md.resample(fine.lazy() if kind == "lazy" else fine, resolution)
+    turned = fine.lazy() if kind == "lazy" else fine.to_arrow() if kind == "arrow" else fine
+    derived = md.resample(turned, resolution)
     assert close(plain(derived), plain(coarse))
     if view == "books":
         assert len({row[:4] for row in rows(fine)}) == len(columns.between(start, end))

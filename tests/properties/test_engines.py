@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
+from client.test_house import MARKET, fill
 from engines import ENGINES, Engine, engine, ordered, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import close, rows
 from properties.test_rules import last_books
+from service.memory import MemoryArchive
 from strategies import MINUTE, START, book_columns, metric_columns, price_columns
 
 import marketdata as md
@@ -105,6 +109,30 @@ def test_the_top_of_drawn_books_is_the_same(running: Engine, books: Any) -> None
     """Best bid and ask, mid and spread of any books are those of the kernel."""
     polar = to_frame(books, "polars")
     assert close(ordered(md.bbo(running.frame(polar))), ordered(md.bbo(polar)))
+
+
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine, view: str) -> None:
+    """What a service answers at 1h and 6h is what its 1m answer resamples to on the engine."""
+    archive = MemoryArchive()
+    fill(archive, view, of_one_market(rich(view, 40)))
+    with md.serve(archive, requests_per_minute=1_000_000) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        fetch = getattr(client, view)
+        fine = fetch(MARKET, "2026-01-01", "2026-01-04", "1m")
+        assert len(fine)
+        for resolution in ("1h", "6h"):
+            coarse = fetch(MARKET, "2026-01-01", "2026-01-04", resolution)
+            derived = nw.from_native(md.resample(running.frame(fine), resolution)).lazy().select(coarse.columns)
+            assert close(ordered(derived.to_native()), ordered(coarse))
+
+
+def of_one_market(columns: Any) -> Any:
+    """The same points, those of further markets left out; labels that are missing are the ids."""
+    tokens = tuple(Token(MARKET, t.token_id, t.token_label or t.token_id) for t in columns.tokens)
+    if isinstance(columns, MetricColumns):
+        return replace(columns.take(np.flatnonzero(columns.token == 0)), tokens=(Token(MARKET),))
+    return replace(columns, tokens=tokens)
 
 
 def test_means_compose(running: Engine) -> None:
