@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-SECTIONS = ("importing", "decoding", "aggregating")
+SECTIONS = ("importing", "decoding", "aggregating", "serving")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 PACKAGES = (
     "numpy",
@@ -34,7 +34,7 @@ def head() -> str:
         "# Benchmarks\n\n"
         "Written by `make bench`. All ways of a table run in turn, round after round, in one process; the ratio\n"
         "is the median over the rounds. Absolute times are those of one shared machine and mean little; ratios hold.\n\n"
-        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {cores} cores, {platform.machine()}, Python {platform.python_version()}, "
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {cores} cores, {platform.machine()}, Python {platform.python_version()},\n"
         f"{versions}.\n"
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from bisect import insort
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _CURSOR = re.compile(rb'"next_cursor":(?:"([^"]+)"|null)')
@@ -23,6 +24,7 @@ class Walker:
     most: int
     took: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    due: float = math.inf
 
     def __post_init__(self) -> None:
         self.socket = socket.create_connection(self.address)
@@ -33,12 +35,13 @@ class Walker:
     def ask(self) -> None:
         """Send the next request."""
         self._filled, self._end = 0, 0
-        self._begun = time.perf_counter()
+        # A request that is sent late for its plan has waited since it was due.
+        self._begun = min(time.perf_counter(), self.due)
         line = f"GET {self.path}{self._cursor} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: bench\r\n\r\n"
         self.socket.sendall(line.encode())
 
     def read(self) -> bool:
-        """Take what came; whether the walk is over."""
+        """Take what came; whether a page is whole."""
         self._filled += self.socket.recv_into(self._buffer[self._filled :])
         if not self._end:
             head, found, _ = bytes(self._buffer[: min(self._filled, 4096)]).partition(b"\r\n\r\n")
@@ -54,11 +57,13 @@ class Walker:
         self.sizes.append(self._end)
         following = _CURSOR.search(self._buffer[max(0, self._end - 400) : self._end])
         assert following is not None
-        if following[1] is None or len(self.took) == self.most:
-            return True
-        self._cursor = f"&cursor={following[1].decode()}"
-        self.ask()
-        return False
+        self._cursor = f"&cursor={following[1].decode()}" if following[1] else ""
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Whether the walk is at its end."""
+        return bool(self.took) and (not self._cursor or len(self.took) == self.most)
 
 
 @dataclass
@@ -76,29 +81,42 @@ class Load:
         return self.pages / self.seconds
 
 
-def walk(base_url: str, paths: list[str], most: int = 10**9) -> Load:
-    """Follow paths side by side, one connection each, until all are at their end."""
+def walk(base_url: str, paths: list[str], most: int = 10**9, *, rate: float | None = None) -> Load:
+    """Follow paths side by side, one connection each, until all are at their end.
+
+    Parameters
+    ----------
+    most : int
+        Pages of one path.
+    rate : float, optional
+        Pages a second of all together, sent when they are due; without it each connection asks at once again.
+    """
     host, port = base_url.removeprefix("http://").split(":")
     waiting = selectors.DefaultSelector()
     walkers = [Walker((host, int(port)), path, most) for path in paths]
     begun = time.perf_counter()
-    for walker in walkers:
+    every = len(walkers) / rate if rate else 0.0
+    idle = deque(walkers)
+    for k, walker in enumerate(walkers):
         waiting.register(walker.socket, selectors.EVENT_READ, walker)
-        walker.ask()
+        walker.due = begun + k * every / len(walkers)
     left = len(walkers)
     while left:
-        for done in _ready(waiting):
-            waiting.unregister(done.socket)
-            left -= 1
+        while idle and idle[0].due <= time.perf_counter():
+            idle.popleft().ask()
+        for key, _ in waiting.select(max(0.0, idle[0].due - time.perf_counter()) if idle else None):
+            walker = key.data
+            if not walker.read():
+                continue
+            if walker.over:
+                waiting.unregister(walker.socket)
+                left -= 1
+                continue
+            walker.due = walker.due + every if rate else time.perf_counter()
+            insort(idle, walker, key=lambda w: w.due)
     seconds = time.perf_counter() - begun
     for walker in walkers:
         walker.socket.close()
     took = [t for walker in walkers for t in walker.took]
     sizes = [s for walker in walkers for s in walker.sizes]
     return Load(len(took), seconds, took, sum(sizes) / len(sizes))
-
-
-def _ready(waiting: selectors.BaseSelector) -> Iterator[Any]:
-    for key, _ in waiting.select():
-        if key.data.read():
-            yield key.data
