@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -14,11 +14,11 @@ from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.reading import checked_view, frame_of
 from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
-from marketdata.errors import ConfigError
+from marketdata.errors import ArchiveError, ConfigError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.columns import VIEWS, AnyColumns, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
@@ -143,7 +143,8 @@ class Archive(Reads[Frame]):
         NotTidyError
             If a frame lacks columns that its view needs.
         ArchiveError
-            If rows name a token that no market of the archive has.
+            If rows name a token that no market of the archive has, or stand on a coarser grid than what they would
+            replace.
         ArchiveFullError
             If there is no room or right to write; what was there before is intact.
         """
@@ -269,7 +270,20 @@ class Archive(Reads[Frame]):
             market: Range(int(part.ts.min()), int(part.ts.max()) + width)
             for market, part in points.by_market(columns).items()
         }
+        self._check_width(view, columns, ranges)
         self._holdings.store(view, columns, ranges, CoverageState.FINAL)
+
+    def _check_width(self, view: View, columns: AnyColumns, ranges: Mapping[str, Range]) -> None:
+        """Rows that were aggregated must not take the place of the points they were made of."""
+        width = intake.coarse(columns)
+        for market, rng in ranges.items() if width else ():
+            held = points.read(self._holdings.points[view], view, market, rng)
+            if width and len(held) and (held.ts % width.micros).any():
+                raise ArchiveError(
+                    f"The {view} rows stand on the grid of {width.value}, while finer points of market "
+                    f"{market[:200]!r} are held in {rng}, which they would replace. An archive holds 1m points and "
+                    "derives coarser ones: there is no need to add those."
+                )
 
     def compact(self) -> int:
         """Rewrite many small files as few large ones; readers and other versions are not disturbed.

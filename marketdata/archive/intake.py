@@ -35,6 +35,15 @@ def points(view: View, data: Any, markets: Catalog) -> AnyColumns:
     return resample_columns(columns, Resolution.M1)  # type: ignore[type-var]
 
 
+def coarse(columns: AnyColumns) -> Resolution | None:
+    """The widest resolution above 1m on whose grid all of at least three times stand; None without one."""
+    times = np.unique(columns.ts)
+    if len(times) < 3:
+        return None
+    found = [r for r in Resolution if r is not Resolution.M1 and not (times % r.micros).any()]
+    return max(found, key=lambda r: r.micros, default=None)
+
+
 def _single(columns: AnyColumns) -> bool:
     return not bool(np.any((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0)))
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Kind
+from marketdata.archive.coverage import gaps, held
 from marketdata.archive.imports import write
-from marketdata.archive.reading import checked_view, coverage_frame
-from marketdata.archive.scan import scan, within
+from marketdata.archive.reading import checked_markets, checked_view, coverage_frame
+from marketdata.archive.scan import scan, scan_coarse, stretches, within
 from marketdata.archive.views import Views
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.times import to_micros
+from marketdata.times import Range, to_micros
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import View
 
@@ -83,15 +84,70 @@ class Reads(Views[Frame]):
         found = self._holdings.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
 
-    def scan(self, view: View) -> PolarsLazyFrame:
-        """A lazy polars frame of a view at 1m: tidy rows, one marker row per empty side of a book.
+    def scan(
+        self,
+        view: View,
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+    ) -> PolarsLazyFrame:
+        """A lazy polars frame of a view: tidy rows, one marker row per empty side of a book.
 
-        Predicates on ``ts`` and ids, the choice of columns and limits reach the files, so an archive larger than
-        memory can be filtered, aggregated and written with ``sink_parquet``. Ids are plain text here.
-        Rows stand by market, token and time within each file. The frame shows one committed version.
+        It shows one committed version, and is made for archives larger than memory: filter, aggregate and write it
+        with ``sink_parquet``. At 1m, predicates on ``ts`` and ids, the choice of columns and limits reach the files;
+        rows stand by market, token and time within each file. Coarser buckets are made market by market, some days
+        at a time, and come in that order; say here which markets and which range are wanted. (``lf.md.resample`` of
+        the 1m rows gives the same rows too, but polars has to hold all of them for it.)
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market : str or list of str, optional
+            Ids or slugs; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+
+        Returns
+        -------
+        polars.LazyFrame
+            The columns of the view; ids are plain text.
+
+        Raises
+        ------
+        NotArchivedError
+            If a market is not known.
+        ConfigError
+            If an argument is refused.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
+        4
         """
-        rows = scan(self._holdings.points[checked_view(view)], view, self._holdings.options)
-        return cast("PolarsLazyFrame", rows)
+        width, table = Resolution.of(resolution), self._holdings.points[checked_view(view)]
+        ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
+        first = points.ALL_TIME.start if start is None else to_micros(start, "start")
+        last = points.ALL_TIME.end if end is None else to_micros(end, "end")
+        if width is not Resolution.M1:
+            return cast("PolarsLazyFrame", scan_coarse(table, view, width, self._stretches(view, ids, first, last)))
+        return cast("PolarsLazyFrame", within(scan(table, view, self._holdings.options), ids, start, end))
+
+    def _stretches(self, view: View, ids: Sequence[str] | None, first: int, last: int) -> Iterator[tuple[str, Range]]:
+        known, ledger = self._holdings.catalog["markets"], self._holdings.ledger
+        for kind, market_id in ledger.keys():  # noqa: SIM118  not a dict
+            if kind != view or (ids is not None and market_id not in ids):
+                continue
+            have = held(ledger.pieces(view, market_id))
+            if have:
+                tokens = 1 if view == "metrics" else len((known.find(market_id) or {}).get("tokens", ()))
+                whole = Range(max(have[0].start, first), min(have[-1].end, last))
+                for part in stretches(whole, tokens):
+                    if gaps(have, part) != [part]:
+                        yield market_id, part
 
     def export(
         self,
@@ -104,22 +160,19 @@ class Reads(Views[Frame]):
     ) -> None:
         """Write tidy rows to a Parquet, CSV or JSON lines file.
 
-        Without ``market``, all of the view is streamed at 1m in bounded memory.
+        Without ``market``, all of the view is streamed in bounded memory.
 
         Raises
         ------
         ConfigError
-            If the end of the name is not known, or all markets are asked at another resolution than 1m.
+            If the end of the name is not known.
         NotArchivedError
             As ``books``.
         """
         if market is not None:
             frame = getattr(self, checked_view(view))(market, start, end, resolution, frame="polars")
             return write(frame, Path(path))
-        if Resolution.of(resolution) is not Resolution.M1:
-            raise ConfigError("Without market= a view is exported at 1m; name the markets for a coarser resolution.")
-        rows = self.scan(view)
-        return write(within(rows, start, end), Path(path))
+        return write(self.scan(view, None, start, end, resolution), Path(path))
 
     def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
         """Parquet files that hold a view (of one market, in a range), for engines that take file lists.

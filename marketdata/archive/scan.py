@@ -1,13 +1,17 @@
-"""A view as a lazy polars frame of tidy rows, read file by file only where a query needs it."""
+"""A view as a lazy polars frame of tidy rows, read only where a query needs it, and never all at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from marketdata.archive import points
 from marketdata.archive.layout import who
+from marketdata.archive.reading import coarser
 from marketdata.archive.table import Table
+from marketdata.resolution import Resolution
 from marketdata.tidy.schema import ASK, BID, BOOKS
-from marketdata.times import to_datetime, to_micros
+from marketdata.times import SECOND, Range, to_datetime, to_micros
 from marketdata.wire.columns import View
 
 if TYPE_CHECKING:
@@ -30,10 +34,66 @@ def scan(table: Table, view: View, options: dict[str, str] | None) -> pl.LazyFra
     return _tidy(rows, view)
 
 
-def within(rows: pl.LazyFrame, start: Any, end: Any) -> pl.LazyFrame:
-    """The rows with start <= ts < end; either may be None."""
+_DAY = 86_400 * SECOND
+# Days of a market of two tokens that are in memory at once: some two million level rows.
+_DAYS = 14
+
+
+def scan_coarse(
+    table: Table, view: View, resolution: Resolution, stretches: Iterable[tuple[str, Range]]
+) -> pl.LazyFrame:
+    """Tidy rows at a resolution, stretch by stretch, so that memory does not grow with the archive.
+
+    Parameters
+    ----------
+    stretches
+        Market and range of what is held together in memory; no bucket of the market may lie in two of them.
+    """
+    import polars as pl
+    from polars.io.plugins import register_io_source
+
+    from marketdata.tidy.frames import to_frame
+
+    state, some = table.state(), list(stretches)
+    schema = _tidy(pl.LazyFrame(schema=_schema(table)), view).collect_schema()
+
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = limit
+        for market_id, rng in some:
+            if left == 0:
+                return
+            part = coarser(points.read(table, view, market_id, rng, state=state), resolution)
+            rows = to_frame(part, "polars").lazy().cast(dict.fromkeys(who(view), pl.String))
+            have = rows.collect_schema()
+            rows = rows.select(
+                name if name in have else pl.lit(None, kind).alias(name) for name, kind in schema.items()
+            )
+            if predicate is not None:
+                rows = rows.filter(predicate)
+            if columns is not None:
+                rows = rows.select(columns)
+            frame = (rows if left is None else rows.head(left)).collect()
+            left = None if left is None else left - frame.height
+            yield frame
+
+    return register_io_source(source, schema=schema, is_pure=True, explain_name=f"{view} at {resolution}")
+
+
+def stretches(held: Range, tokens: int) -> Iterator[Range]:
+    """A range cut at days: few at a time where a market has many tokens."""
+    step = max(1, 2 * _DAYS // max(tokens, 2)) * _DAY
+    for start in range(held.start // _DAY * _DAY, held.end, step):
+        yield Range(max(start, held.start), min(start + step, held.end))
+
+
+def within(rows: pl.LazyFrame, markets: Iterable[str] | None, start: Any, end: Any) -> pl.LazyFrame:
+    """The rows of these markets with start <= ts < end; each may be None."""
     import polars as pl
 
+    if markets is not None:
+        rows = rows.filter(pl.col("market_id").is_in(list(markets)))
     if start is not None:
         rows = rows.filter(pl.col("ts") >= to_datetime(to_micros(start, "start")))
     if end is not None:

@@ -42,8 +42,8 @@ def test_one_market_can_be_exported_at_any_resolution(archive: Archive, tmp_path
     archive.export("books", tmp_path / "b.parquet", "s", resolution="1h")
     wrote = pl.read_parquet(tmp_path / "b.parquet")
     assert wrote.height == archive.books("s", resolution="1h").height
-    with pytest.raises(ConfigError, match="1m"):
-        archive.export("books", tmp_path / "b.parquet", resolution="1h")
+    archive.export("books", tmp_path / "all.parquet", resolution="1h")
+    assert pl.read_parquet(tmp_path / "all.parquet").height == wrote.height
     with pytest.raises(ConfigError, match="parquet"):
         archive.export("books", tmp_path / "b.xlsx")
 

@@ -139,7 +139,7 @@ TestArchive.settings = settings(max_examples=15, stateful_step_count=15, deadlin
 class TestArchiveLong(ArchiveMachine.TestCase):  # type: ignore[name-defined,misc]
     """The same, for long."""
 
-    settings = settings(max_examples=500, stateful_step_count=40, deadline=None)
+    settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
 def test_the_machine_is_not_blind(tmp_path: Path) -> None:

@@ -179,44 +179,6 @@ def test_AR3_AR4_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive
     assert set(seen) == {0, -9}
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("processes", [1, 4])
-def test_AR1_AR2_AR3_two_thousand_kills(archive: Archive, processes: int) -> None:
-    """After each of 2,000 kills at random no committed batch is lost, doubled or unreadable."""
-    code = (
-        "k = int(sys.argv[2])\n"
-        "held = a.columns('books', f'm-{k}')\nn = len(held.ts) // 10\n"
-        "from archive.test_processes import one_batch\n"
-        "while True:\n    a.add(books=one_batch(k, n))\n    n += 1\n    print(n, flush=True)\n"
-    )
-    rng = random.Random(processes)
-    for _ in range(2000 // processes):
-        workers = [start(code, archive.location, k) for k in range(processes)]
-        time.sleep(rng.uniform(0.5, 1.2))
-        for worker in workers:
-            worker.send_signal(signal.SIGKILL)
-        acknowledged = [(worker.communicate()[0].split() or ["0"])[-1] for worker in workers]
-        fresh = Archive(archive.location, frame="polars")
-        for k, least in enumerate(acknowledged):
-            found = fresh.columns("books", f"m-{k}")
-            assert len(found) % 10 == 0
-            assert len(found) >= 10 * int(least)
-            assert len(set(found.ts.tolist())) == len(found)
-        assert fresh.verify().is_empty()
-
-
-def one_batch(k: int, n: int) -> Any:
-    """Ten empty books of a market."""
-    import numpy as np
-
-    from marketdata.wire.columns import BookColumns, Token
-
-    ts = START + (10 * n + np.arange(10)) * MINUTE
-    return BookColumns(
-        (Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.zeros(20, np.int64), np.empty((0, 2))
-    )
-
-
 def test_AR32_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
     """Every read during rewrites of a range shows the points of exactly one writer."""
     archive.add(books=books(M, 0, 50, size=1.0))

@@ -1,0 +1,127 @@
+"""Scans: the same rows as reads at every resolution, and never more in memory than some days of a market."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from archive.source import MARKETS, MINUTE, START, columns_of
+from archive.test_faults import books
+
+import marketdata as md
+from marketdata.archive import Archive
+from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
+from marketdata.wire.columns import VIEWS, View
+
+M, N = MARKETS
+DAY = 1440
+
+
+@pytest.fixture
+def filled(archive: Archive) -> Archive:
+    """Seventy days of two markets with gaps inside of buckets, empty sides and nulls."""
+    rng = np.random.default_rng(5)
+    for market in MARKETS:
+        for first in (0, 95, 20 * DAY + 7, 69 * DAY):
+            archive.add(books=books(market, first, 80))
+            keys = [(t, n) for t in range(2) for n in range(first, first + 80, 3)]
+            values = rng.random(len(keys)).tolist()
+            archive.add(prices=columns_of("prices", market, keys, [float("nan"), *values[1:]]))
+            numbers = [(0, n) for n in range(first, first + 80)]
+            archive.add(metrics=columns_of("metrics", market, numbers, rng.random((80, 2)).tolist()))
+    return archive
+
+
+def same(scan: pl.LazyFrame, frame: pl.DataFrame) -> None:
+    """The same rows in some order of stretches."""
+    from polars.testing import assert_frame_equal
+
+    mine = scan.collect()
+    theirs = frame.with_columns(pl.col(c).cast(pl.String) for c in frame.columns if c.endswith(("_id", "_label")))
+    assert mine.schema == theirs.schema
+    keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in mine.columns]
+    assert_frame_equal(mine.sort(keys), theirs.sort(keys))
+
+
+@pytest.mark.parametrize("resolution", ["1m", "10m", "1h", "6h", "1d"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_scan_has_the_rows_of_a_read(filled: Archive, view: View, resolution: str) -> None:
+    """Whole, and cut to one market and a range that begins and ends inside of buckets."""
+    span = (START + 31 * MINUTE) / 1e6, (START + (69 * DAY + 45) * MINUTE) / 1e6
+    read = getattr(filled, view)
+    same(filled.scan(view, resolution=resolution), read(list(MARKETS), None, None, resolution, on_missing="partial"))
+    one = read(N, *span, resolution, on_missing="partial")
+    same(filled.scan(view, N, *span, resolution), one)
+    same(filled.scan(view, [N], *span, resolution).filter(market_id=N), one)
+
+
+def test_a_coarse_scan_takes_predicates_columns_and_limits(filled: Archive) -> None:
+    """Filters, a choice of columns and a limit give what they give on the whole."""
+    scan = filled.scan("books", resolution="1h")
+    every = scan.collect()
+    some = (pl.col("market_id") == M) & (pl.col("side") == "ask") & pl.col("level").is_null()
+    assert scan.filter(some).select("size", "ts").collect().equals(every.filter(some).select("size", "ts"))
+    assert scan.head(5).collect().equals(every.head(5))
+    assert scan.filter(pl.col("price") > 2).collect().is_empty()
+    assert scan.select(pl.len()).collect().item() == every.height
+
+
+def test_a_coarse_scan_shows_one_version(filled: Archive) -> None:
+    """Rows that are replaced after the scan was made do not show in it."""
+    scan = filled.scan("books", resolution="6h")
+    before = scan.collect()
+    filled.add(books=books(M, 95, 80, size=99.0))
+    filled.compact()
+    assert scan.collect().equals(before)
+    assert not filled.scan("books", resolution="6h").collect().equals(before)
+
+
+def test_a_scan_can_be_written_as_it_comes(filled: Archive, tmp_path: Path) -> None:
+    """What sink_parquet writes is what a read answers."""
+    filled.scan("books", resolution="1h").sink_parquet(tmp_path / "b.parquet")
+    same(pl.scan_parquet(tmp_path / "b.parquet"), filled.books(list(MARKETS), resolution="1h", on_missing="partial"))
+
+
+def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> None:
+    """An empty archive has no rows but all columns; unknown markets, views and widths are named."""
+    wrong: list[tuple[Any, dict[str, Any]]] = [("trades", {}), ("books", {"resolution": "2h"})]
+    for resolution in ("1m", "1h"):
+        scan = archive.scan("books", resolution=resolution)
+        assert scan.collect().columns == [
+            "ts",
+            *md.simulate(events=1, days=1).scan("books").collect_schema().names()[1:],
+        ]
+    for view, more in wrong:
+        with pytest.raises(ConfigError):
+            archive.scan(view, **more)
+    with pytest.raises(NotArchivedError):
+        archive.scan("books", "nobody")
+
+
+def test_AR30_only_base_points_are_stored(archive: Archive) -> None:
+    """A range that was asked at two resolutions is held once, at 1m; a coarse scan or read stores nothing."""
+    archive.add(books=books(M, 0, 120))
+    before = archive.coverage(), archive.files("books")
+    for resolution in ("10m", "1h", "1d"):
+        archive.books(M, resolution=resolution)
+        archive.scan("books", resolution=resolution).collect()
+    assert archive.coverage().equals(before[0])
+    assert archive.files("books") == before[1]
+    assert np.all(np.diff(np.unique(archive.columns("books", M).ts)) == MINUTE)
+
+
+def test_AR30_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
+    """Adding hourly books or means where 1m points are held is refused, and where nothing is held it is not."""
+    before = filled.coverage()
+    with pytest.raises(ArchiveError, match="1h"):
+        filled.add(books=filled.books(M, resolution="1h", on_missing="partial"))
+    means = md.resample(filled.prices(M, on_missing="partial"), "10m")
+    with pytest.raises(ArchiveError, match="10m"):
+        filled.add(prices=means)
+    assert filled.coverage().equals(before)
+    elsewhere = means.with_columns(pl.col("ts") - pl.duration(days=300))
+    filled.add(prices=elsewhere)
+    assert filled.verify().is_empty()

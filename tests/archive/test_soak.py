@@ -1,0 +1,321 @@
+"""Long runs: kills, damage, writers at once, full disks. They print what they counted."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from archive.source import MARKETS, MINUTE, START, points_of
+from archive.test_faults import books, data_files, held
+from archive.test_processes import start
+
+from marketdata.archive import Archive
+from marketdata.errors import ArchiveError, ArchiveFullError
+from marketdata.wire.columns import BookColumns, Token
+
+pytestmark = pytest.mark.soak
+M, N = MARKETS
+# Clean processes that have the modules loaded: a kill then costs no start of Python.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["archive.test_soak", "deltalake", "marketdata.archive.points", "marketdata.tidy.runs"])
+
+
+def one_batch(k: int, n: int) -> BookColumns:
+    """Ten books of a market, each with its own number in it."""
+    ts = START + (10 * n + np.arange(10)) * MINUTE
+    levels = np.stack([np.full(10, 0.5), np.arange(10.0 * n, 10.0 * n + 10)], axis=1)
+    return BookColumns((Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.tile([1, 0], 10), levels)
+
+
+def write_for_ever(location: str, k: int, acknowledged: str) -> None:
+    """Add batch after batch, and tell of each once it is committed."""
+    archive = Archive(location, frame="polars")
+    n = len(archive.columns("books", f"m-{k}")) // 10
+    handle = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    while True:
+        archive.add(books=one_batch(k, n))
+        n += 1
+        os.write(handle, b"%d\n" % n)
+        if n % 7 == 0:
+            archive.compact()
+
+
+def check(archive: Archive, k: int, least: int) -> int:
+    """Every acknowledged batch is there, whole and once; how many points there are."""
+    found = archive.columns("books", f"m-{k}")
+    assert isinstance(found, BookColumns)
+    assert len(found) % 10 == 0
+    assert len(found) >= 10 * least
+    assert np.array_equal(found.ts, START + np.arange(len(found)) * MINUTE)
+    assert np.array_equal(found.levels[:, 1], np.arange(float(len(found))))
+    return len(found)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_AR1_AR2_AR3_two_thousand_kills(tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """After each of 2,000 kills at random no acknowledged batch is lost, doubled, changed or unreadable."""
+    rng, kills, points, open_times = random.Random(processes), 0, 0, []
+    while kills < 2000:
+        root = tmp_path / str(kills)
+        told = [tmp_path / f"{kills}-{k}" for k in range(processes)]
+        for _ in range(40 // processes):
+            workers = [FORKS.Process(target=write_for_ever, args=(root, k, told[k])) for k in range(processes)]
+            for worker in workers:
+                worker.start()
+            time.sleep(rng.uniform(0.02, 0.25 * processes))
+            for worker in workers:
+                worker.kill()
+            for worker in workers:
+                worker.join()
+            kills += processes
+            began = time.perf_counter()
+            fresh = Archive(root, frame="polars")
+            fresh.version("books")
+            open_times.append(time.perf_counter() - began)
+            for k, path in enumerate(told):
+                lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+                points += check(fresh, k, int(lines[-1]) if lines else 0)
+            assert fresh.verify().is_empty()
+        shutil.rmtree(root)
+    assert points > 0
+    with capsys.disabled():
+        print(
+            f"\n{kills} kills of {processes} at once, {points} points checked, 0 lost, doubled or unreadable;", end=" "
+        )
+        print(f"an archive opens in {1e3 * max(open_times):.0f} ms at most")
+
+
+EVENTS = (
+    "import os\nfrom marketdata.archive import rebuild, storage, upkeep\nfrom marketdata.archive.storage import Folder\n"
+    "from marketdata.archive.table import Table\n"
+    "left = [int(sys.argv[2])]\nlast = ['']\n"
+    "def point(name):\n    left[0] -= 1\n    if not left[0]:\n        print(name, flush=True)\n"
+    "        os.kill(os.getpid(), 9)\n"
+    "def watched(owner, name):\n    real = getattr(owner, name)\n    said = f'{owner.__name__}.{name}'\n"
+    "    def call(*args, **kwargs):\n        point(f'before {said}')\n        out = real(*args, **kwargs)\n"
+    "        point(f'after {said}')\n        return out\n    setattr(owner, name, call)\n"
+    "for name in ('write', 'settle', 'delete'):\n    watched(Folder, name)\n"
+    "for name in ('create', 'put', 'commit', '_settle', 'add_columns'):\n    watched(Table, name)\n"
+    "watched(os, 'fsync')\n"
+)
+WORK = {
+    "add": "a.add(books=books(MARKETS[0], 10, 30, size=5.0), markets=[{'market_id': MARKETS[0], 'slug': 'new'}])",
+    "pull": (
+        "s = Source()\ns.points = {('books', MARKETS[0], t, n): ([(0.5, float(n))], []) for t in (0, 1) "
+        "for n in range(10, 40)}\n"
+        "a.pull(s, MARKETS[0], views=['books'], start=START / 1e6 + 600, end=START / 1e6 + 2400, refresh=True)"
+    ),
+    "compact": "a.compact()",
+    "vacuum": "a.vacuum(retention_hours=0)",
+    "first add": "Archive(sys.argv[1] + '-first').add(books=books(MARKETS[0], 10, 30))",
+}
+
+
+@pytest.mark.parametrize("what", list(WORK))
+def test_a_kill_at_every_named_point_leaves_the_old_or_the_new(
+    archive: Archive, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed before or after every write, flush, commit and removal, an archive is sound, old or new, and goes on."""
+    archive.add(books=books(M, 0, 20))
+    archive.add(books=books(M, 20, 10))
+    archive.add(books=books(M, 5, 10, size=2.0))
+    base, old = Path(archive.location), held(archive)
+    new = {**old, **points_of("books", books(M, 10, 30, size=5.0))}
+    names: Counter[str] = Counter()
+    step, ended = 0, False
+    seen: list[Any] = []
+    while not ended:
+        step += 1
+        root = base.with_name(f"copy-{step}")
+        shutil.copytree(base, root)
+        worker = start(EVENTS + WORK[what] + "\n", root, step)
+        said = worker.communicate()[0].strip()
+        ended = worker.returncode == 0
+        assert ended or worker.returncode == -9
+        names[said] += 1
+        copy = Archive(str(root) + ("-first" if what == "first add" else ""), frame="polars")
+        found = held(copy)
+        if what in ("compact", "vacuum"):
+            assert found == old
+        elif what == "pull":
+            assert len(found) in (len(old), 80)
+        else:
+            assert found in ({}, points_of("books", books(M, 10, 30))) if what == "first add" else found in (old, new)
+        seen.append(found)
+        assert copy.verify().is_empty(), (step, said)
+        copy.add(books=books(M, 10, 30, size=5.0))
+        assert copy.verify().is_empty(), (step, said)
+        copy.compact()
+        assert held(copy).items() >= points_of("books", books(M, 10, 30, size=5.0)).items()
+        shutil.rmtree(copy.location)
+        shutil.rmtree(root, ignore_errors=True)
+    with capsys.disabled():
+        print(f"\n{what}: killed at {step - 1} points of {len(names) - 1} names, 0 archives damaged")
+
+
+def damaged(files: list[Path], harm: Any) -> Iterator[Path]:
+    """Each harm done and undone."""
+    for one in harm:
+        path, body = one(files)
+        good = path.read_bytes()
+        if body == good:
+            continue
+        path.write_bytes(body)
+        yield path
+        path.write_bytes(good)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("flip", 10_000), ("truncation", 1_000), ("swap", 200)])
+def test_every_damage_is_found(archive: Archive, kind: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 10,000 flipped bits, 1,000 truncations and 200 swapped files verify finds all that change what is read."""
+    for market in MARKETS:
+        for first in (0, 40, 80):
+            archive.add(books=books(market, first, 40))
+    rng = random.Random(11)
+
+    def harm(files: list[Path]) -> tuple[Path, bytes]:
+        path = rng.choice(files)
+        body = bytearray(path.read_bytes())
+        if kind == "flip":
+            bit = rng.randrange(len(body) * 8)
+            body[bit // 8] ^= 1 << bit % 8
+        elif kind == "truncation":
+            del body[rng.randrange(len(body)) :]
+        else:
+            body = bytearray(rng.choice([p for p in files if p != path]).read_bytes())
+        return path, bytes(body)
+
+    found = harmless = 0
+    before = {market: held(archive, market=market) for market in MARKETS}
+    for _ in damaged(data_files(archive), (harm for _ in range(count))):
+        if len(Archive(archive.location, frame="polars").verify()):
+            found += 1
+            continue
+        # The four bytes before the first row group say nothing.
+        fresh = Archive(archive.location, frame="polars")
+        assert {market: held(fresh, market=market) for market in MARKETS} == before
+        harmless += 1
+    assert archive.verify().is_empty()
+    assert harmless < count / 100
+    with capsys.disabled():
+        print(f"\n{kind}: {found + harmless} done, {found} found, {harmless} without effect on any row, 0 unseen")
+
+
+def write_rounds(location: str, k: int, rounds: int) -> None:
+    """Replace the same range again and again."""
+    archive = Archive(location, frame="polars")
+    for n in range(rounds):
+        archive.add(books=books(M, 0, 30, size=float(1000 * k + n + 1)))
+        archive.add(books=one_batch(k, n))
+
+
+def test_eight_writers_of_fifty_rounds_all_land(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    """8 processes x 50 rounds on one range and on their own: all 800 commits are there, and one writer's points."""
+    archive.add(books=books(M, 0, 30))
+    before = archive.version("books")
+    workers = [FORKS.Process(target=write_rounds, args=(archive.location, k, 50)) for k in range(8)]
+    for worker in workers:
+        worker.start()
+    reads = 0
+    while any(worker.is_alive() for worker in workers):
+        found = held(archive)
+        assert len(found) == 60
+        assert len({bids[0][1] for bids, _ in found.values()}) == 1
+        reads += 1
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    fresh = Archive(archive.location, frame="polars")
+    assert fresh.version("books") - before == 800
+    assert [check(fresh, k, 50) for k in range(8)] == [500] * 8
+    assert fresh.verify().is_empty()
+    with capsys.disabled():
+        print(f"\n8 writers x 50 rounds: 800 of 800 commits, {reads} reads meanwhile, each of one version")
+
+
+def fill(archive: Archive) -> tuple[dict[Any, Any], int]:
+    """Add until it fails; what was there after the last success, and how many adds there were."""
+    n = 0
+    while True:
+        before = held(archive)
+        try:
+            archive.add(books=books(M, 60 * n, 60))
+        except ArchiveError as problem:
+            assert isinstance(problem, ArchiveFullError), problem
+            return before, n
+        n += 1
+
+
+def is_sound(archive: Archive, before: dict[Any, Any], n: int) -> None:
+    fresh = Archive(archive.location, frame="polars")
+    assert held(fresh).items() >= before.items()
+    assert fresh.verify().is_empty()
+    assert len(before) == 120 * n
+
+
+def test_a_disk_that_is_full_and_is_given_room_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a real disk of 1 to 3 MB: ArchiveFullError, every earlier commit readable, and it goes on with more room."""
+    place = tmp_path / "small"
+    place.mkdir()
+    done = []
+    for size in range(400, 3000, 200):
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", place], check=False).returncode:
+            pytest.skip("mounting a small disk needs more rights")
+        try:
+            archive = Archive(place / "a", frame="polars")
+            before, n = fill(archive)
+            is_sound(archive, before, n)
+            subprocess.run(["mount", "-o", "remount,size=20m", place], check=True)
+            archive.add(books=books(M, 60 * n, 60))
+            is_sound(archive, {**before, **points_of("books", books(M, 60 * n, 60))}, n + 1)
+            done.append(n)
+        finally:
+            subprocess.run(["umount", "-l", place], check=True)
+    with capsys.disabled():
+        print(
+            f"\n{len(done)} disks of 0.4 to 3 MB filled after {min(done)} to {max(done)} adds; all sound, all went on"
+        )
+
+
+def limited(location: str, limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with contextlib.suppress(ArchiveFullError):
+        Archive(location).add(books=books(M, 0, 600))
+        os._exit(7)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    Archive(location).add(books=books(M, 0, 600, size=2.0))
+
+
+def test_files_that_may_not_grow(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a limit of file size that the n-th write meets: ArchiveFullError, the old points, and then it goes on."""
+    archive.add(books=books(M, 0, 20))
+    before, codes = held(archive), []
+    for limit in (0, 100, 700, 1500, 2500, 4000, 6000):
+        root = Path(archive.location).with_name(f"limit-{limit}")
+        shutil.copytree(archive.location, root)
+        worker = FORKS.Process(target=limited, args=(root, limit))
+        worker.start()
+        worker.join()
+        codes.append(worker.exitcode)
+        fresh = Archive(root, frame="polars")
+        assert fresh.verify().is_empty()
+        assert len(held(fresh)) == 1200
+    assert held(archive) == before
+    assert set(codes) == {0}
+    with capsys.disabled():
+        print(f"\n{len(codes)} limits of file size: ArchiveFullError each time, sound, and it went on")
