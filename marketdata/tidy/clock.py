@@ -10,10 +10,10 @@ import numpy as np
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
-from marketdata.tidy.kinds import wrapped
+from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import closed, opened
-from marketdata.times import Range, to_datetime, to_micros
+from marketdata.times import SECOND, Range, to_datetime, to_micros
 
 F = TypeVar("F")
 KNOWN = "available_at"
@@ -50,6 +50,8 @@ def utc(data: Any, name: str = "ts") -> nw.Expr:
     if not isinstance(dtype, nw.Datetime):
         raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")
     ts = nw.col(name)
+    if data.implementation.is_duckdb():
+        return ts  # an instant; the connection's zone only shows it
     if dtype.time_zone is None:
         ts = ts.dt.replace_time_zone("UTC")
     elif dtype.time_zone != "UTC":
@@ -158,6 +160,8 @@ def asof_join(
         raise ConfigError(
             f"left is {type(left).__name__}, right is {type(right).__name__}; a join takes two frames of one kind."
         )
+    if a.implementation.is_dask():
+        raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
     names, others = a.collect_schema().names(), b.collect_schema().names()
     if on not in names:
         raise NotTidyError.from_missing("The left frame", [on], names)
@@ -189,7 +193,8 @@ def latest(left: Any, right: Any, by: str, on: str, known: str, *, strict: bool)
     _refuse_doubles(facts, by)
     # Of equal times the one that may be seen stands first.
     rank = (0, 1) if strict else (1, 0)
-    never = nw.lit(_NEVER).cast(_MICROS)
+    # DuckDB has one sort of instant, and does not take the zone of a type.
+    never = nw.lit(_NEVER) if left.implementation.is_duckdb() else nw.lit(_NEVER).cast(_MICROS)
     both = nw.concat(
         [
             moments.with_columns(nw.lit(rank[0]).alias(_LEFT), never.alias(_SEEN)).select(by, _TIME, _LEFT, _SEEN),
@@ -213,6 +218,7 @@ def _refuse_doubles(facts: Any, by: str) -> None:
         )
 
 
+@token_by_token
 def gaps(frame: F, resolution: str) -> F:
     """Stretches of buckets that are missing between two that are there.
 
@@ -252,13 +258,22 @@ def gaps(frame: F, resolution: str) -> F:
     rows = data.select(*keys, end=utc(data)).unique()
     rows = rows.with_columns(__before=nw.col("end").shift(1).over(*keys, order_by="end"))
     rows = rows.filter(~nw.col("__before").is_null())
-    step = (nw.col("end") - nw.col("__before")).dt.total_microseconds()
+    step = _between(data, "__before", "end")
     rows = rows.with_columns(
         start=nw.col("__before").dt.offset_by(f"{width.seconds}s"),
         missing=((step - 1) // width.micros).cast(nw.Int64),
     )
     rows = rows.filter(nw.col("missing") > 0).select(*keys, "start", "end", "missing")
     return closed(rows.sort(*keys, "start", nulls_last=True), frame)  # type: ignore[no-any-return]
+
+
+def _between(data: Any, first: str, last: str) -> nw.Expr:
+    """Microseconds from one column of times to another."""
+    if data.implementation.is_spark_like():
+        # narwhals has no durations there; a time as a number is whole seconds.
+        ends = [nw.col(c).cast(nw.Int64) * SECOND + nw.col(c).dt.microsecond() for c in (last, first)]
+        return ends[0] - ends[1]
+    return (nw.col(last) - nw.col(first)).dt.total_microseconds()
 
 
 def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill: str = "null") -> F:
@@ -310,6 +325,8 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
     if fill not in ("null", "previous"):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are 'null' and 'previous'.")
     data = opened(frame)
+    if not (data.implementation.is_pandas_like() or data.implementation.is_polars()):
+        raise ConfigError(f"A {type(frame).__name__} is not aligned; give pandas, polars or Arrow frames.")
     names = data.collect_schema().names()
     keys = keys_of(names)
     if "side" in names:
@@ -346,9 +363,8 @@ def _grid(data: Any, width: Resolution, start: Any, end: Any) -> Any:
     )
     begin = -(-rng.start // width.micros) * width.micros
     stamps = np.arange(begin, max(begin, rng.end), width.micros, dtype=np.int64)
-    backend = data.implementation
-    if not (backend.is_pandas_like() or backend.is_polars()):
-        raise ConfigError(f"A {type(wrapped(data.to_native()).to_native()).__name__} is not aligned; collect it first.")
-    series = nw.new_series("ts", stamps, backend=backend).cast(nw.Datetime("us")).dt.replace_time_zone("UTC")
+    series = (
+        nw.new_series("ts", stamps, backend=data.implementation).cast(nw.Datetime("us")).dt.replace_time_zone("UTC")
+    )
     grid = series.to_frame()
     return grid.lazy() if isinstance(data, nw.LazyFrame) else grid

@@ -8,6 +8,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.measures import number
+from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import ASK, BID
 from marketdata.tidy.snapshots import HELD, KEYS, closed, is_ask_row, is_bid_row, only, snapshots
 
@@ -16,6 +17,7 @@ _BEFORE = "__before"
 _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 
+@token_by_token
 def vwap(frame: F, size: float | None = None) -> F:
     """Average price of taking ``size`` shares from each side of every book.
 
@@ -76,6 +78,7 @@ def vwap(frame: F, size: float | None = None) -> F:
     return closed(out.select(*KEYS, *prices), frame)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def sweep(frame: F, side: str, *, size: float | None = None, notional: float | None = None) -> F:
     """Take one side of every book, best level first, until ``size`` or ``notional`` is reached or nothing is left.
 
@@ -108,7 +111,7 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
 
     Notes
     -----
-    average_price = notional / shares; slippage = |average_price - best|. What is not there has no price: compare
+    average_price = notional / shares; slippage = abs(average_price - best). What is not there has no price: compare
     ``shortfall`` with 0 before trusting an average. Fees are not counted.
 
     Examples

@@ -13,6 +13,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy import frames
 from marketdata.tidy.kinds import floats, identity, micros, new_series, texts
 from marketdata.tidy.measures import whole
+from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, WHO, kind_of
 from marketdata.tidy.snapshots import HELD, KEYS, Runs, closed, is_ask_row, is_bid_row, only, opened, snapshots
@@ -24,6 +25,7 @@ _TOTAL = "__total"
 _WIDE = re.compile(r"bid_px_(\d\d+)")
 
 
+@token_by_token
 def ladder(frame: F, ts: Any) -> F:
     """The book of each token as it stood at one moment, bids and asks side by side.
 
@@ -73,7 +75,9 @@ def ladder(frame: F, ts: Any) -> F:
         parts += [nw.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
     names = ("bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
     rows = rows.filter(nw.col(HELD)).select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(nw.col(*names).max())
-    return closed(rows.select(*KEYS, "level", *names).sort(*WHO, "level", nulls_last=True), frame)  # type: ignore[no-any-return]
+    # A level beside marker rows may be held as a float.
+    rows = rows.select(*KEYS, nw.col("level").cast(nw.Int32), *names)
+    return closed(rows.sort(*WHO, "level", nulls_last=True), frame)  # type: ignore[no-any-return]
 
 
 def wide_names(levels: int) -> list[str]:
@@ -119,14 +123,21 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     >>> list(md.to_wide(books).columns)[4:]
     ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00', 'bid_px_01', 'ask_px_01', 'bid_sz_01', 'ask_sz_01']
     """
-    book = snapshots(frame)
-    data = book.data
+    data = opened(frame)
+    kind_of(data.collect_schema().names(), ("books",))
     if levels is not None:
         whole("levels", levels)
     elif isinstance(data, nw.DataFrame):
         levels = int(np.nanmax(floats(data["level"]), initial=0.0)) + 1
     else:
         raise ConfigError("levels is missing; a lazy frame needs it, for example to_wide(levels=10).")
+    return _widened(frame, levels)
+
+
+@token_by_token
+def _widened(frame: F, levels: int) -> F:
+    book = snapshots(frame)
+    data = book.data
     if isinstance(book, Runs):
         return closed(_wide_runs(book, levels), frame)  # type: ignore[no-any-return]
     parts = []
@@ -156,6 +167,7 @@ def _wide_runs(book: Runs, levels: int) -> Any:
     return out.with_columns(*columns)
 
 
+@token_by_token
 def from_wide(frame: F) -> F:
     """Tidy books of wide ones: the way back from `to_wide`.
 

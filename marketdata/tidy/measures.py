@@ -9,6 +9,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.book import bbo
+from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import (
     BEST_ASK,
@@ -29,6 +30,7 @@ F = TypeVar("F")
 _SLACK = 1e-9
 
 
+@token_by_token
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
     """Shares that rest on each side of every book.
 
@@ -90,6 +92,7 @@ def depth_rows(book: Snapshots, levels: int | None = None, within: float | None 
     return out.select(*KEYS, bid.alias("bid_depth"), ask.alias("ask_depth"))
 
 
+@token_by_token
 def imbalance(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
     """How much more rests on the bid than on the ask side of every book.
 
@@ -134,6 +137,7 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
     return closed(out.select(*KEYS, value.alias("imbalance")), frame)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def microprice(frame: F) -> F:
     """Mid of every book, weighted towards the side where less rests.
 
@@ -175,6 +179,7 @@ def microprice(frame: F) -> F:
     return _of_top(frame, microprice=value)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def spread_bps(frame: F) -> F:
     """Spread of every book relative to its mid.
 
@@ -210,6 +215,7 @@ def spread_bps(frame: F) -> F:
     return _of_top(frame, spread_bps=value)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def locked(frame: F) -> F:
     """Whether best bid and best ask of every book are equal.
 
@@ -243,6 +249,7 @@ def locked(frame: F) -> F:
     return _flag(frame, "locked", nw.col("best_bid") == nw.col("best_ask"))  # type: ignore[no-any-return]
 
 
+@token_by_token
 def crossed(frame: F) -> F:
     """Whether the best bid of every book is above its best ask.
 

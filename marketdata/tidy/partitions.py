@@ -7,9 +7,16 @@ keeps the fast kernel, needs no sort of the whole, and is lazy: which token goes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from marketdata.tidy.kinds import wrapped
+from marketdata.tidy.schema import WHO
+
+P = ParamSpec("P")
+F = TypeVar("F")
+R = TypeVar("R")
+_Verb = Callable[Concatenate[F, P], R]
 _HOME = "__home"
 _GAP = "\x1f"
 
@@ -47,6 +54,33 @@ def by_partition(frame: Any, keys: Sequence[str], function: Callable[[Any], Any]
         frame = homes.set_index(_HOME, divisions=list(range(count + 1)))
     meta = _whole(function, frame._meta)  # noqa: SLF001 what Dask itself asks of a frame
     return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=True)
+
+
+def token_by_token(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
+    """A verb that needs all rows of a token, but not those of others: on Dask it is called for each partition."""
+    return _apart(function, WHO)
+
+
+def market_by_market(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
+    """A verb that needs all rows of a market, but not those of others: on Dask it is called for each partition."""
+    return _apart(function, WHO[:1])
+
+
+def _apart(function: _Verb[F, P, R], keys: Sequence[str]) -> _Verb[F, P, R]:
+    @wraps(function)
+    def on_any_kind(frame: F, *args: P.args, **kwargs: P.kwargs) -> R:
+        data = wrapped(frame)
+        if not data.implementation.is_dask():
+            return function(frame, *args, **kwargs)
+        native: Any = data.to_native()
+        present = [c for c in keys if c in native.columns]
+        if not present:
+            # Who lacks the ids is told so by the verb itself.
+            return function(native._meta, *args, **kwargs)  # noqa: SLF001 what Dask itself asks of a frame
+        return by_partition(native, present, lambda part: function(part, *args, **kwargs))  # type: ignore[no-any-return]
+
+    # To a type checker the frame is by position only; by name it works too.
+    return on_any_kind  # type: ignore[return-value]
 
 
 def _with_home(frame: Any) -> Any:

@@ -11,6 +11,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.book import bbo
 from marketdata.tidy.kinds import collected, texts
 from marketdata.tidy.measures import whole
+from marketdata.tidy.partitions import market_by_market
 from marketdata.tidy.schema import ASK, BBO, BID, BOOKS, PRICES, WHO, kind_of
 from marketdata.tidy.snapshots import closed, opened
 
@@ -21,6 +22,7 @@ _SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 _SLACK = 1e-9
 
 
+@market_by_market
 def complement(frame: F) -> F:
     """The book of each token of a two-token market as the other token's book implies it.
 
@@ -89,6 +91,7 @@ def complement(frame: F) -> F:
     return closed(data.select(*BOOKS), frame)  # type: ignore[no-any-return]
 
 
+@market_by_market
 def overround(frame: F) -> F:
     """What all tokens of a market cost together.
 
@@ -124,6 +127,7 @@ def overround(frame: F) -> F:
     return closed(_sums(opened(bbo(frame))), frame)  # type: ignore[no-any-return]
 
 
+@market_by_market
 def arbitrage(frame: F) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
@@ -186,6 +190,7 @@ def _sums(data: Any, *, sizes: bool = False) -> Any:
     return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
 
 
+@market_by_market
 def probabilities(frame: F) -> F:
     """Prices scaled so that the tokens of a market sum to 1.
 
@@ -227,6 +232,7 @@ def probabilities(frame: F) -> F:
     return closed(out.select("ts", *WHO, "probability").sort(*WHO, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
 
 
+@market_by_market
 def brier(frame: F, outcomes: Any) -> F:
     """How far the prices of each token were from what came true.
 

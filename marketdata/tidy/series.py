@@ -10,7 +10,8 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.tidy.book import bbo
 from marketdata.tidy.clock import keys_of, utc
-from marketdata.tidy.rules import bucket
+from marketdata.tidy.partitions import token_by_token
+from marketdata.tidy.rules import with_bucket
 from marketdata.tidy.schema import BBO, BOOKS, value_columns
 from marketdata.tidy.snapshots import closed, opened
 
@@ -49,6 +50,7 @@ def value_of(frame: Any, value: str | None) -> tuple[Any, list[str], str]:
     return data.select(*keys, nw.col(chosen).cast(nw.Float64).fill_nan(None), ts=utc(data)), keys, chosen
 
 
+@token_by_token
 def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
@@ -91,7 +93,7 @@ def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
     """
     width = Resolution.of(resolution)
     data, keys, chosen = value_of(frame, value)
-    data = data.with_columns(**{_BUCKET: bucket(data, width), _VALUE: nw.col(chosen)})
+    data = with_bucket(data, width, _BUCKET).with_columns(nw.col(chosen).alias(_VALUE))
     data = data.filter(~nw.col(_VALUE).is_null())
     ends = nw.col("ts").min().over(*keys, _BUCKET), nw.col("ts").max().over(*keys, _BUCKET)
     data = data.with_columns(__first=ends[0], __last=ends[1])
@@ -111,6 +113,7 @@ def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
     return closed(out.sort(*keys, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def returns(frame: F, value: str | None = None, *, how: str = "simple", resolution: str | None = None) -> F:
     """How a value moved since the row before of the same token.
 
@@ -165,9 +168,8 @@ def returns(frame: F, value: str | None = None, *, how: str = "simple", resoluti
     v, u = nw.col(_VALUE), nw.col(_AT + _VALUE)
     good = ~v.is_null() & ~u.is_null()
     if width is not None:
-        good = good & ((nw.col("ts") - nw.col(_AT + "ts")).dt.total_microseconds() == width.micros).fill_null(
-            value=False
-        )
+        beside = nw.col("ts") == nw.col(_AT + "ts").dt.offset_by(f"{width.seconds}s")
+        good = good & beside.fill_null(value=False)
     if how == "simple":
         move = nw.when(good & (u != 0)).then(v / u - 1)
     elif how == "log":
@@ -178,6 +180,7 @@ def returns(frame: F, value: str | None = None, *, how: str = "simple", resoluti
     return closed(out.sort(*keys, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
 
 
+@token_by_token
 def log_odds(frame: F, value: str | None = None) -> F:
     """Logarithm of the odds that a probability means.
 

@@ -77,7 +77,7 @@ class Runs(Snapshots):
 
     @classmethod
     def of(cls, data: nw.DataFrame[Any]) -> Runs | None:
-        """None where the frame is not in tidy order, or the levels of a side are not 0, 1, 2 and so on."""
+        """None where the frame is not in tidy order, or a side is not its levels 0, 1, 2 and so on."""
         starts = Starts.of(data)
         if starts is None:
             return None
@@ -85,6 +85,10 @@ class Runs(Snapshots):
         out = cls(data, starts)
         step = np.arange(len(data)) - np.repeat(out._sides, out._lengths)
         if np.any(np.nan_to_num(level, nan=0.0) != step):
+            return None
+        # A bid behind the asks has the next level too: each row must be of the side that began.
+        side = identity(data["side"])
+        if np.any(side != np.repeat(side[out._sides], out._lengths)):
             return None
         ask = np.repeat(np.arange(len(out._sides)) % 2 == 1, out._lengths)
         return out._with(**{IS_ASK: ask, HELD: ~np.isnan(price)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,10 +20,12 @@ from strategies import book_columns
 import marketdata as md
 from marketdata.tidy import snapshots
 from marketdata.tidy.frames import to_frame
+from marketdata.times import to_datetime
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"
 Levels = list[tuple[Fraction, Fraction]]
 SLACK = Fraction(1, 10**9)
+EPOCH = to_datetime(0)
 
 amounts = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e8), st.sampled_from([1e-2, 1.5e3, 12_000_000]))
 cuts = st.one_of(
@@ -194,6 +197,17 @@ def test_runs_and_groups_give_the_same_sums(books: Any, cut: dict[str, Any], wan
     assert isinstance(snapshots.snapshots(frame.lazy()), snapshots.Groups)
     for measure in (lambda f: md.depth(f, **cut), lambda f: md.sweep(f, "buy", notional=wanted), md.vwap):
         assert close(rows(measure(frame)), rows(measure(frame.lazy())), least=max(1e-15, wanted * 1e-14))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=str)
+def test_rows_in_any_order_are_the_same_book(order: tuple[int, ...]) -> None:
+    """A second bid that stands behind the best ask is still a bid."""
+    rows_ = [("bid", 0, 0.4, 1.0), ("bid", 1, 0.3, 2.0), ("ask", 0, 0.6, 4.0), ("ask", 1, 0.7, 8.0)]
+    frame = pl.DataFrame([rows_[i] for i in order], schema=["side", "level", "price", "size"], orient="row")
+    frame = frame.with_columns(market_id=pl.lit("m"), token_id=pl.lit("1"), token_label=pl.lit("Yes"), ts=pl.lit(EPOCH))
+    assert md.depth(frame).row(0)[-2:] == (3.0, 12.0)
+    assert md.sweep(frame, "sell", size=2).row(0)[4:7] == (2.0, 0.0, 0.35)
+    assert md.to_wide(frame).row(0)[4:] == (0.4, 0.6, 1.0, 4.0, 0.3, 0.7, 2.0, 8.0)
 
 
 def test_measures_of_the_recorded_books_equal_a_plain_walk() -> None:

@@ -1,0 +1,101 @@
+"""Measures, markets and series on Dask (two processes), DuckDB (a connection far from UTC) and Spark (two threads)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+import pytest
+from engines import ENGINES, Engine, engine
+from kinds import WHO, close
+from properties.test_engines import rich
+
+import marketdata as md
+from marketdata.tidy.frames import to_frame
+
+WON = {"0xm": "1" * 77, "0xn": "3" * 77}
+TS = "2026-01-01T12:00"
+# Each takes frames of books, prices and metrics.
+VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "depth": lambda b, p, m: md.depth(b, levels=2),
+    "depth within": lambda b, p, m: md.depth(b, within=0.2),
+    "imbalance": lambda b, p, m: md.imbalance(b),
+    "microprice": lambda b, p, m: md.microprice(b),
+    "spread_bps": lambda b, p, m: md.spread_bps(b),
+    "locked": lambda b, p, m: md.locked(b),
+    "crossed": lambda b, p, m: md.crossed(b),
+    "vwap": lambda b, p, m: md.vwap(b, 1e5),
+    "sweep": lambda b, p, m: md.sweep(b, "buy", size=1e6),
+    "sweep for money": lambda b, p, m: md.sweep(b, "sell", notional=1e5),
+    "ladder": lambda b, p, m: md.ladder(b, TS),
+    "to_wide": lambda b, p, m: md.to_wide(b, 3),
+    "from_wide": lambda b, p, m: md.from_wide(md.to_wide(b, 3)),
+    "overround": lambda b, p, m: md.overround(b),
+    "arbitrage": lambda b, p, m: md.arbitrage(b),
+    "probabilities": lambda b, p, m: md.probabilities(p),
+    "brier": lambda b, p, m: md.brier(p, WON),
+    "calibration": lambda b, p, m: md.calibration(p, WON, 3),
+    "available_at": lambda b, p, m: md.available_at(p, "1m"),
+    "gaps": lambda b, p, m: md.gaps(p, "1m"),
+    "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
+    "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
+    "returns": lambda b, p, m: md.returns(p),
+    "returns side by side": lambda b, p, m: md.returns(p, how="change", resolution="1m"),
+    "log_odds": lambda b, p, m: md.log_odds(p),
+}
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def running(request: Any) -> Iterator[Engine]:
+    with engine(request.param) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def polar() -> list[pl.DataFrame]:
+    return [to_frame(rich(view, 30), "polars") for view in ("books", "prices", "metrics")]
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of any frame, in an order of their own; null and NaN are None, times microseconds."""
+    data = nw.from_native(frame)
+    data = data.collect("polars") if isinstance(data, nw.LazyFrame) else data
+    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
+    columns = [
+        data[c].dt.timestamp("us").to_list() if isinstance(data[c].dtype, nw.Datetime) else data[c].to_list()
+        for c in data.columns
+    ]
+    columns = [[None if str(v) in {"None", "nan", "<NA>"} else v for v in column] for column in columns]
+    names = [c for c in (*WHO, "ts", "start", "side", "level", "bin_start") if c in data.columns]
+    places = [data.columns.index(c) for c in names]
+    return sorted(zip(*columns, strict=True), key=lambda row: [(row[i] is None, str(row[i])) for i in places])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.DataFrame], verb: str) -> None:
+    """The same verb on the engine's frames gives the same rows, and the engine's kind of frame."""
+    frames = [running.frame(f) for f in polar]
+    got = VERBS[verb](*frames)
+    assert type(got) is type(frames[0])
+    assert close(plain(got), plain(VERBS[verb](*polar)), digits=1e-9, least=1e-9)
+
+
+def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None:
+    """The mirror of a market with two tokens is the same."""
+    books = polar[0].filter(pl.col("market_id").cast(pl.String) == "0xm")
+    assert close(plain(md.complement(running.frame(books))), plain(md.complement(books)), least=1e-12)
+
+
+def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[pl.DataFrame]) -> None:
+    """What an engine can not do is a ConfigError, not an answer."""
+    _, prices, metrics = (running.frame(f) for f in polar)
+    with pytest.raises(md.ConfigError, match="polars"):
+        md.align(prices, "1m")
+    if running.name == "dask":
+        with pytest.raises(md.ConfigError, match="compute"):
+            md.asof_join(prices, metrics, resolution="1m")
+    else:
+        got = md.asof_join(prices, metrics, resolution="1m")
+        assert close(plain(got), plain(md.asof_join(polar[1], polar[2], resolution="1m")))
