@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from pathlib import Path
 
+import examples
 import pytest
 
 import marketdata
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "_" not in p.relative_to(ROOT / "docs").parts[0][:1]),
+]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def name(path: Path) -> str:
@@ -23,19 +25,7 @@ def name(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_of_a_page_runs(page: Path) -> None:
     """Python blocks run in order, share their names, and print what the page says."""
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    space: dict[str, object] = {}
-    for number, block in enumerate(blocks):
-        title = f"{name(page)} block {number + 1}"
-        if ">>>" not in block:
-            exec(compile(block, title, "exec"), space)
-            continue
-        example = doctest.DocTestParser().get_doctest(block, space, title, str(page), 0)
-        said: list[str] = []
-        runner = doctest.DocTestRunner(optionflags=OPTIONS)
-        runner.run(example, out=said.append, clear_globs=False)
-        assert not runner.failures, "".join(said)
-        space = example.globs
+    examples.run(page.read_text(encoding="utf-8"), name(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -1,0 +1,96 @@
+"""Settings of the documentation; ``make docs`` builds it, runs every example on the way and takes no warning."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import click  # noqa: E402
+import examples  # noqa: E402
+import typer  # noqa: E402
+
+import marketdata  # noqa: E402
+from marketdata.cli.app import app as command  # noqa: E402
+
+project = "marketdata"
+author = "marketdata contributors"
+copyright = f"2026, {author}"  # noqa: A001
+version = release = marketdata.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+nitpicky = True
+default_role = "py:obj"
+nitpick_ignore_regex = [
+    # base classes of the standard library, and private halves of a class
+    ("py:class", r"(ValueError|Exception|UserWarning|StrEnum|enum\..*|Generic|typing\..*|object|dict|.*TypeVar.*)"),
+    ("py:class", r"marketdata\.(client|archive)\.\w+\.\w+.*"),
+    # short names, as docstrings read them, and names of other libraries
+    ("py:obj", r"(client\.\w+|Client|Archive|Book|read_pages|pandas\.\w+|join_asof)"),
+]
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 180
+nb_merge_streams = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "marketdata"
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": True,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_show_sourcelink = False
+
+
+def _help() -> str:
+    """The help of every verb, as ``--help`` prints it."""
+    root = typer.main.get_command(command)
+    parts: list[str] = []
+
+    def add(one: Any, name: str, above: Any = None) -> None:
+        context = click.Context(one, info_name=name, parent=above, max_content_width=100, terminal_width=100)
+        parts.append(f"## {context.command_path}\n\n```text\n{one.get_help(context)}\n```\n")
+        for verb, inner in getattr(one, "commands", {}).items():
+            add(inner, verb, context)
+
+    add(root, "marketdata")
+    return "\n".join(parts)
+
+
+def _gather(_: Any) -> None:
+    """Notebooks and the help of the command line live elsewhere; Sphinx reads copies."""
+    made = HERE / "_made"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir()
+    for path in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, made / path.name)
+    (made / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
+
+
+def _run(app: Any, name: str, source: list[str]) -> None:
+    if name == "index":
+        # Pages that measurements write are there after the first one only.
+        source[0] = "\n".join(
+            line for line in source[0].split("\n") if not line.endswith("*") or any(HERE.glob(f"{line}.md"))
+        )
+    if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/"):
+        examples.run(source[0], name)
+
+
+def setup(app: Any) -> None:
+    """Run what a page shows while it is read."""
+    app.connect("builder-inited", _gather)
+    app.connect("source-read", _run)

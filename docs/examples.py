@@ -1,0 +1,45 @@
+"""Runs the Python blocks of a page: in order, sharing their names, printing what the page says."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import os
+import re
+import tempfile
+from pathlib import Path
+
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def blocks(text: str) -> list[str]:
+    """The Python blocks of a page."""
+    found = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+def run(text: str, title: str) -> None:
+    """Run every block, in an empty folder.
+
+    Raises
+    ------
+    AssertionError
+        If a block prints something else than the page says; whatever a plain block raises.
+    """
+    space: dict[str, object] = {}
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as stack:
+        stack.callback(os.chdir, here)
+        os.chdir(folder)
+        for number, block in enumerate(blocks(text)):
+            name = f"{title} block {number + 1}"
+            if ">>>" not in block:
+                exec(compile(block, name, "exec"), space)  # noqa: S102  the documentation is ours
+                continue
+            example = doctest.DocTestParser().get_doctest(block, space, name, title, 0)
+            said: list[str] = []
+            runner = doctest.DocTestRunner(optionflags=OPTIONS)
+            runner.run(example, out=said.append, clear_globs=False)
+            if runner.failures:
+                raise AssertionError("".join(said))
+            space = example.globs
