@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from client.test_house import MARKET, fill
 from engines import ENGINES, Engine, engine, ordered, plain
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kinds import close, rows
 from properties.test_rules import last_books
@@ -27,7 +27,9 @@ from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, To
 
 TOKENS = (Token("0xm", "1" * 77, "Yes"), Token("0xm", "2" * 77, None), Token("0xn", "3" * 77, "No «é» \x00x"[:6]))
 VERBS = ["bbo", "mid", "spread"]
-drawn = settings(max_examples=5)
+# An example takes a second on an engine, so a failing one is shown as it was drawn.
+drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
