@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib.util
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,13 @@ def blocks(text: str) -> list[str]:
     """The Python blocks of a page."""
     found = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
     return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+def has_what_it_needs(block: str) -> bool:
+    """Whether the packages and programs of a first line ``# needs: pyspark, java`` are there; others are left out."""
+    first = re.match(r"(?:>>> )?# needs: (.+)", block)
+    names = first[1].split(", ") if first else []
+    return all(shutil.which(n) if n == "java" else importlib.util.find_spec(n) for n in names)
 
 
 def run(text: str, title: str) -> None:
@@ -33,6 +42,8 @@ def run(text: str, title: str) -> None:
         os.chdir(folder)
         for number, block in enumerate(blocks(text)):
             name = f"{title} block {number + 1}"
+            if not has_what_it_needs(block):
+                continue
             if ">>>" not in block:
                 exec(compile(block, name, "exec"), space)  # noqa: S102  the documentation is ours
                 continue
