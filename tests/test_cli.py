@@ -219,6 +219,21 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     assert held.equals(pulled)
 
 
+def test_verify_names_the_readings_of_a_service(folder, service, market) -> None:
+    """With --service every reading is told, and the local service follows those that its data can show."""
+    words = ("verify", "--service", market, "--start", "2025-12-31", "--end", "2026-01-01")
+    done = marketdata(*words, cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert "label     followed" in done.stdout
+    told = json.loads(marketdata(*words, "--json", cwd=folder, **service).stdout)
+    assert list(told) == ["label", "averages", "books", "empty", "limit"]
+    for wrong in (("verify",), ("verify", "history", "--service", market), ("verify", "--service", market)):
+        refused = marketdata(*wrong, cwd=folder, **service)
+        assert refused.returncode != 0
+        assert "--service" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
 def test_verify_finds_what_is_damaged(folder, market) -> None:
     """An archive that is whole ends with code 0, one with a file gone with code 1 and the name of the market."""
     path = folder / "damaged"

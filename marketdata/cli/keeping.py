@@ -9,6 +9,7 @@ import typer
 
 from marketdata.cli import files, show
 from marketdata.cli.words import BaseUrl, Bucket, Folder, Json, Markets, Out, Rows, View, client, deliver, existing
+from marketdata.errors import ConfigError
 
 
 def pull(
@@ -52,13 +53,33 @@ def pull(
 
 
 def verify(
-    archive: Folder,
+    archive: Annotated[str | None, typer.Argument(help="Folder or address of the archive.", show_default=False)] = None,
+    service: Annotated[
+        str | None, typer.Option(metavar="MARKET", help="Ask the service about this market instead.")
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="First moment, with --service.")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.")] = None,
+    base_url: BaseUrl = None,
     *,
     repair: Annotated[bool, typer.Option("--repair", help="Give up what is damaged, so that a pull fills it.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read an archive back and compare it with its hashes; code 1 when anything is damaged."""
-    damaged = existing(archive).verify(repair=repair)
+    """Read an archive back and compare it with its hashes; code 1 when anything is damaged.
+
+    With --service it is told instead which reading of the interface the service follows; code 1 when it is another
+    one than ours. Example: marketdata verify --service MARKET --start 2026-01-01 --end 2026-01-02
+    """
+    if (archive is None) == (service is None):
+        raise ConfigError("Give the folder of an archive, or --service MARKET with --start and --end.")
+    if service is not None:
+        if start is None or end is None:
+            raise ConfigError("--service needs --start and --end; a day is enough.")
+        told = client(base_url).verify(service, start, end)
+        typer.echo(show.as_json({f.reading: f.found for f in told.findings}) if as_json else str(told))
+        if told.variants:
+            raise typer.Exit(1)
+        return
+    damaged = existing(str(archive)).verify(repair=repair)
     if as_json:
         typer.echo(show.as_json(damaged))
     else:
