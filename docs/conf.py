@@ -48,6 +48,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "marketdata"
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
     "navigation_with_keys": True,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
@@ -81,11 +82,11 @@ def _gather(_: Any) -> None:
 
 
 def _run(app: Any, name: str, source: list[str]) -> None:
-    if name == "index":
-        # Pages that measurements write are there after the first one only.
-        source[0] = "\n".join(
-            line for line in source[0].split("\n") if not line.endswith("*") or any(HERE.glob(f"{line}.md"))
-        )
+    # Pages that measurements write are there after the first one only.
+    missing = {"benchmarks*", "../scale*"} - {
+        p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
+    }
+    source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
     if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/"):
         examples.run(source[0], name)
 

@@ -222,13 +222,19 @@ def register_polars() -> None:
 def register_dask() -> None:
     """Give every Dask DataFrame its ``.md``."""
     import dask.dataframe as dd
-    from dask.dataframe.extensions import register_dataframe_accessor
+    from dask.dataframe import extensions
 
+    untyped: Any = extensions
     if getattr(dd.DataFrame, "md", None) is not Accessor:
-        register_dataframe_accessor("md")(Accessor)  # type: ignore[no-untyped-call]
+        untyped.register_dataframe_accessor("md")(Accessor)
 
 
 def to_frame(columns: AnyColumns, frame: frames.FrameKind) -> Any:
     """A tidy frame of columns that has ``.md``, whether or not the door was imported."""
-    (register_pandas if frame == "pandas" else register_polars)()
+    register(frame)
     return frames.to_frame(columns, frame)
+
+
+def register(frame: frames.FrameKind) -> None:
+    """Give the frames of one kind their ``.md``."""
+    (register_pandas if frame == "pandas" else register_polars)()

@@ -68,3 +68,17 @@ def test_the_accessor_holds_the_frame_and_nothing_else() -> None:
 def test_names_for_annotations_are_the_frames_themselves(name: str, kind: type) -> None:
     """At run time a frame name of `marketdata.typing` is the class of the frame library."""
     assert getattr(names, name) is kind
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_every_frame_that_comes_out_has_the_verbs(frame: str) -> None:
+    """Frames of listings, coverage and verification have `.md` in a process that imported no door."""
+    code = f"""
+import marketdata as md
+archive = md.simulate(events=1, days=0.1, markets=1, frame={frame!r})
+archive.coverage().md
+archive.verify().md
+with md.serve(archive) as service:
+    md.Client(service.base_url, service.api_key, frame={frame!r}).markets().md
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

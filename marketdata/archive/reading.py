@@ -137,6 +137,9 @@ def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: Frame)
     """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
     import polars as pl
 
+    from marketdata.accessor import register
+
+    register(frame)
     types: dict[str, Any] = {"text": pl.String, "time": pl.Datetime("us", "UTC"), "count": pl.Int64}
     out = pl.DataFrame(rows, schema={name: types[kind] for name, kind in columns.items()}, orient="row")
     return out if frame == "polars" else out.to_pandas()

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from marketdata.accessor import register
 from marketdata.client.asking import Asking
 from marketdata.client.record import Record
 from marketdata.client.targets import whole
@@ -237,7 +238,7 @@ class Discovery(Asking[Frame]):
             {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
             for token in market["tokens"]
         ]
-        return cast("Frame", records.to_frame("tokens", rows, self.frame))
+        return self._to_frame("tokens", rows)
 
     def tags(self) -> list[str]:
         """Every tag in use.
@@ -308,6 +309,10 @@ class Discovery(Asking[Frame]):
         """
         return self._record(("usage",), models.Usage)
 
+    def _to_frame(self, kind: records.RecordKind, rows: list[dict[str, Any]]) -> Frame:
+        register(self.frame)
+        return cast("Frame", records.to_frame(kind, rows, self.frame))
+
     def _record(self, segments: tuple[str, ...], model: type[BaseModel]) -> Record:
         return Record(_checked(model, self._transport.get_json(segments), segments))
 
@@ -332,7 +337,7 @@ class Discovery(Asking[Frame]):
             if cursor in seen:
                 raise PaginationStalledError(f"The listing of {kind} repeats its cursor after {len(rows)} rows.")
             seen.add(cursor)
-        return cast("Frame", records.to_frame(kind, rows if max_rows is None else rows[:max_rows], self.frame))
+        return self._to_frame(kind, rows if max_rows is None else rows[:max_rows])
 
 
 def _checked(model: type[BaseModel], body: Any, segments: tuple[str, ...]) -> dict[str, Any]:
