@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import random
-import resource
 import shutil
 import subprocess
 import time
@@ -20,36 +19,24 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, points_of
 from archive.test_faults import books, data_files, held
 from archive.test_processes import start
+from archive.writers import limited, write_for_ever, write_rounds
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.wire.columns import BookColumns, Token
+from marketdata.wire.columns import BookColumns
 
 pytestmark = pytest.mark.soak
 M, N = MARKETS
-# Clean processes that have the modules loaded: a kill then costs no start of Python.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["archive.test_soak", "deltalake", "marketdata.archive.points", "marketdata.tidy.runs"])
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def one_batch(k: int, n: int) -> BookColumns:
-    """Ten books of a market, each with its own number in it."""
-    ts = START + (10 * n + np.arange(10)) * MINUTE
-    levels = np.stack([np.full(10, 0.5), np.arange(10.0 * n, 10.0 * n + 10)], axis=1)
-    return BookColumns((Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.tile([1, 0], 10), levels)
-
-
-def write_for_ever(location: str, k: int, acknowledged: str) -> None:
-    """Add batch after batch, and tell of each once it is committed."""
-    archive = Archive(location, frame="polars")
-    n = len(archive.columns("books", f"m-{k}")) // 10
-    handle = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    while True:
-        archive.add(books=one_batch(k, n))
-        n += 1
-        os.write(handle, b"%d\n" % n)
-        if n % 7 == 0:
-            archive.compact()
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Clean processes that have the modules loaded: a kill then costs no start of Python."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["archive.writers"])
+    return context
 
 
 def check(archive: Archive, k: int, least: int) -> int:
@@ -64,14 +51,16 @@ def check(archive: Archive, k: int, least: int) -> int:
 
 
 @pytest.mark.parametrize("processes", [1, 4])
-def test_AR1_AR2_AR3_two_thousand_kills(tmp_path: Path, processes: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_AR1_AR2_AR3_two_thousand_kills(
+    tmp_path: Path, forks: Any, processes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """After each of 2,000 kills at random no acknowledged batch is lost, doubled, changed or unreadable."""
     rng, kills, points, open_times = random.Random(processes), 0, 0, []
     while kills < 2000:
         root = tmp_path / str(kills)
         told = [tmp_path / f"{kills}-{k}" for k in range(processes)]
         for _ in range(40 // processes):
-            workers = [FORKS.Process(target=write_for_ever, args=(root, k, told[k])) for k in range(processes)]
+            workers = [forks.Process(target=write_for_ever, args=(root, k, told[k])) for k in range(processes)]
             for worker in workers:
                 worker.start()
             time.sleep(rng.uniform(0.02, 0.25 * processes))
@@ -88,8 +77,8 @@ def test_AR1_AR2_AR3_two_thousand_kills(tmp_path: Path, processes: int, capsys: 
                 lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
                 points += check(fresh, k, int(lines[-1]) if lines else 0)
             assert fresh.verify().is_empty()
-        shutil.rmtree(root)
-    assert points > 0
+        shutil.rmtree(root, ignore_errors=True)
+    assert points > kills
     with capsys.disabled():
         print(
             f"\n{kills} kills of {processes} at once, {points} points checked, 0 lost, doubled or unreadable;", end=" "
@@ -212,19 +201,13 @@ def test_every_damage_is_found(archive: Archive, kind: str, count: int, capsys: 
         print(f"\n{kind}: {found + harmless} done, {found} found, {harmless} without effect on any row, 0 unseen")
 
 
-def write_rounds(location: str, k: int, rounds: int) -> None:
-    """Replace the same range again and again."""
-    archive = Archive(location, frame="polars")
-    for n in range(rounds):
-        archive.add(books=books(M, 0, 30, size=float(1000 * k + n + 1)))
-        archive.add(books=one_batch(k, n))
-
-
-def test_eight_writers_of_fifty_rounds_all_land(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_writers_of_fifty_rounds_all_land(
+    archive: Archive, forks: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """8 processes x 50 rounds on one range and on their own: all 800 commits are there, and one writer's points."""
     archive.add(books=books(M, 0, 30))
     before = archive.version("books")
-    workers = [FORKS.Process(target=write_rounds, args=(archive.location, k, 50)) for k in range(8)]
+    workers = [forks.Process(target=write_rounds, args=(archive.location, k, 50)) for k in range(8)]
     for worker in workers:
         worker.start()
     reads = 0
@@ -286,26 +269,14 @@ def test_a_disk_that_is_full_and_is_given_room_again(tmp_path: Path, capsys: pyt
         print(f"\n{len(done)} small disks, full after {min(done)} to {max(done)} adds: all sound, all went on")
 
 
-def limited(location: str, limit: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    import signal
-
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with contextlib.suppress(ArchiveFullError):
-        Archive(location).add(books=books(M, 0, 600))
-        os._exit(7)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    Archive(location).add(books=books(M, 0, 600, size=2.0))
-
-
-def test_files_that_may_not_grow(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_may_not_grow(archive: Archive, forks: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """With a limit of file size that the n-th write meets: ArchiveFullError, the old points, and then it goes on."""
     archive.add(books=books(M, 0, 20))
     before, codes = held(archive), []
     for limit in (0, 100, 700, 1500, 2500, 4000, 6000):
         root = Path(archive.location).with_name(f"limit-{limit}")
         shutil.copytree(archive.location, root)
-        worker = FORKS.Process(target=limited, args=(root, limit))
+        worker = forks.Process(target=limited, args=(root, limit))
         worker.start()
         worker.join()
         codes.append(worker.exitcode)
