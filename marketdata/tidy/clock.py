@@ -10,6 +10,7 @@ import numpy as np
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
+from marketdata.tidy.kinds import utc
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import closed, opened
@@ -36,27 +37,6 @@ def keys_of(names: list[str]) -> list[str]:
     if missing:
         raise NotTidyError.from_missing("A tidy frame", missing, names)
     return [c for c in WHO if c in names]
-
-
-def utc(data: Any, name: str = "ts") -> nw.Expr:
-    """A column of times as UTC microseconds; without a zone they are UTC.
-
-    Raises
-    ------
-    NotTidyError
-        If the column holds no times.
-    """
-    dtype = data.collect_schema()[name]
-    if not isinstance(dtype, nw.Datetime):
-        raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")
-    ts = nw.col(name)
-    if data.implementation.is_duckdb():
-        return ts  # an instant; the connection's zone only shows it
-    if dtype.time_zone is None:
-        ts = ts.dt.replace_time_zone("UTC")
-    elif dtype.time_zone != "UTC":
-        ts = ts.dt.convert_time_zone("UTC")
-    return ts if dtype.time_unit == "us" else ts.cast(_MICROS)
 
 
 def available_at(frame: F, resolution: str) -> F:

@@ -75,6 +75,27 @@ def _check_session(zone: str) -> None:
         )
 
 
+def utc(data: Any, name: str = "ts") -> nw.Expr:
+    """A column of times as UTC microseconds; without a zone they are UTC.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no times.
+    """
+    dtype = data.collect_schema()[name]
+    if not isinstance(dtype, nw.Datetime):
+        raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")
+    ts = nw.col(name)
+    if data.implementation.is_duckdb():
+        return ts  # an instant; the connection's zone only shows it
+    if dtype.time_zone is None:
+        ts = ts.dt.replace_time_zone("UTC")
+    elif dtype.time_zone != "UTC":
+        ts = ts.dt.convert_time_zone("UTC")
+    return ts if dtype.time_unit == "us" else ts.cast(nw.Datetime("us", "UTC"))
+
+
 def truncated(data: Any, resolution: Resolution, name: str) -> Any:
     """A DuckDB relation with the bucket start of ``ts`` beside it, whatever the zone of its connection is."""
     start = f"time_bucket(INTERVAL '{resolution.micros} microseconds', ts AT TIME ZONE 'UTC', TIMESTAMP '1970-01-01')"

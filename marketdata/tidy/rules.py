@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning
+from marketdata.errors import LeftOutWarning, UnweightedMeanWarning
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
-from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, wrapped
+from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, utc, wrapped
 from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
 from marketdata.wire.columns import ranges
@@ -112,14 +112,14 @@ def _aggregated(data: Any, keys: list[str], values: list[str] | None, width: Res
 def with_bucket(data: Any, resolution: Resolution, name: str) -> Any:
     """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
     if data.implementation.is_duckdb():
-        _utc(data)
+        utc(data)  # refuses what is no time
         return truncated(data, resolution, name)
     return data.with_columns(bucket(data, resolution).alias(name))
 
 
 def bucket(data: Any, resolution: Resolution) -> nw.Expr:
     """The start of the bucket of ``ts``, UTC, as an expression on ``data``."""
-    ts = _utc(data)
+    ts = utc(data)
     kind = data.implementation
     if resolution not in _STEPS or kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow():
         return ts.dt.truncate(str(resolution)).cast(nw.Datetime("us", "UTC"))
@@ -130,18 +130,6 @@ def bucket(data: Any, resolution: Resolution) -> nw.Expr:
     for step in steps:
         out = nw.when(part >= step).then(start.dt.offset_by(f"{step}{unit}")).otherwise(out)
     return out
-
-
-def _utc(data: Any) -> nw.Expr:
-    dtype = data.collect_schema()["ts"]
-    if not isinstance(dtype, nw.Datetime):
-        raise NotTidyError(f"ts holds {dtype}, not times; make it a UTC datetime column.")
-    ts = nw.col("ts")
-    if data.implementation.is_duckdb():
-        return ts  # an instant; the connection's zone only shows it
-    if dtype.time_zone is None:
-        return ts.dt.replace_time_zone("UTC")
-    return ts if dtype.time_zone == "UTC" else ts.dt.convert_time_zone("UTC")
 
 
 def last_rows(data: Any, keys: list[str], resolution: Resolution) -> Any:

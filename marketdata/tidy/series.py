@@ -9,7 +9,8 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.tidy.book import bbo
-from marketdata.tidy.clock import keys_of, utc
+from marketdata.tidy.clock import keys_of
+from marketdata.tidy.kinds import utc
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.rules import with_bucket
 from marketdata.tidy.schema import BBO, BOOKS, value_columns

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.test_rules import close, rows
 from service.memory import MINUTE, MemoryArchive
-from strategies import START, book_columns, metric_columns, price_columns
 
 import marketdata as md
+from marketdata.testing.strategies import START, book_columns, metric_columns, price_columns
 from marketdata.times import to_text
 
+# Drawn points may all lie on a coarse grid.
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
 MARKET = "0xm"
 COARSE = st.sampled_from(["1m", "10m", "1h", "6h", "1d"])
 

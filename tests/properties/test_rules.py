@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, WHO, close, of_kind, rows
-from strategies import book_columns, metric_columns, price_columns
 
 import marketdata as md
 from marketdata.resolution import Resolution
+from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy import rules
 from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.tidy.runs import resample_columns
 
+# Drawn points may all lie on a coarse grid.
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
 resolutions = st.sampled_from(list(Resolution))
 
 
