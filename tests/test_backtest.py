@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from kinds import KINDS, few, of_kind, rows
-from strategies import MINUTE, START, book_columns, metric_columns, price_columns
 
 import marketdata as md
+from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
 from marketdata.tidy.converters import HFT_EVENT
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime

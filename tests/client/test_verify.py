@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
-from strategies import START
 
 import marketdata as md
 from marketdata.client.verification import READINGS, Finding, Verification
 from marketdata.service.variants import VARIANTS
+from marketdata.testing.strategies import START
 from marketdata.times import Range, to_text
 
 ALONE = [(name, choice) for name, choices in VARIANTS.items() for choice in choices[1:]]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
-from strategies import MINUTE, START, metric_columns, nullable, price_columns
 
 import marketdata as md
 from marketdata.resolution import Resolution
+from marketdata.testing.strategies import MINUTE, START, metric_columns, nullable, price_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
 from marketdata.wire.columns import PriceColumns, Token

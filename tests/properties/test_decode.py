@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import book_pages, encodings
 
 from marketdata.errors import ContractError
+from marketdata.testing.strategies import book_pages, encodings
 from marketdata.wire import decode
 from marketdata.wire.decode import decode_page
 from marketdata.wire.page import Page

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from kinds import close, rows
 from properties.test_rules import last_books
 from service.memory import MemoryArchive
-from strategies import MINUTE, START, book_columns, metric_columns, price_columns
 
 import marketdata as md
 from marketdata.resolution import Resolution
+from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 

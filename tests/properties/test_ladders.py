@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
-from strategies import MINUTE, START, book_columns
 
 import marketdata as md
+from marketdata.testing.strategies import MINUTE, START, book_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
 from marketdata.wire.columns import empty

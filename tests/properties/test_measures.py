@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
-from strategies import book_columns
 
 import marketdata as md
+from marketdata.testing.strategies import book_columns
 from marketdata.tidy import snapshots
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
-from strategies import START, book_columns, nullable, prices, sides, times
 
 import marketdata as md
+from marketdata.testing.strategies import START, book_columns, nullable, prices, sides, times
 from marketdata.tidy.frames import to_frame
 from marketdata.wire.columns import BookColumns, PriceColumns, Token
 

@@ -1,4 +1,17 @@
-"""What the world may send: books, points and pages, drawn by hypothesis."""
+"""What the world may send, drawn by hypothesis: tidy frames, columns and raw pages.
+
+Books are one-sided, empty, crossed and locked; there are gaps, nulls, odd labels and ids of 77 digits.
+
+Examples
+--------
+>>> from hypothesis import given
+>>> from marketdata.testing import strategies
+>>> @given(strategies.book_frames("polars"))
+... def a_mid_is_null_or_between(books):
+...     touch = books.md.bbo().drop_nulls("mid")
+...     assert ((touch["mid"] >= 0) & (touch["mid"] <= 1)).all()
+>>> a_mid_is_null_or_between()
+"""
 
 from __future__ import annotations
 
@@ -7,13 +20,39 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as missing:
+    hint = "marketdata.testing.strategies needs hypothesis, which is not installed: pip install hypothesis"
+    raise ModuleNotFoundError(hint, name="hypothesis") from missing
+
+from marketdata.accessor import to_frame
 from marketdata.times import to_text
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.typing import FrameKind
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token, View
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
+
+__all__ = [
+    "book_columns",
+    "book_frames",
+    "book_pages",
+    "encodings",
+    "labels",
+    "metric_columns",
+    "metric_frames",
+    "nullable",
+    "pages",
+    "price_columns",
+    "price_frames",
+    "prices",
+    "sides",
+    "sizes",
+    "times",
+    "token_sets",
+]
 
 labels = st.one_of(
     st.sampled_from(["Yes", "No", "Up", "Over 2.5"]), st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -131,3 +170,69 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
         name: np.array([draw(nullable) for _ in ts], np.float64) for name in ("volume", "liquidity", "spread", "trades")
     }
     return MetricColumns(tuple(markets), np.array(code, np.int32), np.array(ts, np.int64), values)
+
+
+def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
+    """Tidy books of one market.
+
+    Parameters
+    ----------
+    frame : {"pandas", "polars"}
+    step : int
+        Grid of the times [microseconds].
+    most : int
+        Most snapshots of a token.
+
+    Returns
+    -------
+    strategy
+        Of frames as ``client.books`` gives them.
+    """
+    return book_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
+
+
+def price_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 20) -> st.SearchStrategy[Any]:
+    """Tidy prices of one market, nulls among them; parameters as in `book_frames`."""
+    return price_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
+
+
+def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchStrategy[Any]:
+    """Tidy metrics of one to three markets, with a further metric ``trades``; parameters as in `book_frames`."""
+    return metric_columns(most=most).map(lambda columns: to_frame(columns, frame))
+
+
+@st.composite
+def pages(draw: st.DrawFn, view: View = "books") -> bytes:
+    """Bodies of a history page, as JSON in one of the ways it may be written.
+
+    Parameters
+    ----------
+    view : {"books", "prices", "metrics"}
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from hypothesis import given
+    >>> @given(pages("prices"))
+    ... def a_page_is_read(page):
+    ...     assert "price" in md.read_pages("prices", [page]).columns
+    >>> a_page_is_read()
+    """
+    if view == "books":
+        return draw(encodings(draw(book_pages())))
+    drawn: PriceColumns | MetricColumns
+    drawn = draw(price_columns(most=6)) if view == "prices" else draw(metric_columns(most=6))
+    names = {"price": "p"} if view == "prices" else {name: name for name in drawn.values}
+    points: dict[str | None, list[dict[str, Any]]] = {token.token_label: [] for token in drawn.tokens}
+    for i, (code, ts) in enumerate(zip(drawn.token.tolist(), drawn.ts.tolist(), strict=True)):
+        values = {names[name]: float(column[i]) for name, column in drawn.values.items()}
+        point = {name: None if math.isnan(value) else value for name, value in values.items()}
+        points[drawn.tokens[code].token_label].append({"t": to_text(ts), **point})
+    count = sum(map(len, points.values()))
+    body: dict[str, Any] = {"market_id": "0xm", "resolution": "1m"}
+    body["metadata"] = {"count": count, "limit": 200, "next_cursor": None}
+    if view == "metrics":
+        first = {point["t"]: point for part in points.values() for point in part}
+        return draw(encodings({**body, "data": list(first.values())}))
+    body["tokens"] = {token.token_label: token.token_id for token in drawn.tokens}
+    return draw(encodings({**body, "data": points}))
