@@ -17,6 +17,7 @@ from marketdata.times import Range, parse_iso
 from marketdata.wire.columns import View
 
 _ONE_PAGE = LARGEST_LIMIT // 2
+_FEW_PAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Catalogue:
         parts = [part for request in wanted for part in self._parts(request)]
         lively = [request for request, alive in parts if alive]
         tokens = {id_: len(facts.tokens) for id_, facts in self._known.items()}
+        if sum(pages_of(r, tokens_of(r, tokens)) for r in lively) > _FEW_PAGES:
+            # How many walks the rate asks for decides how many parts there must be.
+            self._transport.learn_limits()
         busy = crew(self._transport.pacer, self._transport.latency)
         cut = iter(segment(lively, tokens, busy, bounded=bounded))
         out: list[Request] = []

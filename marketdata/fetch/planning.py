@@ -86,7 +86,7 @@ def segment(
     out = []
     for request, count in zip(requests, counts, strict=True):
         # A rest of a few pages is no walk of its own.
-        even = max(1, pages_of(request, count) // pages)
+        even = max(1, round(pages_of(request, count) / pages))
         each = math.ceil(pages_of(request, count) / even)
         parts = split(request.rng, request.resolution, tokens=count, limit=request.limit, pages=each)
         out += [replace(request, rng=part) for part in parts]
@@ -105,6 +105,8 @@ class _Job:
     def __init__(self, request: Request | Position, walk: Walk) -> None:
         self.origin = request if isinstance(request, Position) else Position.start(request)
         self.request = self.origin.request
+        left = self.origin.remaining
+        self.buckets_left = (left.end - left.start) // self.request.resolution.micros
         self.walk = walk
         self.lock = threading.Lock()  # free only while the walk waits for an answer
         self.pages: deque[Page] = deque()
@@ -139,6 +141,10 @@ class Fetch:
         self._change = threading.Condition()
         self._stop = threading.Event()
         self._jobs = [self._job(r, strict, memory) for r in requests]
+        # Where nothing is handed on before the end, the longest first: then no long one is left alone at the last.
+        self._order = list(range(len(self._jobs)))
+        if buffer is None:
+            self._order.sort(key=lambda k: -self._jobs[k].buckets_left)
         self._next, self._head, self._buffered, self._alive, self._pages = 0, 0, 0, 0, 0
         self._starting = 0
         self._error: BaseException | None = None
@@ -230,6 +236,9 @@ class Fetch:
     def _grow(self) -> None:
         """Start threads up to what the rate needs, as the latency becomes known; called under the lock."""
         wanted = self._workers or crew(self._transport.pacer, self._transport.latency)
+        if self._workers is None and self._buffer is None and self._transport.pacer.known:
+            # All parts side by side end together; one after the other, the last few can not use the rate.
+            wanted = min(_MOST, _ROUNDS * wanted)
         for _ in range(min(wanted - self._alive, len(self._jobs) - self._next - self._starting)):
             self._alive += 1
             self._starting += 1
@@ -243,7 +252,7 @@ class Fetch:
                 if self._next >= len(self._jobs) or self._stop.is_set():
                     self._alive -= 1
                     return
-                index, self._next = self._next, self._next + 1
+                index, self._next = self._order[self._next], self._next + 1
             job = self._jobs[index]
             with job.lock:
                 error = self._walk(job, index)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import MINUTE, START, Oracle, expected, minutes, rows
 
+from marketdata.client.targets import Catalogue
 from marketdata.errors import NotFoundError, ServerError
 from marketdata.fetch.pacing import Pacer
 from marketdata.fetch.plan import Plan, make_plan, pages_of
@@ -20,7 +21,7 @@ from marketdata.fetch.planning import crew, fetch_all, segment, split
 from marketdata.fetch.position import Position, Report, Request
 from marketdata.fetch.transport import Transport
 from marketdata.resolution import Resolution
-from marketdata.times import SECOND, Range
+from marketdata.times import SECOND, Range, parse_iso
 
 
 @given(
@@ -96,6 +97,35 @@ def test_in_request_order(transport: Transport, oracle: Oracle, workers: int, bu
     flat = rows(page for _, page in got)
     assert sorted(flat) == expected(oracle.points)
     assert (report.requests, report.pages, report.points) == (30, 30, 6000)
+
+
+@pytest.mark.parametrize("buffer", [None, 100])
+def test_the_longest_goes_first(server: FaultServer, transport: Transport, oracle: Oracle, buffer: int | None) -> None:
+    """No long walk is left alone at the end, unless pages are handed on as they come; the result is in order anyway."""
+    lengths = [300, 100, 2000, 600]
+    edges = [0, *itertools.accumulate(lengths)]
+    parts = [
+        Request("prices", "market", "slug", minutes(n, first), Resolution.M1)
+        for n, first in zip(lengths, edges, strict=False)
+    ]
+    got = [request.buckets for request, _ in fetch_all(transport, parts, workers=1, buffer=buffer)]
+    asked = [parse_iso(ask.params["start_ts"]) for ask in server.asks if ask.path.endswith("/prices")]
+    begun = list(dict.fromkeys((t - START) // MINUTE for t in asked))
+    assert begun == ([400, 2400, 0, 300] if buffer is None else edges[:4])
+    assert list(dict.fromkeys(got)) == lengths
+
+
+def test_the_first_fetch_knows_the_rate_before_it_cuts(server: FaultServer, transport: Transport) -> None:
+    """A far service is asked by as many walks as its rate needs, from the first fetch on."""
+    limits = {"limits": {"requests_per_minute": 2000}}
+    server.answer = lambda ask: ok(limits) if ask.path == "/v1/usage" else refuse(404)
+    transport._measured = 2.0
+    small = Request("prices", "market", "slug", minutes(300), Resolution.M1)
+    assert Catalogue(transport).requests([small]) == [small]
+    assert [ask.path for ask in server.asks] == ["/v1/markets/slug"]
+    large = Request("prices", "market", "slug", minutes(500_000), Resolution.M1)
+    assert len(Catalogue(transport).requests([large])) > 2000 / 60 * 2.0
+    assert server.asks[-1].path == "/v1/usage"
 
 
 def test_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:

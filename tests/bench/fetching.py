@@ -1,0 +1,343 @@
+"""How much of a key's rate a fetch uses, and what it costs, beside one cursor and a pool that does not pace itself."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import numpy as np
+
+import marketdata as md
+from bench.measure import Table
+from marketdata.client.targets import Catalogue
+from marketdata.errors import RateLimitError
+from marketdata.fetch.answers import Answer
+from marketdata.fetch.clock import Clock
+from marketdata.fetch.failures import Failure
+from marketdata.fetch.pacing import Pacer
+from marketdata.fetch.planning import fetch_all
+from marketdata.fetch.position import Report, Request
+from marketdata.fetch.transport import Transport
+from marketdata.resolution import Resolution
+from marketdata.times import Range, parse_iso, to_text
+from marketdata.wire.columns import PriceColumns, Token
+
+MINUTE = 60_000_000
+START = parse_iso("2025-01-01T00:00:00Z")
+MARKETS = 4
+MINUTES = {120: 12, 600: 6, 2000: 4}  # how long each rate is watched [minutes]
+LATENCIES = (0.05, 0.25, 2.0)
+POOL = 16  # threads of the pool that does not pace itself
+_THREAD = "marketdata-fetch"
+_GAP = 29  # every so many minutes there is no point
+
+
+class EventClock(Clock):
+    """Time that moves when every thread of a fetch sleeps, to the first that is to wake: a simulation, not a rush."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._turn = threading.Lock()
+        self._asleep: list[tuple[float, int, threading.Event, bool]] = []
+        self._number = self._sleeping = 0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def time(self) -> float:
+        return START / 1e6 + self._now
+
+    def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
+        if seconds <= 0:
+            return
+        counts = threading.current_thread().name == _THREAD
+        woken = threading.Event()
+        with self._turn:
+            self._number += 1
+            self._sleeping += counts
+            heapq.heappush(self._asleep, (self._now + seconds, self._number, woken, counts))
+        while not woken.is_set():
+            self._wake_first()
+            # A thread that ends says nothing, so now and then somebody has to look.
+            woken.wait(0.05)
+
+    def _wake_first(self) -> None:
+        """If nobody is awake."""
+        with self._turn:
+            awake = sum(t.name == _THREAD for t in threading.enumerate()) - self._sleeping
+            if self._asleep and not awake:
+                self._now, _, woken, counts = heapq.heappop(self._asleep)
+                self._sleeping -= counts
+                woken.set()
+
+
+@dataclass
+class Window:
+    """A service that answers so many requests in any 60 s, and not one more."""
+
+    rate: int
+    passed: list[float] = field(default_factory=list)
+    refused: int = 0
+    _times: deque[float] = field(default_factory=deque)
+
+    def wait(self, now: float) -> float | None:
+        """None if a request that arrives now passes, else the seconds until one will [s]."""
+        while self._times and self._times[0] <= now - 60:
+            self._times.popleft()
+        if len(self._times) < self.rate:
+            self._times.append(now)
+            self.passed.append(now)
+            return None
+        self.refused += 1
+        return self._times[0] + 60 - now
+
+
+class Far(Transport):
+    """The library's transport, but for the wire: a strict service at a distance, in simulated time."""
+
+    def __init__(self, window: Window, latency: float, clock: EventClock) -> None:
+        super().__init__("http://127.0.0.1:9", "k" * 20, pacer=Pacer(clock=clock), clock=clock, seed=1)
+        self._window, self._distance, self._dice = window, latency, random.Random(7)
+
+    def _attempt(self, path: str, tried: int) -> Answer | Failure:
+        if path.count("/") == 3 and "?" not in path:
+            self._window.wait(self._clock.monotonic())
+            self._measure(self._distance)
+            return Answer(body(path, self._window.rate), None, path)
+        with self._count:
+            self.requests += 1
+            went, came = (self._distance * self._dice.uniform(0.4, 0.6) for _ in range(2))
+        self._clock.sleep(went)
+        with self._count:
+            wait = self._window.wait(self._clock.monotonic())
+        self._clock.sleep(came)
+        if wait is not None:
+            return Failure(RateLimitError("429", status=429), "throttled", float(int(wait) + 1))
+        self._measure(went + came)
+        return Answer(body(path, self._window.rate), None, path)
+
+
+def there(first: int, last: int) -> np.ndarray[Any, Any]:
+    """Minutes of a market that have a point."""
+    minutes = np.arange(first, last)
+    return minutes[minutes % _GAP != 3]
+
+
+def body(path: str, rate: int) -> bytes:
+    """What the service answers: pages of 200 points of two tokens."""
+    parts = urlsplit(path)
+    if parts.path == "/v1/usage":
+        return json.dumps({"limits": {"requests_per_minute": rate, "requests_remaining": rate - 1}}).encode()
+    if not parts.query:
+        return json.dumps({"id": parts.path.split("/")[3], "tokens": [{"id": "1"}, {"id": "2"}]}).encode()
+    asked = dict(parse_qsl(parts.query))
+    first, last = (
+        (parse_iso(asked[name]) - START) // MINUTE if name in asked else 0 for name in ("start_ts", "end_ts")
+    )
+    first = int(asked.get("cursor", first))
+    minutes = there(first, min(last, first + 150))
+    more = len(minutes) > 100 or first + 150 < last
+    minutes = minutes[:100]
+    points = [{"t": to_text(START + int(m) * MINUTE), "p": 0.5} for m in minutes]
+    page = {
+        "market_id": parts.path.split("/")[3],
+        "resolution": "1m",
+        "tokens": {"Yes": "1", "No": "2"},
+        "data": {"Yes": points, "No": points},
+        "metadata": {
+            "count": 2 * len(points),
+            "limit": 200,
+            "next_cursor": str(int(minutes[-1]) + 1) if more else None,
+        },
+    }
+    return json.dumps(page).encode()
+
+
+def markets(pages: int) -> tuple[list[Request], int]:
+    """Markets that have so many pages together, and the pages that are needed."""
+    each = pages * 100 // MARKETS
+    asked = [
+        Request("prices", "market", f"m{i}", Range(START, START + each * MINUTE), Resolution.M1) for i in range(MARKETS)
+    ]
+    return asked, MARKETS * -(-len(there(0, each)) // 100)
+
+
+@dataclass
+class Outcome:
+    """What a fetch came to."""
+
+    seconds: float
+    needed: int
+    passed: list[float]
+    refused: int
+
+    def row(self, name: str, rate: int, latency: float) -> list[str]:
+        """As it stands in the table; the share is of pages that are needed, over the whole of the fetch."""
+        share = self.needed / (self.seconds / 60 * rate)
+        first, last = self.seconds * 0.2, self.seconds * 0.8
+        middle = sum(first <= t < last for t in self.passed) / ((last - first) / 60 * rate)
+        cost = (len(self.passed) + self.refused) / self.needed
+        where = [f"{rate}", f"{latency * 1e3:.0f} ms", f"{self.seconds / 60:.1f}"]
+        return [name, *where, f"{middle:.1%}", f"{share:.1%}", f"{self.refused:,}", f"{cost:.3f}"]
+
+
+def ours(rate: int, latency: float, pages: int) -> Outcome:
+    """The library, all of it but the wire."""
+    clock, window = EventClock(), Window(rate)
+    transport = Far(window, latency, clock)
+    asked, needed = markets(pages)
+    parts = Catalogue(transport).requests(asked)
+    points = sum(page.points for _, page in fetch_all(transport, parts, report=Report()))
+    assert points == 2 * sum(len(there(0, r.buckets)) for r in asked)
+    return Outcome(clock.monotonic(), needed, window.passed, window.refused)
+
+
+def side_by_side(walkers: int, rate: int, latency: float, pages: int) -> Outcome:
+    """Walkers that each ask again as soon as they are answered, and wait as long as a 429 tells them."""
+    window, dice, needed = Window(rate), random.Random(7), markets(pages)[1]
+    # (time, nth, whether it arrives): arrivals must be seen in the order of time
+    events = [(latency * dice.uniform(0.4, 0.6), k, True) for k in range(min(walkers, needed))]
+    asked, number, now = len(events), len(events), 0.0
+    while events:
+        now, _, arrives = heapq.heappop(events)
+        back, number = latency * dice.uniform(0.4, 0.6), number + 1
+        if not arrives:
+            heapq.heappush(events, (now + back, number, True))
+            continue
+        wait = window.wait(now)
+        if wait is not None:
+            heapq.heappush(events, (now + back + int(wait) + 1, number, False))
+        elif asked < needed:
+            asked += 1
+            heapq.heappush(events, (now + back, number, False))
+    return Outcome(now + latency / 2, needed, window.passed, window.refused)
+
+
+SLOW = """
+import asyncio, json, sys, time
+import marketdata as md
+from marketdata.service import server
+
+latency, rate = float(sys.argv[2]), int(sys.argv[3])
+counts = {200: [], 429: []}
+
+def slow(app):
+    async def answer(scope, receive, send):
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+        await asyncio.sleep(latency / 2)
+
+        async def later(message):
+            if message["type"] == "http.response.start":
+                counts.setdefault(message["status"], []).append(time.monotonic())
+                await asyncio.sleep(latency / 2)
+            await send(message)
+
+        return await app(scope, receive, later)
+    return answer
+
+make = server.build
+server.build = lambda *args, **options: slow(make(*args, **options))
+with server.serve(md.Archive(sys.argv[1]), requests_per_minute=rate) as service:
+    print(service.base_url, service.api_key, flush=True)
+    sys.stdin.readline()
+    print(json.dumps(counts), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def local_service(pages: int, rate: int, latency: float) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
+    """A local service in a process of its own, slowed down, over an archive of so many pages."""
+    each = pages * 100 // MARKETS
+    with tempfile.TemporaryDirectory() as folder:
+        archive = md.Archive(folder)
+        records = [
+            {"market_id": f"m{i}", "slug": f"s{i}", "token_ids": [f"{i}1", f"{i}2"], "token_labels": ["Yes", "No"]}
+            for i in range(MARKETS)
+        ]
+        archive.add(markets=records)
+        ts = START + there(0, each) * MINUTE
+        for i in range(MARKETS):
+            tokens = Token(f"m{i}", f"{i}1", "Yes"), Token(f"m{i}", f"{i}2", "No")
+            codes = np.repeat(np.arange(2, dtype=np.int32), len(ts))
+            archive.add(prices=PriceColumns(tokens, codes, np.tile(ts, 2), np.full(2 * len(ts), 0.5)))
+        command = [sys.executable, "-c", SLOW, folder, str(latency), str(rate)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            base_url, key = process.stdout.readline().split()
+            yield base_url, key, process
+            process.kill()
+
+
+def through_a_real_service(rate: int, latency: float, pages: int) -> Outcome:
+    """A client, a socket, a service with a moving window of a minute; the clock on the wall."""
+    each = pages * 100 // MARKETS
+    needed = markets(pages)[1]
+    with local_service(pages, rate, latency) as (base_url, key, process), md.Client(base_url, key) as client:
+        ids = [f"m{i}" for i in range(MARKETS)]
+        client.health()
+        began = time.monotonic()
+        frame = client.prices(ids, to_text(START), to_text(START + each * MINUTE), "1m")
+        seconds = time.monotonic() - began
+        assert len(frame) == 2 * MARKETS * len(there(0, each))
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        counts = json.loads(process.stdout.readline())
+    # One machine, one steady clock for both processes.
+    return Outcome(seconds, needed, [t - began for t in counts["200"]], len(counts["429"]))
+
+
+def run(*, quick: bool = False) -> list[Table]:
+    """Every rate and latency, each way; then a minute of real time."""
+    head = [
+        "way",
+        "requests a minute",
+        "latency",
+        "minutes",
+        "of the plan",
+        "first to last",
+        "answers of 429",
+        "requests a page",
+    ]
+    table = Table("Fetching within a plan, simulated clock", head)
+    for rate, minutes in MINUTES.items():
+        for latency in LATENCIES:
+            pages = rate * (1 if quick else minutes)
+            table.rows.append(ours(rate, latency, pages).row("**marketdata**", rate, latency))
+            table.rows.append(side_by_side(1, rate, latency, pages).row("one cursor", rate, latency))
+            pool = side_by_side(POOL, rate, latency, pages)
+            table.rows.append(pool.row(f"{POOL} threads, no pacer", rate, latency))
+    table.notes.append(
+        f"Pages for {', '.join(map(str, MINUTES.values()))} minutes of each plan, {MARKETS} markets, one minute in "
+        f"{_GAP} without a point, against a window that never lets one request too many pass in any 60 s. The "
+        "library's own planner, walks, pacer and threads run; the wire and the clock are simulated, and markets are "
+        "looked up in no time. Of the plan: requests that passed in the middle three fifths of the time. First to "
+        "last: pages needed over what the plan allows from the first request to the last answer; the round trips at "
+        "both ends weigh on short fetches at long latencies. More than 100 % is a window filled at its beginning, "
+        "which is refused when it is full."
+    )
+    real = Table("Fetching within a plan, a real service on this machine", head)
+    rate, latency = 2000, 0.25
+    pages = rate // 4 if quick else rate
+    real.rows.append(through_a_real_service(rate, latency, pages).row("**marketdata**", rate, latency))
+    real.notes.append(
+        "One `client.prices` call of four markets to one pandas frame, sockets and JSON included, against the local "
+        "service with its own moving window, each answer held back by the latency. Asking for the markets and for the "
+        "usage counts as requests."
+    )
+    return [table, real]
