@@ -74,6 +74,7 @@ class Load:
     seconds: float
     took: list[float]
     page_bytes: float
+    cpu_seconds: float = 0.0
 
     @property
     def rate(self) -> float:

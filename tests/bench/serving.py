@@ -9,10 +9,12 @@ import sys
 import tempfile
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from bench.loading import Load, walk
 from bench.made import MINUTE, START
@@ -95,8 +97,8 @@ def fill(path: Path, pages: int) -> None:
 
 
 @contextlib.contextmanager
-def server(way: str, path: Path) -> Iterator[str]:
-    """A service in a process of its own that has answered once."""
+def server(way: str, path: Path) -> Iterator[Callable[..., Load]]:
+    """Walks of a service in a process of its own that has answered once; they tell the process's time too."""
     command = [sys.executable, "-c", PROGRAMS[way], str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         try:
@@ -105,9 +107,21 @@ def server(way: str, path: Path) -> Iterator[str]:
             asked = urllib.request.Request(url + way_to("m0", 1), headers={"X-API-Key": "bench"})
             with urllib.request.urlopen(asked) as answer:
                 answer.read()
-            yield url
+
+            def timed(paths: list[str], most: int = 10**9, rate: float | None = None) -> Load:
+                before = cpu_seconds(running.pid)
+                load = walk(url, paths, most, rate=rate)
+                return replace(load, cpu_seconds=cpu_seconds(running.pid) - before)
+
+            yield timed
         finally:
             running.kill()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Time of all threads of a process on the cores [s]."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def way_to(market: str, pages: int) -> str:
@@ -121,19 +135,19 @@ def measure(way: str, path: Path, pages: int) -> dict[tuple[str, str], Load]:
     many = [way_to(f"m{i}", pages) for i in range(CLIENTS)]
     one = [way_to(f"m{CLIENTS}", pages)]
     out = {}
-    with server(way, path) as url:
+    with server(way, path) as walked:
         if way == USUAL:
-            out["1 client", "fresh"] = walk(url, one, 5)
-            out[f"{CLIENTS} clients", "fresh"] = walk(url, many, 2)
+            out["1 client", "fresh"] = walked(one, 5)
+            out[f"{CLIENTS} clients", "fresh"] = walked(many, 2)
             return out
-        out["1 client", "fresh"] = walk(url, one)
-        out["1 client", "repeated"] = walk(url, one)
-        out[f"{CLIENTS} clients", "fresh"] = walk(url, many)
+        out["1 client", "fresh"] = walked(one)
+        out["1 client", "repeated"] = walked(one)
+        out[f"{CLIENTS} clients", "fresh"] = walked(many)
         # What was read last is kept; so the first pages are asked once more before they are repeated.
-        walk(url, many, REPEATED)
-        out[f"{CLIENTS} clients", "repeated"] = walk(url, many, REPEATED)
-    with server(way, path) as url:
-        out[f"{CLIENTS} clients, {RATE} pages/s asked", "fresh"] = walk(url, many, rate=RATE)
+        walked(many, REPEATED)
+        out[f"{CLIENTS} clients", "repeated"] = walked(many, REPEATED)
+    with server(way, path) as walked:
+        out[f"{CLIENTS} clients, {RATE} pages/s asked", "fresh"] = walked(many, rate=RATE)
     return out
 
 
@@ -148,13 +162,16 @@ def run(*, quick: bool = False) -> list[Table]:
             for way in PROGRAMS:
                 for (clients, pages_are), load in measure(way, path, pages).items():
                     found[clients, pages_are, way].append(load)
-    table = Table("Book pages through HTTP", ["load", "pages", "way", "pages/s", "p50 ms", "p99 ms"])
+    table = Table(
+        "Book pages through HTTP", ["load", "pages", "way", "pages/s", "p50 ms", "p99 ms", "server CPU ms a page"]
+    )
     for (clients, pages_are, way), loads in found.items():
         rate = statistics.median(load.rate for load in loads)
         took = np.concatenate([load.took for load in loads]) * 1e3
+        cpu = statistics.median(load.cpu_seconds / load.pages for load in loads) * 1e3
         shown = f"**{way}**" if way == OURS else way
         p50, p99 = np.percentile(took, [50, 99])
-        table.rows.append([clients, pages_are, shown, f"{rate:.0f}", f"{p50:.3g}", f"{p99:.3g}"])
+        table.rows.append([clients, pages_are, shown, f"{rate:.0f}", f"{p50:.3g}", f"{p99:.3g}", f"{cpu:.2g}"])
     size = next(iter(found.values()))[0].page_bytes / 1e3
     table.notes.append(
         f"Pages of 200 snapshots, {size:.0f} kB, from an archive on disk; the server in a process of its own, the\n"
