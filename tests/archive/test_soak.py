@@ -39,6 +39,18 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Any:
     return context
 
 
+def sizes(paths: list[Path]) -> list[int]:
+    return [path.stat().st_size if path.exists() else 0 for path in paths]
+
+
+def wait_for_more(paths: list[Path], said: list[int]) -> None:
+    """Until all writers have said that they are at work."""
+    until = time.monotonic() + 60
+    while not all(a > b for a, b in zip(sizes(paths), said, strict=True)):
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
 def check(archive: Archive, k: int, least: int) -> int:
     """Every acknowledged batch is there, whole and once; how many points there are."""
     found = archive.columns("books", f"m-{k}")
@@ -61,9 +73,12 @@ def test_AR1_AR2_AR3_two_thousand_kills(
         told = [tmp_path / f"{kills}-{k}" for k in range(processes)]
         for _ in range(40 // processes):
             workers = [forks.Process(target=write_for_ever, args=(root, k, told[k])) for k in range(processes)]
+            said = sizes(told)
             for worker in workers:
                 worker.start()
-            time.sleep(rng.uniform(0.02, 0.25 * processes))
+            if rng.random() < 0.9:  # else they may be killed while they open
+                wait_for_more(told, said)
+            time.sleep(rng.uniform(0.0, 0.1 * processes))
             for worker in workers:
                 worker.kill()
             for worker in workers:

@@ -10,6 +10,7 @@ import signal
 # Loaded before the fork, so that a kill hits work and not the start of Python.
 import deltalake.transaction  # noqa: F401
 import numpy as np
+import pandas  # noqa: F401, ICN001
 from archive.source import MARKETS, MINUTE, START
 from archive.test_faults import books
 
@@ -34,6 +35,7 @@ def write_for_ever(location: str, k: int, acknowledged: str) -> None:
     archive = Archive(location, frame="polars")
     n = len(archive.columns("books", f"m-{k}")) // 10
     handle = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, b"%d\n" % n)
     while True:
         archive.add(books=one_batch(k, n))
         n += 1
