@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-SECTIONS = ("importing", "decoding", "aggregating", "serving", "storing")
+SECTIONS = ("importing", "decoding", "aggregating", "fetching", "serving", "storing")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 PACKAGES = (
     "numpy",
