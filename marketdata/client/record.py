@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
+
+from marketdata.fetch.shown import html_table
 
 
 class Record(dict[str, Any]):
@@ -26,8 +27,4 @@ class Record(dict[str, Any]):
         return [*super().__dir__(), *self]
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>"
-            for k, v in self.items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketdata.fetch.position import Request
+from marketdata.fetch.shown import html_table
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
 
@@ -69,8 +69,7 @@ class Plan:
             ("memory", f"about {_size(self.memory)}"),
             *(("refused by the plan", part) for part in self.refused),
         ]
-        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
-        return f"<table>{cells}</table>"
+        return html_table(rows)
 
 
 def make_plan(

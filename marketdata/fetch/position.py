@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from marketdata.fetch.shown import html_table
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
 from marketdata.wire.checks import REPAIRS as PAGE_REPAIRS
@@ -89,6 +90,11 @@ class Report:
     restarts: int = 0
     pages: int = 0
     points: int = 0
+
+    def _repr_html_(self) -> str:
+        counts = [(name, f"{getattr(self, name):,}") for name in ("requests", "retries", "restarts", "pages", "points")]
+        named = {"repaired": self.repairs, "odd": self.warnings, "observed": self.observed}
+        return html_table([*counts, *((f"{kind}: {n}", f"{c:,}") for kind, of in named.items() for n, c in of.items())])
 
     def note(self, notes: Mapping[str, int]) -> list[str]:
         """Count oddities; the names of those that strict mode refuses."""

@@ -1,0 +1,21 @@
+"""Names and values as a small HTML table, for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+
+def html_table(rows: Iterable[tuple[object, object]]) -> str:
+    """Two columns; whatever the texts hold is shown as text.
+
+    Examples
+    --------
+    >>> html_table([("question", "<b>Will it rain?</b>")])
+    "<table><tr><th style='text-align:left'>question</th><td>&lt;b&gt;Will it rain?&lt;/b&gt;</td></tr></table>"
+    """
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(str(name))}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table>{cells}</table>"

@@ -1,0 +1,64 @@
+"""What a notebook shows of plans, reports, records and frames, and what it must not be left with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections import Counter
+
+import pytest
+
+import marketdata as md
+from marketdata.client.record import Record
+from marketdata.fetch.plan import Plan
+from marketdata.fetch.position import Report
+
+EVIL = "<script>alert('x')</script>"
+SHOWN = {
+    "plan": Plan(1, 2, 0.5, 1000, (EVIL,), 60),
+    "report": Report(repairs=Counter({EVIL: 1}), warnings=Counter({EVIL: 2}), requests=3),
+    "record": Record(question=EVIL, **{EVIL: 1}),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_texts_of_a_service_are_shown_as_text(shown) -> None:
+    """A table in a notebook runs nothing that a service wrote into a name or a value."""
+    html = shown._repr_html_()
+    assert html.startswith("<table>")
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_frames_show_texts_as_text(frame: str, tmp_path) -> None:
+    """Coverage and records are frames, whose own tables escape what they show."""
+    archive = md.Archive(tmp_path, frame=frame)
+    archive.add(markets=[{"market_id": EVIL, "slug": "s", "token_ids": ["1"], "token_labels": [EVIL]}])
+    prices = {"ts": ["2026-01-01T00:00:00+00:00"], "token_id": ["1"], "price": [0.5]}
+    import polars as pl
+
+    archive.add(prices=pl.DataFrame(prices).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC")))
+    for shown in (archive.coverage(), archive.prices(EVIL)):
+        assert "<script" not in shown._repr_html_()
+
+
+def test_a_fetch_leaves_no_bar_behind(local_client) -> None:
+    """Where nobody watches nothing is printed, neither by a fetch nor by a plan."""
+    slug = local_client.markets()["slug"][0]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        local_client.books(slug, "2025-12-31", "2026-01-01", "1h")
+    assert (out.getvalue(), err.getvalue()) == ("", "")
+
+
+def test_calls_work_inside_a_running_loop(local_client) -> None:
+    """A notebook runs a loop all the time: plain and awaited calls both work in it."""
+    slug = local_client.markets()["slug"][0]
+
+    async def cell() -> None:
+        span = ("2025-12-31", "2026-01-01", "6h")
+        assert local_client.prices(slug, *span).equals(await local_client.aprices(slug, *span))
+
+    asyncio.run(cell())
