@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -302,3 +303,65 @@ def test_files_that_may_not_grow(archive: Archive, forks: Any, capsys: pytest.Ca
     assert set(codes) == {0}
     with capsys.disabled():
         print(f"\n{len(codes)} limits of file size: ArchiveFullError each time, sound, and it went on")
+
+
+def bounded(root: Path, code: str, most: int) -> tuple[float, float]:
+    """Run code on the archive ``a`` in a process with a limit of address space; seconds and peak memory [GB]."""
+    head = (
+        f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({most}, {most}))\n"
+        "import sys, time, polars as pl, marketdata as md\na = md.Archive(sys.argv[1], frame='polars')\n"
+        "out = sys.argv[1] + '-out.parquet'\nbegan = time.perf_counter()\n"
+    )
+    # Not ru_maxrss, which a new program inherits from what started it.
+    tail = (
+        "\nstatus = dict(line.split(':', 1) for line in open('/proc/self/status'))"
+        "\nprint(time.perf_counter() - began, int(status['VmHWM'].split()[0]) / 2**20)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "2", "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", head + code + tail, root], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    seconds, peak = map(float, done.stdout.split())
+    return seconds, peak
+
+
+def test_an_archive_larger_than_memory_is_scanned_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """200 M level rows (8 GB and more in memory) are resampled, filtered and written under a limit of 4 GB."""
+    import polars as pl
+    from bench.storing import history
+
+    root, rows, market = tmp_path / "large", 0, 0
+    archive = Archive(root, frame="polars")
+    while rows < 200_000_000:
+        books = history(market, 43_200, 48)
+        archive.add(books=books)
+        rows += len(books.levels)
+        market += 1
+    name = f"0x{1:064x}"
+    hourly = archive.books(name, resolution="1h").height
+    work = {
+        "all rows at 1h to one file": "a.scan('books', resolution='1h').sink_parquet(out)",
+        "top of book of all rows at 1m to one file": (
+            "a.scan('books').filter(pl.col('level') == 0).select('ts', 'token_id', 'side', 'price').sink_parquet(out)"
+        ),
+        "all rows at 1m to one file": "a.scan('books').sink_parquet(out)",
+    }
+    said = []
+    for what, code in work.items():
+        seconds, peak = bounded(root, code, 4 * 2**30)
+        written = pl.scan_parquet(f"{root}-out.parquet")
+        count = written.select(pl.len()).collect().item()
+        if what.startswith("all rows at 1h"):
+            assert written.filter(market_id=name).select(pl.len()).collect().item() == hourly
+        elif what.startswith("all"):
+            assert count == rows
+        else:
+            assert count == 2 * 2 * 43_200 * market
+        Path(f"{root}-out.parquet").unlink()
+        said.append(f"{what}: {seconds:.0f} s, {rows / seconds / 1e6:.1f} M rows/s, peak {peak:.2f} GB, {count} rows")
+    with capsys.disabled():
+        print(f"\n{rows / 1e6:.0f} M level rows of {market} markets under 4 GB of address space:")
+        print(*said, sep="\n")
