@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import marketdata as md
+from marketdata.cli.app import app
 from marketdata.cli.demo import prove
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
@@ -68,6 +72,73 @@ def test_help_lists_every_verb(folder) -> None:
     verbs = "demo serve usage markets fetch plan pull coverage verify compact import export keys"
     for verb in verbs.split():
         assert f"\n  {verb} " in done.stdout
+
+
+def commands() -> list[list[str]]:
+    """Every verb, as its words."""
+    root = typer.main.get_command(app)
+    return [
+        [name, *inner]
+        for name, one in root.commands.items()
+        for inner in ([[i] for i in one.commands] if hasattr(one, "commands") else [[]])
+    ]
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_verb_explains_itself(words: list[str]) -> None:
+    """The help of a verb has an example that fits into a line; verbs that answer with data do so as JSON too."""
+    said = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+    examples = re.findall(r"^    (marketdata .*)$", said, re.MULTILINE)
+    assert examples
+    assert all(example.startswith(f"marketdata {' '.join(words)}") for example in examples)
+    assert max(map(len, said.splitlines())) <= 80
+    silent = {"demo", "serve", "import", "new", "revoke"}
+    assert ("--json" in said) is (words[-1] not in silent)
+
+
+def test_the_shell_completes_verbs_and_views(folder) -> None:
+    """Completion of the shell offers verbs, and the views after `fetch`."""
+    for line, offered in (("marketdata cov", "coverage"), ("marketdata fetch ", "books\nprices\nmetrics")):
+        env = {"_MARKETDATA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        assert marketdata(cwd=folder, **env).stdout.strip() == offered
+
+
+def test_simulated_markets_are_served_without_an_archive(folder) -> None:
+    """`serve` takes an archive or `--simulated`, and says so when it gets neither or both."""
+    for words in (("serve",), ("serve", "history", "--simulated")):
+        done = marketdata(*words, cwd=folder)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert "--simulated" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
+def test_an_interrupt_ends_with_130_and_one_line(folder) -> None:
+    """Ctrl-C in a terminal stops a fetch at once, without a traceback."""
+    import pexpect
+
+    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "MARKETDATA_API_KEY": "mk_any_0123456789"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        env["MARKETDATA_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        terminal = pexpect.spawn(
+            sys.executable, ["-m", "marketdata.cli", "usage"], encoding="utf-8", timeout=30, env=env, cwd=str(folder)
+        )
+        with silent.accept()[0]:
+            terminal.sendintr()
+            seen = terminal.read()
+        terminal.close()
+    assert terminal.exitstatus == 130
+    assert "interrupted" in seen
+    assert "Traceback" not in seen
+
+
+def test_options_stand_where_python_has_arguments(folder) -> None:
+    """A missing address or key is asked for in words of the command line."""
+    no_address = marketdata("usage", cwd=folder).stderr
+    assert "--base-url" in no_address
+    assert "base_url=" not in no_address
+    no_key = marketdata("usage", "--base-url", "http://127.0.0.1:9", cwd=folder).stderr
+    assert "MARKETDATA_API_KEY" in no_key
+    assert "api_key=" not in no_key
 
 
 def test_version_is_that_of_the_package(folder) -> None:
@@ -255,6 +326,7 @@ def test_keys_are_made_listed_and_revoked(folder) -> None:
     listed = marketdata("keys", "list", "keys.toml", cwd=folder).stdout
     cells = listed.splitlines()[1].split()
     assert (cells[0], cells[-1]) == (key_id, "yes")
+    assert json.loads(marketdata("keys", "list", "keys.toml", "--json", cwd=folder).stdout)[0]["id"] == key_id
     assert key not in listed
 
 

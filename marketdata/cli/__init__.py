@@ -20,6 +20,14 @@ _CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
     ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
 )
 
+_INTERRUPTED = 130
+# Messages name arguments of Python; here they are options.
+_OPTIONS = {
+    "Pass base_url=...": "Pass --base-url",
+    "Pass api_key=... or set": "Set",
+    "pass on_missing='partial'": "ask for less",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; what goes wrong is one line on stderr and an exit code.
@@ -33,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         app([a for a in arguments if a != "--debug"], prog_name="marketdata")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return _say("interrupted", code) if code == _INTERRUPTED else code
     except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        return _say("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (marketdata markets | head): nothing is left to say.
         sys.stderr.close()
@@ -54,6 +63,8 @@ def _say(line: str, code: int) -> int:
 
 def _line(problem: Exception) -> str:
     text = " ".join(str(problem).split())
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
     if isinstance(problem, errors.MarketDataError):
         return text or type(problem).__name__
     if isinstance(problem, ModuleNotFoundError):

@@ -13,7 +13,6 @@ from marketdata.cli.words import (
     BaseUrl,
     Bucket,
     End,
-    Folder,
     Json,
     Markets,
     Out,
@@ -24,6 +23,7 @@ from marketdata.cli.words import (
     deliver,
     existing,
 )
+from marketdata.errors import ConfigError
 
 _EPILOG = (
     "The key comes from MARKETDATA_API_KEY, the address from --base-url or MARKETDATA_BASE_URL. "
@@ -59,9 +59,15 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the chart goes.")] = Path("demo.png"),
 ) -> None:
-    """Show the whole chain on a local service over simulated data, without a key or a network.
+    """See the whole chain on simulated data.
 
-    Example: marketdata demo --out chart.png
+    A local service, a week of books over HTTP, hours compared with the service's own, and a chart; without a key or a
+    network.
+
+    \b
+    Examples:
+      marketdata demo
+      marketdata demo --out chart.png
     """
     from marketdata.cli.demo import run
 
@@ -70,26 +76,44 @@ def demo(
 
 @app.command()
 def serve(
-    archive: Folder,
+    archive: Annotated[
+        str | None, typer.Argument(metavar="[ARCHIVE]", help="Folder or address of the archive.", show_default=False)
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
     keys: Annotated[Path | None, typer.Option(help="TOML file of keys and plans; without it one key is made.")] = None,
     requests_per_minute: Annotated[int | None, typer.Option(help="Rate of the key that is made.")] = None,
+    *,
+    simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
 ) -> None:
     """Serve an archive over HTTP until interrupted.
 
-    Example: marketdata serve history --port 8000
+    \b
+    Examples:
+      marketdata serve --simulated
+      marketdata serve history --port 8000
+      marketdata serve history --keys keys.toml --host 0.0.0.0
     """
+    if (archive is None) is not simulated:
+        raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
     from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
+    from marketdata.simulation import simulate
 
     rate = requests_per_minute or DEFAULT_REQUESTS_PER_MINUTE
-    run(existing(archive), host, port, keys=keys, requests_per_minute=rate, say=typer.echo)
+    source = simulate() if archive is None else existing(archive)
+    run(source, host, port, keys=keys, requests_per_minute=rate, say=typer.echo)
 
 
 @app.command()
 def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
-    """Show the plan of the key and what is left of it."""
+    """Show the plan of the key and what is left of it.
+
+    \b
+    Examples:
+      marketdata usage
+      marketdata usage --json
+    """
     answer = client(base_url).usage()
     typer.echo(show.as_json(answer) if as_json else show.fields(answer))
 
@@ -105,7 +129,10 @@ def markets(
 ) -> None:
     """List markets.
 
-    Example: marketdata markets --search election --max 10
+    \b
+    Examples:
+      marketdata markets --search election --max 10
+      marketdata markets --event SLUG --json
     """
     frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows)
     columns = ("slug", "question", "status", "start_date", "end_date")
@@ -127,7 +154,10 @@ def fetch(
 ) -> None:
     """Fetch books, prices or metrics of markets.
 
-    Example: marketdata fetch prices SLUG --start 2025-12-31 --end 2026-01-01 -r 1h --out prices.parquet
+    \b
+    Examples:
+      marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 -r 1h
+      marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
     """
     deliver(getattr(client(base_url), view)(market, start, end, resolution), out, rows, as_json=as_json)
 
@@ -143,7 +173,14 @@ def plan(
     *,
     as_json: Json = False,
 ) -> None:
-    """Say what a fetch would cost: requests, points, minutes, and what the plan would refuse."""
+    """Say what a fetch would cost, without fetching.
+
+    Requests, points, minutes at the key's rate, and what its plan would refuse.
+
+    \b
+    Example:
+      marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
+    """
     answer = client(base_url).plan(view, market, start, end, resolution)
     typer.echo(show.as_json(dataclasses.asdict(answer)) if as_json else str(answer))
 

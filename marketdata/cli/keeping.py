@@ -26,9 +26,15 @@ def pull(
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Fetch into an archive what it does not hold yet; a second pull asks for nothing.
+    """Fetch into an archive what it lacks.
 
-    Example: marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
+    What is held already is not asked again: a second pull asks for nothing. The folder is made by the first one.
+
+    \b
+    Examples:
+      marketdata pull history --market SLUG --start 2025-12-31
+      marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
+      marketdata pull history --event SLUG --start 2025-12-01 --dry-run
     """
     from marketdata.archive import Archive
     from marketdata.wire.columns import VIEWS
@@ -64,10 +70,15 @@ def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Give up what is damaged, so that a pull fills it.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Read an archive back and compare it with its hashes; code 1 when anything is damaged.
+    """Compare an archive with its hashes.
 
-    With --service it is told instead which reading of the interface the service follows; code 1 when it is another
-    one than ours. Example: marketdata verify --service MARKET --start 2026-01-01 --end 2026-01-02
+    Reads everything back; code 1 when anything is damaged. With --service it is told instead which reading of the
+    interface the service follows; code 1 when it is another one than ours.
+
+    \b
+    Examples:
+      marketdata verify history --repair
+      marketdata verify --service SLUG --start 2026-01-01 --end 2026-01-02
     """
     if (archive is None) == (service is None):
         raise ConfigError("Give the folder of an archive, or --service MARKET with --start and --end.")
@@ -88,13 +99,24 @@ def verify(
         raise typer.Exit(1)
 
 
-def compact(archive: Folder) -> None:
-    """Rewrite many small files as few large ones."""
-    typer.echo(f"{existing(archive).compact():,} files fewer")
+def compact(archive: Folder, *, as_json: Json = False) -> None:
+    """Rewrite many small files as few large ones.
+
+    \b
+    Example:
+      marketdata compact history
+    """
+    fewer = existing(archive).compact()
+    typer.echo(show.as_json({"files_fewer": fewer}) if as_json else f"{fewer:,} files fewer")
 
 
 def coverage(archive: Folder, *, as_json: Json = False) -> None:
-    """Show which ranges an archive holds."""
+    """Show which ranges an archive holds.
+
+    \b
+    Example:
+      marketdata coverage history --json
+    """
     frame = existing(archive).coverage()
     typer.echo(show.as_json(frame) if as_json else show.table(frame))
 
@@ -105,9 +127,13 @@ def import_(
         Path, typer.Argument(help="Folder with markets, series, events, books, prices, metrics as .parquet or .csv.")
     ],
 ) -> None:
-    """Add recorded files to an archive; recordings finer than 1m are reduced to 1m.
+    """Add recorded files to an archive.
 
-    Example: marketdata import history recordings/
+    Recordings that are finer than 1m are reduced to 1m. The folder is made by the first import.
+
+    \b
+    Example:
+      marketdata import history recordings/
     """
     from marketdata.archive import Archive
 
@@ -127,8 +153,11 @@ def export(
     *,
     as_json: Json = False,
 ) -> None:
-    """Read books, prices or metrics from an archive, as a file or a table.
+    """Read books, prices or metrics of an archive.
 
-    Example: marketdata export history books SLUG -r 1h --out books.parquet
+    \b
+    Examples:
+      marketdata export history prices SLUG -r 1h
+      marketdata export history books SLUG -r 1h --out books.parquet
     """
     deliver(getattr(existing(archive), view)(market, start, end, resolution), out, rows, as_json=as_json)

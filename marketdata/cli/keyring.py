@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from marketdata.cli import show
+from marketdata.cli.words import Json
 
 keys = typer.Typer(help="Make, list and revoke keys of the local service.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="TOML file of keys and plans; only hashes of keys are kept.")]
@@ -21,7 +22,10 @@ def new(
 ) -> None:
     """Make a key and show it, once.
 
-    Example: marketdata keys new keys.toml
+    \b
+    Examples:
+      marketdata keys new keys.toml
+      marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.service.keys import KeyFile, create_key_file
     from marketdata.service.plans import Plan
@@ -32,18 +36,34 @@ def new(
 
 
 @keys.command("list")
-def list_(file: File) -> None:
-    """List keys by id; never the keys themselves."""
+def list_(file: File, *, as_json: Json = False) -> None:
+    """List keys by id; never the keys themselves.
+
+    \b
+    Example:
+      marketdata keys list keys.toml --json
+    """
     from marketdata.service.keys import read_key_file
 
     entries, _ = read_key_file(file)
     rows = [(e.key_id, e.plan, e.organization, e.created, e.expires, "yes" if e.revoked else "no") for e in entries]
-    typer.echo(show.grid(("id", "plan", "organization", "created", "expires", "revoked"), rows))
+    names = ("id", "plan", "organization", "created", "expires", "revoked")
+    if as_json:
+        typer.echo(show.as_json([dict(zip(names, row, strict=True)) for row in rows]))
+    else:
+        typer.echo(show.grid(names, rows))
 
 
 @keys.command()
 def revoke(file: File, key_id: Annotated[str, typer.Argument(help="Id of the key, from the list.")]) -> None:
-    """Make a key invalid for ever; a running service sees it within a second."""
+    """Make a key invalid for ever.
+
+    A running service sees it within a second.
+
+    \b
+    Example:
+      marketdata keys revoke keys.toml KEY_ID
+    """
     from marketdata.service.keys import KeyFile
 
     KeyFile(file).revoke(key_id)

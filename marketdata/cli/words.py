@@ -44,7 +44,7 @@ def existing(path: str) -> Archive:
     from marketdata.errors import ConfigError
 
     if "://" not in path and not Path(path).is_dir():
-        raise ConfigError(f"{path!r} is no folder; make an archive with: marketdata import {path} RECORDINGS")
+        raise ConfigError(f"{path!r} is no folder; marketdata pull or marketdata import make an archive.")
     return Archive(path, frame="polars")
 
 
