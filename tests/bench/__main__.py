@@ -6,6 +6,7 @@ import argparse
 import datetime as dt
 import os
 import platform
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", default=[], help=f"of {', '.join(SECTIONS)}; all without one")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds; the page is not written")
     options = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also as ``python -m tests.bench``
     parts = [head()]
     for name in options.sections or SECTIONS:
         for table in import_module(f"bench.{name}").run(quick=options.quick):
