@@ -198,11 +198,12 @@ def _fails(running: Engine, polar: pl.DataFrame) -> Any:
         from pyspark.sql import functions
 
         return frame.withColumn("price", functions.raise_error(functions.lit("was computed")).cast("double"))
-    return frame.map_partitions(_boom, meta=frame._meta)
 
+    def fails(part: Any) -> Any:
+        # A local function travels to the workers whole; they can not import this module.
+        raise RuntimeError("was computed")
 
-def _boom(part: Any) -> Any:
-    raise RuntimeError("was computed")
+    return frame.map_partitions(fails, meta=frame._meta)
 
 
 @pytest.mark.parametrize("running", ["spark"], indirect=True)
