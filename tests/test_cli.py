@@ -209,7 +209,8 @@ def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
     seen = terminal.read()
     terminal.close()
     assert terminal.exitstatus == 0
-    assert "part/s" in seen
+    assert "books:" in seen
+    assert "%|" in seen
     assert "rows; --out FILE" in seen
     piped = marketdata(*words[2:], cwd=folder, **service)
     assert (piped.returncode, piped.stderr) == (0, "")
