@@ -37,7 +37,7 @@ from marketdata.wire.columns import PriceColumns, Token
 MINUTE = 60_000_000
 START = parse_iso("2025-01-01T00:00:00Z")
 MARKETS = 4
-MINUTES = {120: 12, 600: 6, 2000: 4}  # how long each rate is watched [minutes]
+MINUTES = {120: 10, 600: 4, 2000: 2}  # how long each rate is watched [minutes]
 LATENCIES = (0.05, 0.25, 2.0)
 POOL = 16  # threads of the pool that does not pace itself
 _THREAD = "marketdata-fetch"
