@@ -28,9 +28,9 @@ class Accessor(Generic[F]):
     def __init__(self, frame: F) -> None:
         self._frame = frame
 
-    def resample(self, resolution: str) -> F:
+    def resample(self, resolution: str, *, fill: str | None = None) -> F:
         """Aggregate to coarser buckets by the service's rule; see `marketdata.resample`."""
-        return rules.resample(self._frame, resolution)
+        return rules.resample(self._frame, resolution, fill=fill)
 
     def bbo(self) -> F:
         """Best bid and offer of every book; see `marketdata.bbo`."""

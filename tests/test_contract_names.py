@@ -46,7 +46,7 @@ ARCHIVE = {
     "compact": [],
 }
 VERBS = {
-    "resample": ["frame", "resolution"],
+    "resample": ["frame", "resolution", "*fill"],
     "bbo": ["frame"],
     "mid": ["frame"],
     "spread": ["frame"],

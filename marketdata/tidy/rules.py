@@ -21,6 +21,7 @@ import numpy as np
 from marketdata.errors import LeftOutWarning, UnweightedMeanWarning
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
+from marketdata.tidy.filling import check_fill, filled
 from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, utc, wrapped
 from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
@@ -36,7 +37,7 @@ _STEPS: dict[Resolution, tuple[str, str, range]] = {
 }
 
 
-def resample(frame: F, resolution: str) -> F:
+def resample(frame: F, resolution: str, *, fill: str | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind.
 
     Parameters
@@ -45,20 +46,25 @@ def resample(frame: F, resolution: str) -> F:
         Tidy books, prices, metrics or bbo of any frame kind; ``ts`` in any zone (without one: UTC).
     resolution : {"1m", "10m", "1h", "6h", "1d"}
         Bucket width.
+    fill : {"null", "previous"}, optional
+        What stands for a bucket without data between the first and the last row of the frame. None: no row, as the
+        service has it. "null": a row of nulls, of books the marker rows of both sides; "previous": the whole row, of
+        books the whole snapshot, of the bucket before. pandas, polars and Arrow only.
 
     Returns
     -------
     frame of the same kind
         Books and bbo: the rows of the last snapshot, one snapshot per token and bucket. Prices and metrics: one row
         per token (market) and bucket with the mean of each value and, in ``<value>_count``, the number of
-        base points behind it. ``ts`` is the bucket start [UTC, microseconds]. Tidy order.
+        base points behind it. ``ts`` is the bucket start [UTC, microseconds]. Tidy order. With ``fill`` one more column
+        ``observed`` [true or false] is false in every row that was filled in; its counts are 0.
 
     Raises
     ------
     NotTidyError
         If the frame is not tidy; the message names what is missing.
     ConfigError
-        If the resolution does not exist.
+        If the resolution or the fill does not exist, or the kind of frame can not be filled.
 
     Warns
     -----
@@ -82,6 +88,9 @@ def resample(frame: F, resolution: str) -> F:
     [0.5]
     """
     width = Resolution.of(resolution)
+    if fill is not None:
+        check_fill(frame, fill)
+        return filled(resample(frame, resolution), width, fill)
     data = wrapped(frame)
     kind = kind_of(data.collect_schema().names(), ("books", "bbo", "metrics", "prices", "quotes"))
     keys = list(WHO[:1] if kind == "metrics" else WHO)
