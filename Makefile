@@ -14,7 +14,7 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 	@$(BIN)/python -m marketdata.cli demo --out $(OUT)
 
 test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadscope
 
 lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .

@@ -51,7 +51,7 @@ def _dask() -> Iterator[Engine]:
 
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as two,
         Client(two) as client,
     ):
