@@ -19,11 +19,14 @@ _LAST = 253_402_300_800 * SECOND  # 10000-01-01
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
 _MILLISECONDS_FROM = 100_000_000_000
 
+# An hour alone wants its T: behind a space it may be an offset whose plus was lost.
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,18}))?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    r"(\d{4})-(\d\d)-(\d\d)(?! \d\d(?!:))"
+    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,18}))?)?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
+# The basic format; a date alone would be no text that is surely a time.
+_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(\d\d(?:[.,]\d{1,18})?)?)?(Z|[+-]\d\d(?:\d\d)?)?", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
 ALLOWED = (
@@ -50,7 +53,7 @@ def parse_iso(text: str) -> int:
     ValueError
         If it is not such a time. A leap second is refused: no bucket starts there.
     """
-    match = _ISO.fullmatch(text)
+    match = _ISO.fullmatch(text) or _ISO.fullmatch(_BASIC.sub(_extended, text))
     if match is None:
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 time")
     year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
@@ -67,6 +70,12 @@ def parse_iso(text: str) -> int:
         offset = (hours * 3600 + minutes * 60) * SECOND
         micros += offset if sign == "-" else -offset
     return micros
+
+
+def _extended(match: re.Match[str]) -> str:
+    year, month, day, hour, minute, second, zone = match.groups()
+    clock = ":".join(part for part in (hour, minute, second) if part)
+    return f"{year}-{month}-{day}T{clock}{zone or ''}"
 
 
 def parse_seconds(text: str) -> int:

@@ -253,6 +253,9 @@ def test_T9_times_of_a_question_are_read_as_users_write_them() -> None:
         "2026-01-01",
         "2026-01-01T00:00Z",
         "2026-01-01 02:00+02:00",
+        "2026-01-01T02+02",
+        "20260101T000000Z",
+        "20260101T020000.000+0200",
         dt.date(2026, 1, 1),
         dt.datetime(2026, 1, 1),  # noqa: DTZ001 the naive case
         dt.datetime(2026, 1, 1, 2, tzinfo=zone),
