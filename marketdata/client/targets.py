@@ -88,7 +88,8 @@ class Catalogue:
 
     def _parts(self, request: Request) -> list[tuple[Request, bool]]:
         """The request cut where the market's life begins and ends, and whether each part lies in it."""
-        if request.kind == "token" or request.buckets <= _ONE_PAGE:
+        known = self._known.get(request.id, Facts())
+        if request.kind == "token" or (request.buckets <= _ONE_PAGE and len(known.tokens) <= LARGEST_LIMIT):
             return [(request, True)]
         facts = self.facts(request.id)
         width = request.resolution.micros

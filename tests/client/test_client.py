@@ -98,6 +98,19 @@ def test_markets_of_more_than_200_tokens_come_token_by_token(service: Any) -> No
         assert frame["token_id"].n_unique() == wide["token_ids"].list.len()[0]
 
 
+def test_a_market_known_to_be_wide_costs_one_request_per_token() -> None:
+    """A short range of a market whose many tokens are known is not cut before it is asked token by token."""
+    with md.serve(md.simulate(events=3, days=0.1)) as running:
+        client = md.Client(running.base_url, running.api_key, frame="polars")
+        wide = client.markets().filter(pl.col("token_ids").list.len() > 200)
+        span = (wide["slug"][0], "2025-12-31T22:00", "2026-01-01", "1m")
+        client.books(*span, levels=1)
+        short = (wide["slug"][0], "2025-12-31T22:00", "2025-12-31T23:30", "1m")
+        frame, report = client.prices(*short, report=True)
+        assert frame["token_id"].n_unique() > 200
+        assert report.requests == wide["token_ids"].list.len()[0]
+
+
 def test_times_may_be_written_in_every_usual_way(client: md.Client, slugs: list[str]) -> None:
     """Text, dates, datetimes, pandas stamps and Unix seconds name the same range."""
     want = len(client.prices(slugs[0], START, END, "1h"))
