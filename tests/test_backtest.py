@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from kinds import KINDS, few, of_kind, rows
+from test_packaging import ROOT, Environment
 
 import marketdata as md
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
@@ -248,3 +250,13 @@ def test_vectorbt_takes_the_matrix() -> None:
     held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
     growth = prices.iloc[-1] / prices.iloc[0] - 1
     assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())
+
+
+@pytest.mark.soak
+def test_the_packages_take_what_is_converted(tmp_path: Path) -> None:
+    """In an environment with all three packages no test of this file is skipped, and all pass."""
+    env = Environment(tmp_path / "env")
+    env.pip(f"{ROOT}[archive,plot]", "hftbacktest", "vectorbt>=1.2", "pytest", "pytest-socket", "hypothesis")
+    env.pip("--no-deps", "nautilus_trader", "msgspec", "portion")  # it asks for an older pandas, which it does not load
+    done = env.run("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", ROOT / "tests" / "test_backtest.py", cwd=ROOT)
+    assert "skipped" not in done.stdout
