@@ -138,7 +138,7 @@ def asof_join(
     a, b = opened(left), opened(right)
     if a.implementation != b.implementation or isinstance(a, nw.LazyFrame) != isinstance(b, nw.LazyFrame):
         raise ConfigError(
-            f"left is {type(left).__name__}, right is {type(right).__name__}; a join takes two frames of one kind."
+            f"left is {_kind(left)}, right is {_kind(right)}; a join takes two frames of one kind."
         )
     if a.implementation.is_dask():
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
@@ -160,6 +160,10 @@ def asof_join(
     out = latest(a, b, by, on, taken.get(KNOWN, KNOWN), strict=strict)
     order = [c for c in WHO if c in names]
     return closed(out.sort(*order, on, nulls_last=True), left)  # type: ignore[no-any-return]
+
+
+def _kind(frame: Any) -> str:
+    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
 
 
 def latest(left: Any, right: Any, by: str, on: str, known: str, *, strict: bool) -> Any:

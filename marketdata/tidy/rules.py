@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from marketdata.errors import LeftOutWarning, UnweightedMeanWarning
+from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
 from marketdata.tidy.filling import check_fill, filled
 from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, utc, wrapped
 from marketdata.tidy.partitions import by_partition
-from marketdata.tidy.schema import ASK, COUNT, WHO, kind_of, value_columns
+from marketdata.tidy.schema import ASK, COUNT, METRICS, PRICES, WHO, kind_of, value_columns
 from marketdata.wire.columns import ranges
 
 F = TypeVar("F")
@@ -177,6 +177,9 @@ def _averaged(data: Any) -> list[str]:
     values = value_columns(schema.names())
     numeric = [v for v in values if schema[v].is_numeric()]
     other = sorted(set(values) - set(numeric))
+    text = [v for v in other if v in (*PRICES, *METRICS) and schema[v] == nw.String]
+    if text:
+        raise NotTidyError(f"{text} hold texts, not numbers; make them floats.")
     if other:
         warnings.warn(f"{other} hold no numbers and are left out of the means.", LeftOutWarning, stacklevel=3)
     return numeric

@@ -47,6 +47,9 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "m
     """
     present = list(columns)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
+    if "books" in lacks and {"side", "level"} & set(present):
+        # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
+        lacks.pop("prices", None)
     for kind, missing in lacks.items():
         if not missing:
             return kind

@@ -334,9 +334,8 @@ def calibration(frame: F, outcomes: Any, bins: int = 10) -> F:
 def _valued(frame: Any) -> tuple[Any, str]:
     """Prices with their value column, or the mids of books."""
     names = opened(frame).collect_schema().names()
-    if set(PRICES) <= set(names) and not set(BOOKS) <= set(names):
+    if kind_of(names, ("books", "prices", "bbo")) == "prices":
         return opened(frame).select(*PRICES), "price"
-    kind_of(names, ("books", "bbo", "prices"))
     return opened(bbo(frame)).select(*BBO), "mid"
 
 
