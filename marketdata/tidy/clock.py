@@ -137,9 +137,7 @@ def asof_join(
     """
     a, b = opened(left), opened(right)
     if a.implementation != b.implementation or isinstance(a, nw.LazyFrame) != isinstance(b, nw.LazyFrame):
-        raise ConfigError(
-            f"left is {_kind(left)}, right is {_kind(right)}; a join takes two frames of one kind."
-        )
+        raise ConfigError(f"left is {_kind(left)}, right is {_kind(right)}; a join takes two frames of one kind.")
     if a.implementation.is_dask():
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
     names, others = a.collect_schema().names(), b.collect_schema().names()

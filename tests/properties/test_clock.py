@@ -119,7 +119,7 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
         md.asof_join(prices, books, resolution="1m")
     with pytest.raises(md.ConfigError, match="available_at"):
         md.asof_join(prices, prices)
-    with pytest.raises(md.ConfigError, match="left is polars DataFrame, right is polars LazyFrame.*one kind"):
+    with pytest.raises(md.ConfigError, match=r"left is polars DataFrame, right is polars LazyFrame.*one kind"):
         md.asof_join(prices, prices.lazy(), resolution="1m")
     with pytest.raises(md.NotTidyError, match="moment"):
         md.asof_join(prices, prices, resolution="1m", on="moment")
