@@ -186,8 +186,9 @@ class _Batch:
 def server_clock(client: Any) -> Clock:
     """The server's time; without it the local one, and nothing of the last day is believed to be settled."""
     try:
-        stamp = client.health()["timestamp"]
-        return Clock(to_micros(stamp, "timestamp"))
+        # The Date of an answer is the server's clock; what health says may have been written into it long ago.
+        told = client.server_time() if hasattr(client, "server_time") else None
+        return Clock(to_micros(client.health()["timestamp"] if told is None else told, "timestamp"))
     except (MarketDataError, KeyError, TypeError):
         return Clock(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
 

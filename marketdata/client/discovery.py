@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +14,7 @@ from marketdata.client.record import Record
 from marketdata.client.targets import whole
 from marketdata.errors import ContractError, PaginationStalledError
 from marketdata.tidy import records
+from marketdata.times import SECOND, to_datetime
 from marketdata.typing import Frame
 from marketdata.wire import models
 
@@ -281,6 +283,24 @@ class Discovery(Asking[Frame]):
         'ok'
         """
         return self._record(("health",), models.Health)
+
+    def server_time(self) -> datetime | None:
+        """What time it is for the service, from the ``Date`` of its answer; None where it tells none.
+
+        Raises
+        ------
+        RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     md.Client(service.base_url, service.api_key).server_time().tzname()
+        'UTC'
+        """
+        date = self._transport.get(("health",)).date
+        return None if date is None else to_datetime(round(date * SECOND))
 
     def usage(self) -> Record:
         """Plan of the key and what is left of it.

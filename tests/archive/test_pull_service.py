@@ -53,3 +53,16 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
     assert set(archive.coverage()["state"]) == {"final"}
     assert archive.coverage()["start"].min() == start
     assert to_micros(archive.coverage()["end"].max(), "end") == to_micros(end, "end")
+
+
+def test_AR23_now_is_the_date_of_an_answer_and_not_what_health_says(
+    origin: Archive, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service whose health names a moment long ago is asked for all of a range, and it is final."""
+    monkeypatch.setattr(client, "health", lambda: {"status": "ok", "timestamp": "2000-01-01T00:00:00Z"})
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    market = origin.records("markets")[0]["id"]
+    start, end = span(origin)
+    archive.pull(client, market, views=["prices"], start=start, end=end)
+    assert archive.prices(market).height == origin.prices(market, start, end, on_missing="partial").height > 0
+    assert set(archive.coverage()["state"]) == {"final"}
