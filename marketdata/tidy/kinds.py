@@ -118,7 +118,11 @@ def micros(series: nw.Series[Any]) -> Ints:
     """
     if not isinstance(series.dtype, nw.Datetime):
         raise NotTidyError(f"{series.name} holds {series.dtype}, not times; make it a UTC datetime column.")
-    out = np.asarray(series.dt.timestamp("us").to_numpy())
+    native = series.to_native()
+    if series.implementation.is_pandas() and series.dtype.time_unit == "us" and hasattr(native.array, "asi8"):
+        out = np.asarray(native.astype("int64"))  # the same memory
+    else:
+        out = np.asarray(series.dt.timestamp("us").to_numpy())
     if out.dtype != np.int64 or (len(out) and out.min() == _NO_TIME):
         raise NotTidyError(f"{series.name} is null in {series.null_count()} rows; every row needs a time.")
     return out

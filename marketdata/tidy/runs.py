@@ -60,7 +60,8 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
             found = np.flatnonzero(np.diff(ts[a:b] // width)) + 1
         else:
             edges = np.arange(first + 1, last + 1, dtype=np.int64) * width
-            found = np.unique(np.searchsorted(ts[a:b], edges, side="left"))
+            found = np.searchsorted(ts[a:b], edges, side="left")
+            found = found[np.diff(found, prepend=0) != 0]  # a bucket without rows begins where the next one does
         out.append(np.concatenate(([a], found + a)))
     return np.concatenate(out)
 
