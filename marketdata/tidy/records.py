@@ -47,12 +47,19 @@ def _row(kind: RecordKind, record: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in record.items():
         if name == "id":
             out[own] = None if value is None else str(value)
-        elif name == "tokens" and kind == "markets" and isinstance(value, list):
-            out["token_ids"] = [str(t["id"]) for t in value]
-            out["token_labels"] = [t.get("label") for t in value]
+        elif name == "tokens" and kind == "markets" and _are_tokens(value):
+            out["token_ids"] = None if value is None else [str(t["id"]) for t in value]
+            out["token_labels"] = None if value is None else [t.get("label") for t in value]
         else:
             out.setdefault(name, value)
     return out
+
+
+def _are_tokens(value: Any) -> bool:
+    """Whether it is what the readings say; anything else stays a column of its own."""
+    return value is None or (
+        isinstance(value, list) and all(isinstance(t, Mapping) and t.get("id") is not None for t in value)
+    )
 
 
 def _dates(values: Sequence[Any]) -> list[Any] | None:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
 
 from marketdata.resolution import Resolution
+
+# An id is a text; where a record has it as a number, its digits are the text.
+RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
 class Body(BaseModel):
@@ -136,7 +139,7 @@ class MetricsHistory(Body):
 class TokenRecord(Body):
     """An outcome contract of a market."""
 
-    id: StrictStr
+    id: RecordId
     label: StrictStr | None = None
 
 
@@ -160,13 +163,15 @@ class Event(Series):
 class Market(Body):
     """A tradable question inside an event."""
 
-    id: StrictStr
+    id: RecordId
     slug: str | None = None
     question: str | None = None
     status: str | None = None
     start_date: str | None = None
     end_date: str | None = None
-    tokens: list[TokenRecord] = Field(default_factory=list)
+    tokens: Annotated[list[TokenRecord], BeforeValidator(lambda value: [] if value is None else value)] = Field(
+        default_factory=list
+    )
 
 
 class MarketDetail(Market):

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
+from faults import Act, Ask, FaultServer, ok
 
 import marketdata as md
 
@@ -136,6 +137,29 @@ def test_discovery_finds_what_there_is(client: md.Client) -> None:
     assert client.health().status == "ok"
     assert client.usage().limits.requests_per_minute > 0
     assert "simulated" in client.tags()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_records_of_another_shape_are_kept(kind: Any) -> None:
+    """Ids that are numbers become texts, markets without tokens have none, and tokens of another shape stay as JSON."""
+    records: list[dict[str, Any]] = [{"id": 5, "slug": "a", "tokens": [{"id": 7, "label": "Yes"}]}]
+    records += [{"id": 6, "slug": "b", "tokens": None}]
+    odd = [{"id": "8", "tokens": ["7", "9"]}]
+
+    def answer(ask: Ask) -> Act:
+        name = ask.path.rpartition("/")[2]
+        listed = odd if ask.params.get("search") else records
+        return ok({"data": listed, "metadata": {}} if name == "markets" else records["ab".index(name)])
+
+    with FaultServer(answer) as server:
+        client = md.Client(server.base_url, "a-key-of-a-test-0123456789", frame=kind)
+        markets = client.markets()
+        assert list(markets["market_id"]) == ["5", "6"]
+        assert [None if x is None else list(x) for x in markets["token_ids"]] == [["7"], None]
+        assert "tokens" not in markets.columns
+        assert list(client.markets(search="odd")["tokens"]) == ['["7", "9"]']
+        assert (client.market("a").id, list(client.tokens("a")["token_id"])) == ("5", ["7"])
+        assert (client.market("b").tokens, len(client.tokens("b"))) == ([], 0)
 
 
 def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) -> None:
