@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -64,10 +64,15 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     """
     if view not in VIEWS:
         raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-    if isinstance(pages, bytes | str):
+    given: Any = pages
+    if isinstance(given, bytes | str) or not isinstance(given, Iterable):
         raise ConfigError("pages is a list of page bodies, each as bytes.")
+    bodies = list(given)
+    for k, page in enumerate(bodies):
+        if not isinstance(page, bytes):
+            raise ConfigError(f"pages[{k}] is a {type(page).__name__}; each page is a body as bytes, as it was sent.")
     kind = frame_kind(frame)
-    return to_frame(_once(decode_pages(view, pages)[0]), kind)
+    return to_frame(_once(decode_pages(view, bodies)[0]), kind)
 
 
 def _once(columns: AnyColumns) -> AnyColumns:

@@ -231,6 +231,11 @@ def test_other_bad_arguments_are_named() -> None:
         md.Client(None, "k" * 20)
     with pytest.raises(md.ConfigError, match="MARKETDATA_API_KEY"):
         md.Client("http://127.0.0.1:9")
+    for pages in ("{}", b"{}", None):
+        with pytest.raises(md.ConfigError, match="list of page bodies"):
+            md.read_pages("prices", pages)  # type: ignore[call-overload]
+    with pytest.raises(md.ConfigError, match=r"pages\[1\] is a str"):
+        md.read_pages("prices", [b"{}", "{}"])  # type: ignore[list-item]
 
 
 def test_an_unknown_slug_is_named(client: md.Client) -> None:
