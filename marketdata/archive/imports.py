@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.wire.columns import BookColumns, Token
+from marketdata.wire.columns import METRICS, BookColumns, Token
 
 Kind = Literal["markets", "events", "series", "books", "prices", "metrics"]
 ORDER: tuple[Kind, ...] = ("series", "events", "markets", "books", "prices", "metrics")
@@ -102,7 +102,7 @@ def kind_of(columns: Iterable[str], name: str) -> Kind:
             return "books"
         if {"token_id", "price"} <= have:
             return "prices"
-        if have & {"market_id", "slug"} and have & {"volume", "liquidity", "spread"}:
+        if have & {"market_id", "slug"} and have & set(METRICS):
             return "metrics"
     elif "market_id" in have and have & {"token_ids", "question", "slug"}:
         return "markets"
@@ -112,8 +112,8 @@ def kind_of(columns: Iterable[str], name: str) -> Kind:
         return "series"
     raise ConfigError(
         f"{name!r} holds nothing that an archive takes: its columns are {sorted(have)}. Tidy columns are: books "
-        "ts token_id side level price size; prices ts token_id price; metrics ts market_id volume liquidity spread; "
-        "markets market_id slug question token_ids token_labels."
+        "ts token_id side level price size; prices ts token_id price; metrics ts market_id "
+        f"{' '.join(METRICS)}; markets market_id slug question token_ids token_labels."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -100,8 +100,10 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
         return BookColumns(tokens, codes, ts, counts, levels)
     if view == "prices":
         return PriceColumns(tokens, codes, ts, _values(chunks, "price"))
-    names = dict.fromkeys((*METRICS, *(n for c in chunks for n in c.schema.names if n not in ("market_id", "ts"))))
-    return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in names})
+    if view == "metrics":
+        names = dict.fromkeys((*METRICS, *(n for c in chunks for n in c.schema.names if n not in ("market_id", "ts"))))
+        return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in names})
+    assert_never(view)
 
 
 def _ints(array: pa.Array) -> Any:

@@ -6,7 +6,7 @@ and an enum for the side. Columns are handed over without a copy where the libra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import narwhals as nw
 import numpy as np
@@ -211,8 +211,10 @@ def to_columns(view: View, frame: Any) -> AnyColumns:
     numeric = {c: floats(data[c]) for c in present if c not in skip and data[c].dtype.is_numeric()}
     if view == "prices":
         return PriceColumns(tokens, token, ts, numeric.pop("price"), numeric).sort()
-    ordered = {c: numeric[c] if c in numeric else np.full(len(ts), np.nan) for c in (*METRICS, *numeric)}
-    return MetricColumns(tokens, token, ts, ordered).sort()
+    if view == "metrics":
+        ordered = {c: numeric[c] if c in numeric else np.full(len(ts), np.nan) for c in (*METRICS, *numeric)}
+        return MetricColumns(tokens, token, ts, ordered).sort()
+    assert_never(view)
 
 
 def _sorted(view: View, data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:

@@ -21,13 +21,14 @@ from collections.abc import Iterable
 from typing import Literal
 
 from marketdata.errors import NotTidyError
+from marketdata.wire.columns import METRICS as MEASURED
 
 Kind = Literal["books", "prices", "metrics", "bbo", "quotes"]
 
 WHO = ("market_id", "token_id", "token_label")
 BOOKS = ("ts", *WHO, "side", "level", "price", "size")
 PRICES = ("ts", *WHO, "price")
-METRICS = ("ts", "market_id", "volume", "liquidity", "spread")
+METRICS = ("ts", "market_id", *MEASURED)
 BBO = ("ts", *WHO, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 # What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *WHO}

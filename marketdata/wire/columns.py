@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar, assert_never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ View = Literal["books", "prices", "metrics"]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
-VIEWS: tuple[View, ...] = ("books", "prices", "metrics")
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 class Token(NamedTuple):
@@ -207,7 +207,9 @@ def empty(view: View) -> AnyColumns:
         return BookColumns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
     if view == "prices":
         return PriceColumns((), codes, ts, np.empty(0))
-    return MetricColumns((), codes, ts, {name: np.empty(0) for name in METRICS})
+    if view == "metrics":
+        return MetricColumns((), codes, ts, {name: np.empty(0) for name in METRICS})
+    assert_never(view)
 
 
 def concat(parts: Sequence[C]) -> C:

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
@@ -105,7 +105,9 @@ class _Reader:
         if view == "prices":
             values = self.numbers(points, {"p": "price"})
             return PriceColumns(*head, values.pop("price"), values)
-        return MetricColumns(*head, self.numbers(points, {name: name for name in METRICS}))
+        if view == "metrics":
+            return MetricColumns(*head, self.numbers(points, {name: name for name in METRICS}))
+        assert_never(view)
 
     def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
         counts: list[int] = []
