@@ -6,6 +6,7 @@ import io
 
 import matplotlib as mpl
 import numpy as np
+import polars as pl
 import pytest
 
 import marketdata as md
@@ -149,6 +150,20 @@ def test_a_ladder_draws_the_levels_of_one_book(frames, ax) -> None:
     assert sorted(drawn) == sorted([-s for s in sizes["bid_size"]] + sizes["ask_size"])
     assert ax.get_ylabel() == "price of Yes"
     assert "UTC" in ax.get_title("left")
+
+
+def test_an_empty_ladder_has_the_axes_of_a_ladder(frames, ax) -> None:
+    """Without rows, and where both sides are empty, the chart says so on axes of shares and price, not of time."""
+    books, _ = frames
+    plot.ladder(books[:0], ax=ax)
+    assert ("shares" in ax.get_xlabel(), ax.get_ylabel()) == (True, "price [probability]")
+    stamps = pl.Series(["2026-01-01"] * 2).str.to_datetime(time_zone="UTC")
+    nothing = {"level": None, "price": None, "size": None}
+    who = {"market_id": "m", "token_id": "1", "token_label": "Yes"}
+    empty = pl.DataFrame({"ts": stamps, **who, "side": ["bid", "ask"], **nothing})
+    plot.ladder(empty.cast({"level": pl.Int32, "price": pl.Float64, "size": pl.Float64}), ax=ax)
+    assert ("shares" in ax.get_xlabel(), ax.get_ylabel()) == (True, "price of Yes")
+    assert "empty" in ax.texts[-1].get_text()
 
 
 def test_calibration_draws_its_table(archive, ax) -> None:

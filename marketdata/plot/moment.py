@@ -64,14 +64,16 @@ def ladder(
     schema.kind_of(wrapped(frame).collect_schema().names(), ("books",))
     data = collected(frame)
     ax = new_axes(ax, (7, 5))
+    ax.set_ylabel("price [probability]")
     if not len(data):
-        return finish(ax, title, simulated)
+        return _shares(finish(ax, title, simulated))
     token_id, label = chosen(data, token)
+    ax.set_ylabel(f"price of {label}")
     one = data.filter(nw.col("token_id").cast(nw.String) == token_id)
     moment = ts if ts is not None else one["ts"].max()
     rows = nw.from_native(ladders.ladder(one.to_native(), moment), eager_only=True)
     if not len(rows):
-        return finish(ax, title, simulated, none="the book is empty at this moment")
+        return _shares(finish(ax, title, simulated, none="the book is empty at this moment"))
     columns = {c: floats(rows[c]) for c in rows.columns if c.split("_")[0] in {"bid", "ask"}}
     height = 0.8 * _tick(np.concatenate([columns["bid_price"], columns["ask_price"]]))
     for side, sign, colour in (("bid", -1, BID), ("ask", 1, ASK)):
@@ -81,11 +83,15 @@ def ladder(
         ax.step(sign * total, price, where="mid", color=colour, linewidth=1.0, alpha=0.6)
     ax.axvline(0, color=FAINT, linewidth=0.8)
     ax.xaxis.set_major_formatter(lambda x, _: EngFormatter(sep="")(abs(x)))
-    ax.set_ylabel(f"price of {label}")
-    ax.set_xlabel("shares at the price (bar) and up to it (line)", fontsize="small", color=FAINT)
+    _shares(ax)
     ax.legend(loc="best", frameon=False, fontsize="small")
     at = np.datetime_as_string(micros(rows["ts"])[:1].astype("M8[us]"), unit="s")[0].replace("T", " ")
     return dress(ax, title or f"{label} at {at} UTC", simulated)
+
+
+def _shares(ax: Axes) -> Axes:
+    ax.set_xlabel("shares at the price (bar) and up to it (line)", fontsize="small", color=FAINT)
+    return ax
 
 
 def _tick(prices: Any) -> float:
