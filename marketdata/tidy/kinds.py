@@ -102,6 +102,11 @@ def truncated(data: Any, resolution: Resolution, name: str) -> Any:
     return nw.from_native(data.to_native().project(f"*, ({start}) AT TIME ZONE 'UTC' AS \"{name}\""))
 
 
+def kind_name(frame: Any) -> str:
+    """What to call a frame in a message, for several libraries name theirs DataFrame."""
+    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
+
+
 def collected(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; lazy kinds are computed."""
     data = wrapped(frame)
@@ -150,7 +155,7 @@ def begins_side(level: nw.Series[Any]) -> NDArray[np.bool_]:
     """Where a level is the best one, or null: the first row of a book side."""
     native = level.to_native()
     if level.implementation.is_pandas() and hasattr(native.array, "isna") and level.dtype.is_integer():
-        return np.asarray(native.to_numpy(dtype="int32", na_value=0) == 0)
+        return np.asarray(native.array.to_numpy(dtype="int32", na_value=0) == 0)
     if level.implementation.is_polars() and level.dtype.is_integer():
         return np.asarray((native if not level.null_count() else native.fill_null(0)).to_numpy() == 0)
     numbers = floats(level)

@@ -16,7 +16,7 @@ from kinds import KINDS, WHO, close, of_kind, rows
 import marketdata as md
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
-from marketdata.tidy import rules
+from marketdata.tidy import rules, runs
 from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.tidy.runs import resample_columns
 
@@ -186,3 +186,14 @@ def test_prices_that_are_texts_are_refused() -> None:
     prices = to_frame(md.wire.columns.empty("prices"), "polars")  # type: ignore[attr-defined]
     with pytest.raises(md.NotTidyError, match=r"price.*texts"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 1 << 17])
+@given(keys=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=40))
+def test_a_run_begins_where_a_key_changes(block: int, keys: list[tuple[int, int]]) -> None:
+    """Whatever number of rows is compared at a time, a run begins exactly where a key differs from the row before."""
+    a, b = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "_BLOCK", block)
+        found = runs.group_starts(a, b).tolist()
+    assert found == [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
