@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
-from marketdata.tidy.kinds import utc
+from marketdata.tidy.kinds import kind_name, utc
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import closed, opened
@@ -137,7 +137,9 @@ def asof_join(
     """
     a, b = opened(left), opened(right)
     if a.implementation != b.implementation or isinstance(a, nw.LazyFrame) != isinstance(b, nw.LazyFrame):
-        raise ConfigError(f"left is {_kind(left)}, right is {_kind(right)}; a join takes two frames of one kind.")
+        raise ConfigError(
+            f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
+        )
     if a.implementation.is_dask():
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
     names, others = a.collect_schema().names(), b.collect_schema().names()
@@ -158,10 +160,6 @@ def asof_join(
     out = latest(a, b, by, on, taken.get(KNOWN, KNOWN), strict=strict)
     order = [c for c in WHO if c in names]
     return closed(out.sort(*order, on, nulls_last=True), left)  # type: ignore[no-any-return]
-
-
-def _kind(frame: Any) -> str:
-    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
 
 
 def latest(left: Any, right: Any, by: str, on: str, known: str, *, strict: bool) -> Any:
@@ -308,7 +306,7 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
         raise ConfigError(f"fill={fill!r} does not exist; allowed are 'null' and 'previous'.")
     data = opened(frame)
     if not (data.implementation.is_pandas_like() or data.implementation.is_polars()):
-        raise ConfigError(f"A {type(frame).__name__} is not aligned; give pandas, polars or Arrow frames.")
+        raise ConfigError(f"A {kind_name(frame)} is not aligned; give pandas, polars or Arrow frames.")
     names = data.collect_schema().names()
     keys = keys_of(names)
     if "side" in names:

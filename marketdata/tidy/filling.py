@@ -12,7 +12,7 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.tidy.clock import align
 from marketdata.tidy.frames import to_columns, to_frame
-from marketdata.tidy.kinds import new_series, wrapped
+from marketdata.tidy.kinds import kind_name, new_series, wrapped
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import is_count
 from marketdata.tidy.snapshots import closed, opened
@@ -35,7 +35,7 @@ def check_fill(frame: Any, fill: str) -> None:
     kind = wrapped(frame).implementation
     if not (kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow()):
         raise ConfigError(
-            f"fill={fill!r} needs a pandas, polars or Arrow frame, not a {type(frame).__name__}; resample without "
+            f"fill={fill!r} needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without "
             "fill, bring the result into memory, and fill it with md.resample(frame, resolution, fill=...)."
         )
 
