@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marketdata.errors import ConfigError, NotFoundError
+from marketdata.errors import AuthenticationError, ConfigError, RateLimitError, RequestError, ServerError
 from marketdata.fetch.plan import pages_of, tokens_of
 from marketdata.fetch.planning import crew, segment
 from marketdata.fetch.position import LARGEST_LIMIT, Kind, Request
@@ -46,8 +46,10 @@ class Catalogue:
         if id_or_slug not in self._known:
             try:
                 self._known[id_or_slug] = _facts(self._transport.get_json(("markets", id_or_slug)))
-            except NotFoundError:
-                # Unknown, or no such route: the history request itself will tell which.
+            except (AuthenticationError, RateLimitError, ServerError):
+                raise
+            except RequestError:
+                # Unknown, no such route, or not for this key: the history request itself will tell which.
                 self._known[id_or_slug] = Facts()
         return self._known[id_or_slug]
 

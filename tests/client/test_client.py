@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from faults import Act, Ask, FaultServer, ok
+from faults import Act, Ask, FaultServer, ok, refuse
 
 import marketdata as md
 
@@ -137,6 +137,22 @@ def test_discovery_finds_what_there_is(client: md.Client) -> None:
     assert client.health().status == "ok"
     assert client.usage().limits.requests_per_minute > 0
     assert "simulated" in client.tags()
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 422])
+def test_a_history_needs_no_discovery(status: int) -> None:
+    """A key or a service that does not tell of markets still gets their history, over a range of many pages."""
+    meta = {"count": 1, "limit": 200, "next_cursor": None}
+    body = {"market_id": "m", "resolution": "1m", "tokens": {"Yes": "1"}, "metadata": meta}
+
+    def answer(ask: Ask) -> Act:
+        if not ask.path.endswith("/prices"):
+            return refuse(status)
+        return ok({**body, "data": {"Yes": [{"t": ask.params["start_ts"], "p": 0.5}]}})
+
+    with FaultServer(answer) as server:
+        client = md.Client(server.base_url, "a-key-of-a-test-0123456789")
+        assert set(client.prices("m", START, END, "1m")["price"]) == {0.5}
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
