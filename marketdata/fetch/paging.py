@@ -92,6 +92,7 @@ class Walk:
         self, get_page: GetPage, request: Request | Position, *, strict: bool = False, memory: Memory | None = None
     ) -> None:
         position = deepcopy(request) if isinstance(request, Position) else Position.start(request)
+        position.pages = 0  # the bound is on one walk: who resumes one that it ended wants what is left
         memory = memory if memory is not None else Memory()
         self.report = Report()
         self._get = get_page

@@ -785,3 +785,28 @@ def test_P30_longer_than_any_walk(server: FaultServer, transport: Transport) -> 
     server.answer = answer
     fails(transport, oracle.request(20), PaginationStalledError)
     assert len(server.asks) <= 20 * 20 // 200 * 2 + 50 + 2
+
+
+def test_P30_what_the_bound_ended_can_be_resumed(server: FaultServer, transport: Transport) -> None:
+    """Pages far below their limit end a walk at the bound; each resumption brings as many more, to the last point."""
+    oracle = Oracle.of_prices(100, ["Yes"])
+    small = replace(oracle, largest=1)
+
+    def answer(ask: Ask) -> Act:
+        if "start_ts" not in ask.params:
+            return oracle(ask)
+        page = small.page(ask)
+        page["metadata"]["limit"] = 200
+        return ok(page)
+
+    server.answer = answer
+    position: Any = oracle.request(100)
+    got: list[Any] = []
+    for _ in range(3):
+        try:
+            for page in walk(transport.get, position):
+                got += rows([page])
+            break
+        except PaginationStalledError as error:
+            (position,) = error.resume.positions
+    assert sorted(got) == sorted(expected(oracle.points))
