@@ -25,7 +25,16 @@ _INTERRUPTED = 130
 _OPTIONS = {
     "Pass base_url=...": "Pass --base-url",
     "Pass api_key=... or set": "Set",
+    "api_key=... or MARKETDATA_API_KEY": "MARKETDATA_API_KEY",
+    "client.markets(search=...)": "marketdata markets --search TEXT",
     "pass on_missing='partial'": "ask for less",
+    "Use https, or pass allow_insecure=True if that is what you want.": "Use https.",
+    "exactly one of markets=, event= and series=": "exactly one of --market, --event and --series",
+}
+# What a person does after Ctrl-C who does not want to begin anew.
+_GOES_ON = {
+    "pull": "; the archive keeps what had come, the same command fetches the rest",
+    "fetch": "; nothing was kept (marketdata pull keeps what has come, and goes on from there)",
 }
 
 
@@ -42,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         app([a for a in arguments if a != "--debug"], prog_name="marketdata")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        return _say("interrupted", code) if code == _INTERRUPTED else code
+        return _stopped(arguments) if code == _INTERRUPTED else code
     except KeyboardInterrupt:
-        return _say("interrupted", _INTERRUPTED)
+        return _stopped(arguments)
     except BrokenPipeError:
         # The reader of our output has gone (marketdata markets | head): nothing is left to say.
         sys.stderr.close()
@@ -54,6 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _say(_line(problem), _code(problem))
     return 0
+
+
+def _stopped(arguments: Sequence[str]) -> int:
+    verb = next((a for a in arguments if not a.startswith("-")), "")
+    return _say(f"interrupted{_GOES_ON.get(verb, '')}", _INTERRUPTED)
 
 
 def _say(line: str, code: int) -> int:

@@ -159,7 +159,8 @@ def fetch(
       marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 -r 1h
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
     """
-    deliver(getattr(client(base_url), view)(market, start, end, resolution), out, rows, as_json=as_json)
+    ask = getattr(client(base_url), view)
+    deliver(lambda: ask(market, start, end, resolution), out, rows, as_json=as_json)
 
 
 @app.command()

@@ -47,14 +47,24 @@ def _read(path: Path) -> pl.DataFrame:
     return frame
 
 
-def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a frame; the name's end says how.
+def writable(path: Path) -> None:
+    """Refuse a file that could not be written, before what goes into it is fetched.
 
     Raises
     ------
     ConfigError
-        If the end is not known.
+        If the end is not known, there is no such folder, or it is a folder itself.
     """
+    if path.suffix not in _WRITE:
+        raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(_WRITE)}.")
+    if path.is_dir():
+        raise ConfigError(f"--out {str(path)!r} is a folder; give the name of a file.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame; the name's end, which `writable` knows, says how."""
     import polars as pl
 
     if path.suffix == ".parquet":
@@ -62,7 +72,5 @@ def write(frame: pl.DataFrame, path: Path) -> None:
     elif path.suffix == ".csv":
         lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
         frame.drop(lists).write_csv(path)
-    elif path.suffix == ".ndjson":
-        frame.write_ndjson(path)
     else:
-        raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(_WRITE)}.")
+        frame.write_ndjson(path)

@@ -160,4 +160,5 @@ def export(
       marketdata export history prices SLUG -r 1h
       marketdata export history books SLUG -r 1h --out books.parquet
     """
-    deliver(getattr(existing(archive), view)(market, start, end, resolution), out, rows, as_json=as_json)
+    ask = getattr(existing(archive), view)
+    deliver(lambda: ask(market, start, end, resolution), out, rows, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -45,11 +46,18 @@ def existing(path: str) -> Archive:
 
     if "://" not in path and not Path(path).is_dir():
         raise ConfigError(f"{path!r} is no folder; marketdata pull or marketdata import make an archive.")
+    if "://" not in path and not any(Path(path).glob("*/_delta_log")):
+        typer.echo(f"marketdata: {path!r} holds no archive yet; marketdata pull or import fill it.", err=True)
     return Archive(path, frame="polars")
 
 
-def deliver(frame: Any, out: Path | None, rows: int, *, as_json: bool) -> None:
-    """Write a frame to a file, or print its first rows."""
+def deliver(ask: Callable[[], Any], out: Path | None, rows: int, *, as_json: bool) -> None:
+    """Ask for a frame, and write it to a file or print its first rows."""
+    if out is not None:
+        files.writable(out)
+    frame = ask()
+    if not len(frame):
+        typer.echo("marketdata: there are no points in this range.", err=True)
     if out is not None:
         files.write(frame, out)
         typer.echo(f"{len(frame):,} rows in {out}")
