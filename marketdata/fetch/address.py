@@ -40,7 +40,11 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     if "@" in parts.netloc:
         raise ConfigError("base_url holds a user or a password; give the address alone, the key goes into api_key.")
     if parts.scheme not in ("https", "http"):
-        raise ConfigError(f"base_url has the scheme {parts.scheme!r}; allowed is https (http on this machine).")
+        # Not quoted: it may be the key, given in the wrong place.
+        raise ConfigError(
+            "base_url does not begin with https://, or http:// for a service on this machine, as in "
+            "'http://127.0.0.1:8000'."
+        )
     if parts.query or parts.fragment or "?" in given or "#" in given:
         raise ConfigError("base_url holds a query or a fragment; give scheme, host and path alone.")
     netloc_host = f"[{host}]" if ":" in host else host

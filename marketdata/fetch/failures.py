@@ -18,6 +18,8 @@ from marketdata.errors import (
     RequestError,
 )
 
+# What OpenSSL calls bytes that begin no record of TLS.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 Again = Literal["no", "yes", "at_once", "once", "throttled", "new_key"]
 
 
@@ -54,6 +56,8 @@ def network_failure(problem: Exception, url: str) -> Failure:
     again: Again = "yes"
     if any(isinstance(c, ssl.SSLCertVerificationError) or type(c).__name__ == "CertificateError" for c in causes):
         words, again = "the certificate of the service is not valid for it", "no"
+    elif url.startswith("https:") and any(isinstance(c, ssl.SSLError) and c.reason in _NOT_TLS for c in causes):
+        words, again = "the service does not speak TLS; is its address http:// instead of https://?", "no"
     elif any(isinstance(c, ssl.SSLError) and "VERSION" in str(c.reason) for c in causes):
         words, again = "the service offers no version of TLS that is safe", "no"
     elif any(isinstance(c, TimeoutError | requests.Timeout) for c in causes):

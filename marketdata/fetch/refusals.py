@@ -43,13 +43,21 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
     detail = _text(raw).replace(key, "***")[:_LONGEST]
     shown = detail or "no detail"
     kind = _kind(status, detail)
-    error = kind(f"{status}: {shown} ({url})", status=status, detail=detail, url=url)
+    error = kind(f"{status}: {shown} ({url}){_hint(status, url)}", status=status, detail=detail, url=url)
     if isinstance(error, LimitTooSmallError):
         found = _MINIMUM.search(detail)
         error.minimum = int(found[1]) if found else None
     if isinstance(error, ParameterError) and isinstance(raw, list):
         error.problems = [_scrubbed(p, key) for p in raw[:50] if isinstance(p, dict) and "msg" in p]
     return error
+
+
+def _hint(status: int, url: str) -> str:
+    if status == 401:
+        return " Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
+    if status == 404 and "/v1/markets/" in url:
+        return " client.markets(search=...) finds ids and slugs."
+    return ""
 
 
 def _kind(status: int, detail: str) -> type[RequestError]:
