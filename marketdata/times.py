@@ -55,7 +55,7 @@ def parse_iso(text: str) -> int:
     """
     match = _ISO.fullmatch(text) or _ISO.fullmatch(_BASIC.sub(_extended, text))
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not an ISO 8601 time")
+        raise ValueError(f"{text[:80]!r} is not an ISO 8601 time{_dashed(text)}")
     year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
     moment = dt.datetime(
         int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=dt.UTC
@@ -76,6 +76,12 @@ def _extended(match: re.Match[str]) -> str:
     year, month, day, hour, minute, second, zone = match.groups()
     clock = ":".join(part for part in (hour, minute, second) if part)
     return f"{year}-{month}-{day}T{clock}{zone or ''}"
+
+
+def _dashed(text: str) -> str:
+    """A hint where eight digits, or slashes or dots, look like a date with the year first."""
+    match = re.fullmatch(r"(19|20)(\d\d)([/.]?)(0\d|1[0-2])\3([0-2]\d|3[01])", text, re.ASCII)
+    return f"; write {match[1]}{match[2]}-{match[4]}-{match[5]}" if match else ""
 
 
 def parse_seconds(text: str) -> int:
@@ -179,6 +185,8 @@ def _read(value: Any) -> int:
             raise ValueError("it is not finite")
         if abs(value) >= _MILLISECONDS_FROM:
             raise ValueError("it is too large for Unix seconds; is it milliseconds? Divide by 1000")
+        if isinstance(value, int) and (hint := _dashed(str(value))):
+            raise ValueError(f"as Unix seconds it is a day of 1970{hint}, as text, if it is a date")
         return round(value * SECOND) if isinstance(value, float) else value * SECOND
     raise TypeError(f"{type(value).__name__} is not a time")
 
