@@ -208,7 +208,10 @@ def __getattr__(name: str) -> object:
     elif name == "testing":
         value = import_module(f"{__name__}.testing")
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, __all__, n=1))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     globals()[name] = value
     return value
 

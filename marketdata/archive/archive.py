@@ -100,6 +100,8 @@ class Archive(Reads[Frame]):
         if not location:
             raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
         self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
+        if not is_url(location) and Path(self._location).is_file():
+            raise ConfigError(f"{location!r} is a file; an archive is a folder, which the first write makes.")
         self._frame: FrameKind = frame
         self._holdings = Holdings(self._location, storage_options, None if as_of is None else to_micros(as_of, "as_of"))
 

@@ -70,9 +70,9 @@ class Catalog:
         self._refresh()
         near = difflib.get_close_matches(id_or_slug, [*self._by_slug, *self._by_id], n=3, cutoff=0.7)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-        return NotArchivedError(
-            f"market {id_or_slug[:200]!r} is not in the archive, which has {len(self._by_id)}.{hint}"
-        )
+        count = len(self._by_id)
+        held = "holds no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
+        return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {held}.{hint}")
 
     def _refresh(self) -> None:
         state = self.table.state()

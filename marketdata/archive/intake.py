@@ -54,9 +54,12 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
             raise ConfigError(f"{view}= takes {_KINDS[view].__name__}, not {type(data).__name__}.")
         return data  # type: ignore[return-value]
     from marketdata.tidy.frames import to_columns
+    from marketdata.tidy.kinds import wrapped
 
     if view == "metrics":
         data = _with_market_id(data, markets)
+    elif view == "prices" and {"side", "level"} <= set(wrapped(data).collect_schema().names()):
+        raise ConfigError("prices= was given the levels of books; pass them as books=.")
     columns = to_columns(view, data)
     if isinstance(columns, BookColumns):
         return columns
