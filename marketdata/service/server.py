@@ -132,6 +132,8 @@ def serve(
     ...     md.Client(service.base_url, service.api_key).health()["status"]
     'ok'
     """
+    if isinstance(archive, str | Path):
+        raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
     _check_address(host, given_keys=keys is not None)
     app = build(
@@ -181,6 +183,7 @@ def run(
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
+        say(f"For another terminal: export MARKETDATA_BASE_URL={_url(listener)} MARKETDATA_API_KEY={api_key}")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(_config(app)).run(sockets=[listener])
 

@@ -1,0 +1,149 @@
+"""What a person meets who slips: the message says what was wrong and what to do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_cli import folder, market, marketdata, service
+
+import marketdata as md
+from marketdata.cli import main
+
+__all__ = ["folder", "market", "service"]
+SPAN = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
+
+
+@pytest.mark.parametrize("out", ["x.xls", "nowhere/x.csv", "empty"])
+def test_a_file_that_can_not_be_written_is_refused_before_the_fetch(folder: Path, out: str) -> None:
+    """A wrong --out costs no request: nothing listens at the address, and nobody is asked."""
+    nobody = {"MARKETDATA_BASE_URL": "http://127.0.0.1:9", "MARKETDATA_API_KEY": "mk_any_0123456789"}
+    done = marketdata("fetch", "prices", "slug", *SPAN, "--out", out, cwd=folder, **nobody)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"--out '{out}'" in done.stderr
+
+
+def test_an_answer_without_points_says_so(folder: Path, market: str, service: dict[str, str]) -> None:
+    """A range without data gives the empty table, and one line beside it."""
+    done = marketdata("fetch", "prices", market, "--start", "2030-01-01", "--end", "2030-01-02", cwd=folder, **service)
+    assert done.returncode == 0
+    assert "no points" in done.stderr
+
+
+def test_a_folder_that_holds_no_archive_is_called_so(folder: Path) -> None:
+    """Coverage of the wrong folder is empty, and one line says why."""
+    done = marketdata("coverage", "empty", cwd=folder)
+    assert done.returncode == 0
+    assert "'empty' holds no archive yet" in done.stderr
+
+
+def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[str, str]) -> None:
+    """The error names the verb that finds slugs, and in Python the method."""
+    done = marketdata("fetch", "prices", "no-such-slug", *SPAN, cwd=folder, **service)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+    assert "marketdata markets --search" in done.stderr
+    with (
+        md.Client(service["MARKETDATA_BASE_URL"], service["MARKETDATA_API_KEY"]) as client,
+        pytest.raises(md.NotFoundError, match=r"client\.markets\(search="),
+    ):
+        client.market("no-such-slug")
+
+
+def test_a_wrong_key_is_not_shown(folder: Path, service: dict[str, str]) -> None:
+    """The error of a wrong key says where the key comes from."""
+    done = marketdata("usage", cwd=folder, **{**service, "MARKETDATA_API_KEY": "mk_wrong_0123456789"})
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+    assert "MARKETDATA_API_KEY" in done.stderr
+    assert "mk_wrong" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "goes_on"), [("pull", "fetches the rest"), ("fetch", "marketdata pull"), ("usage", "interrupted")]
+)
+def test_an_interrupt_says_how_to_go_on(
+    verb: str, goes_on: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After Ctrl-C the one line says what was kept."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("marketdata.cli.app.app", interrupted)
+    assert main([verb]) == 130
+    assert goes_on in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("pull", "x", "--start", "2025-12-31"), ("usage", "--base-url", "http://a.example")])
+def test_messages_speak_of_options(folder: Path, words: tuple[str, ...]) -> None:
+    """No message of the command line names an argument of Python."""
+    env = {"MARKETDATA_API_KEY": "mk_any_0123456789", "MARKETDATA_BASE_URL": "http://127.0.0.1:9"}
+    done = marketdata(*words, cwd=folder, **env)
+    assert done.returncode == 2
+    assert not {"=True", "markets="} & set(done.stderr.replace(",", " ").split())
+    assert "allow_insecure" not in done.stderr
+
+
+def test_https_to_a_service_without_tls_is_named() -> None:
+    """An address that is https by mistake is told apart from a service whose TLS is too old."""
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+
+        def answer() -> None:
+            for _ in range(3):
+                with plain.accept()[0] as line:
+                    line.recv(1024)
+                    line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        client = md.Client(f"https://127.0.0.1:{plain.getsockname()[1]}", "mk_any_0123456789")
+        with client, pytest.raises(md.NetworkError, match="http:// instead of https://"):
+            client.usage()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8000", "localhost:8000", "mk_secret_0123456789"])
+def test_an_address_without_a_scheme_is_told_how_it_looks(address: str) -> None:
+    """What is no address is not repeated: it may be the key, given first."""
+    with pytest.raises(md.ConfigError, match="http://127") as caught:
+        md.Client(address, "http://127.0.0.1:8000")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("day", ["20251231", "2025/12/31", "2025.12.31", 20251231], ids=repr)
+def test_a_date_of_another_spelling_is_spelled_out(day: Any) -> None:
+    """A date without dashes is refused with the text to write, and as a number is not taken for seconds of 1970."""
+    with md.Client("http://127.0.0.1:9", "mk_any_0123456789") as client, pytest.raises(md.ConfigError) as caught:
+        client.prices("slug", day, "2026-01-01", "1h")
+    assert "write 2025-12-31" in str(caught.value)
+
+
+def test_a_file_is_no_archive(tmp_path: Path) -> None:
+    """A path that is a file is refused where it is given."""
+    (tmp_path / "a.parquet").touch()
+    with pytest.raises(md.ConfigError, match="is a file"):
+        md.Archive(tmp_path / "a.parquet")
+
+
+def test_a_path_is_not_served() -> None:
+    """The error says how the folder becomes an archive."""
+    with pytest.raises(md.ConfigError, match=r"md\.Archive\('history'\)"):
+        md.serve("history")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
+    """A books frame that is added as prices is refused, not averaged over its levels."""
+    import polars as pl
+
+    row = {"ts": ["2026-01-01T00:00"], "token_id": ["1"], "side": ["bid"], "level": [0], "price": [0.5], "size": [1.0]}
+    frame = pl.DataFrame(row).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
+    with pytest.raises(md.ConfigError, match="books="):
+        md.Archive(tmp_path / "a").add(prices=given)
+
+
+def test_a_name_of_the_package_that_is_nearly_right_is_suggested() -> None:
+    """A slip of the pen is answered with the name that was meant."""
+    with pytest.raises(AttributeError, match="did you mean 'resample'"):
+        md.resampel  # type: ignore[attr-defined]  # noqa: B018
