@@ -28,6 +28,10 @@ class Accessor(Generic[F]):
     def __init__(self, frame: F) -> None:
         self._frame = frame
 
+    def __repr__(self) -> str:
+        verbs = (name for name in vars(Accessor) if not name.startswith("_"))
+        return f"The verbs of tidy frames: {', '.join(verbs)}. help(df.md.bbo) explains one."
+
     def resample(self, resolution: str, *, fill: str | None = None) -> F:
         """Aggregate to coarser buckets by the service's rule; see `marketdata.resample`."""
         return rules.resample(self._frame, resolution, fill=fill)

@@ -147,3 +147,34 @@ def test_a_name_of_the_package_that_is_nearly_right_is_suggested() -> None:
     """A slip of the pen is answered with the name that was meant."""
     with pytest.raises(AttributeError, match="did you mean 'resample'"):
         md.resampel  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(("words", "named"), [(("coverage", "locked"), "'locked'"), (("fetch",), "--out 'locked")])
+def test_a_folder_without_permission_is_named(
+    words: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """What this user may not read or write is refused at once, by its name."""
+    (tmp_path / "locked").mkdir()
+    monkeypatch.chdir(tmp_path)
+    # Root may do everything, so the answer of the system is set.
+    monkeypatch.setattr("os.access", lambda *_: False)
+    monkeypatch.setenv("MARKETDATA_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("MARKETDATA_API_KEY", "mk_any_0123456789")
+    assert main([*words, *(("prices", "slug", *SPAN, "--out", "locked/x.csv") if words == ("fetch",) else ())]) == 2
+    said = capsys.readouterr().err
+    assert named in said
+    assert "permissions" in said
+
+
+def test_the_accessor_shows_its_verbs() -> None:
+    """`df.md` at a prompt lists what can be asked."""
+    import pandas as pd
+
+    assert "bbo, mid, spread" in repr(md.Accessor(pd.DataFrame()))
+
+
+def test_a_short_plan_is_said_in_words() -> None:
+    """One request is one request, and what takes seconds is not 0.0 minutes."""
+    from marketdata.fetch.plan import Plan
+
+    assert repr(Plan(1, 2, 0.001, 1000, (), 60)).startswith("1 request, 2 points, a few seconds at")

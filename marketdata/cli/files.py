@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ def writable(path: Path) -> None:
     Raises
     ------
     ConfigError
-        If the end is not known, there is no such folder, or it is a folder itself.
+        If the end is not known, there is no such folder, it is a folder itself, or this user may not write there.
     """
     if path.suffix not in _WRITE:
         raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(_WRITE)}.")
@@ -61,6 +62,8 @@ def writable(path: Path) -> None:
         raise ConfigError(f"--out {str(path)!r} is a folder; give the name of a file.")
     if not path.parent.is_dir():
         raise ConfigError(f"--out {str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"--out {str(path)!r} can not be written: its permissions do not allow it to this user.")
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -39,13 +40,15 @@ def existing(path: str) -> Archive:
     Raises
     ------
     ConfigError
-        If there is no such folder.
+        If there is no such folder, or it can not be read.
     """
     from marketdata.archive import Archive
     from marketdata.errors import ConfigError
 
     if "://" not in path and not Path(path).is_dir():
         raise ConfigError(f"{path!r} is no folder; marketdata pull or marketdata import make an archive.")
+    if "://" not in path and not os.access(path, os.R_OK | os.X_OK):
+        raise ConfigError(f"{path!r} can not be read: its permissions do not allow it to this user.")
     if "://" not in path and not any(Path(path).glob("*/_delta_log")):
         typer.echo(f"marketdata: {path!r} holds no archive yet; marketdata pull or import fill it.", err=True)
     return Archive(path, frame="polars")

@@ -51,7 +51,8 @@ class Plan:
     requests_per_minute: int | None = None
 
     def __repr__(self) -> str:
-        parts = [f"{self.requests:,} requests", f"{self.points:,} points", self._time()]
+        asked = f"{self.requests:,} request{'' if self.requests == 1 else 's'}"
+        parts = [asked, f"{self.points:,} points", self._time()]
         lines = [", ".join([*parts, f"about {_size(self.memory)}"]) + "."]
         lines += [f"refused by the plan: {part}" for part in self.refused]
         return "\n".join(lines)
@@ -59,7 +60,8 @@ class Plan:
     def _time(self) -> str:
         if self.minutes is None:
             return "at a rate not known yet"
-        return f"{self.minutes:,.1f} minutes at {self.requests_per_minute} requests a minute"
+        time = f"{self.minutes:,.1f} minutes" if self.minutes >= 0.05 else "a few seconds"
+        return f"{time} at {self.requests_per_minute} requests a minute"
 
     def _repr_html_(self) -> str:
         rows = [
