@@ -16,7 +16,6 @@ import polars as pl
 import pytest
 from kinds import WHO, rows
 
-ENGINES = ["dask", "duckdb", "spark"]
 _JAVA = Path("/usr/lib/jvm")
 
 
@@ -33,7 +32,7 @@ class Engine:
 @contextmanager
 def engine(name: str) -> Iterator[Engine]:
     """An engine that runs until the end of the block; the test is skipped where it is not installed."""
-    with {"dask": _dask, "duckdb": _duckdb, "spark": _spark}[name]() as running:
+    with _STARTED_BY[name]() as running:
         yield running
 
 
@@ -95,6 +94,10 @@ def _spark() -> Iterator[Engine]:
         yield Engine("spark", lambda data: session.createDataFrame(plain(data).to_arrow()), session)
     finally:
         session.stop()
+
+
+_STARTED_BY = {"dask": _dask, "duckdb": _duckdb, "spark": _spark}
+ENGINES = list(_STARTED_BY)
 
 
 def java_home() -> Path | None:
