@@ -178,3 +178,18 @@ def test_a_short_plan_is_said_in_words() -> None:
     from marketdata.fetch.plan import Plan
 
     assert repr(Plan(1, 2, 0.001, 1000, (), 60)).startswith("1 request, 2 points, a few seconds at")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+@pytest.mark.parametrize("column", ["level", "price", "size"])
+def test_numbers_that_are_texts_are_named_by_their_column(kind: str, column: str) -> None:
+    """A CSV that was read as texts is refused by the column the user knows, not by one of the answer."""
+    import polars as pl
+
+    row = {"ts": ["2026-01-01T00:00"], "token_id": ["1"], "market_id": ["m"], "token_label": ["Yes"], "side": ["bid"]}
+    frame = pl.DataFrame({**row, "level": [0], "price": [0.5], "size": [1.0]}).with_columns(
+        pl.col("ts").str.to_datetime(time_zone="UTC"), pl.col(column).cast(pl.String)
+    )
+    given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
+    with pytest.raises(md.NotTidyError, match=f"^{column} hold texts"):
+        md.depth(given)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
+from marketdata.errors import NotTidyError
 from marketdata.tidy.kinds import begins_side, floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, WHO, kind_of
@@ -196,10 +197,14 @@ def snapshots(frame: Any) -> Snapshots:
     Raises
     ------
     NotTidyError
-        If the frame holds no tidy books.
+        If the frame holds no tidy books, or texts where numbers belong.
     """
     data = opened(frame)
-    kind_of(data.collect_schema().names(), ("books",))
+    held = data.collect_schema()
+    kind_of(held.names(), ("books",))
+    texts = [c for c in ("level", "price", "size") if held[c] in (nw.String, nw.Categorical)]
+    if texts:
+        raise NotTidyError(f"{', '.join(texts)} hold texts, not numbers; make them floats.")
     data = data.select(*KEYS, "side", "level", "price", "size")
     fast = Runs.of(data) if isinstance(data, nw.DataFrame) else None
     return Groups.of(data) if fast is None else fast
