@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from test_cli import folder, market, marketdata, service
 
@@ -134,8 +135,6 @@ def test_a_path_is_not_served() -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
     """A books frame that is added as prices is refused, not averaged over its levels."""
-    import polars as pl
-
     row = {"ts": ["2026-01-01T00:00"], "token_id": ["1"], "side": ["bid"], "level": [0], "price": [0.5], "size": [1.0]}
     frame = pl.DataFrame(row).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
@@ -184,8 +183,6 @@ def test_a_short_plan_is_said_in_words() -> None:
 @pytest.mark.parametrize("column", ["level", "price", "size"])
 def test_numbers_that_are_texts_are_named_by_their_column(kind: str, column: str) -> None:
     """A CSV that was read as texts is refused by the column the user knows, not by one of the answer."""
-    import polars as pl
-
     row = {"ts": ["2026-01-01T00:00"], "token_id": ["1"], "market_id": ["m"], "token_label": ["Yes"], "side": ["bid"]}
     frame = pl.DataFrame({**row, "level": [0], "price": [0.5], "size": [1.0]}).with_columns(
         pl.col("ts").str.to_datetime(time_zone="UTC"), pl.col(column).cast(pl.String)
@@ -193,3 +190,16 @@ def test_numbers_that_are_texts_are_named_by_their_column(kind: str, column: str
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
     with pytest.raises(md.NotTidyError, match=f"^{column} hold texts"):
         md.depth(given)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("measure", [md.bbo, md.depth, md.to_wide])
+def test_sides_of_other_names_are_refused(kind: str, measure: Any) -> None:
+    """A frame with buy and sell for bid and ask is refused, not taken for books without levels."""
+    frame = pl.DataFrame({
+        "ts": ["2026-01-01T00:00"] * 2, "market_id": "m", "token_id": "1", "token_label": "Yes",
+        "side": ["buy", "sell"], "level": [0, 0], "price": [0.5, 0.6], "size": [1.0, 1.0],
+    }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))  # fmt: skip
+    given = {"pandas": frame.to_pandas, "polars": lambda: frame, "arrow": frame.to_arrow}[kind]()
+    with pytest.raises(md.NotTidyError, match=r"the frame also holds .'buy', 'sell'"):
+        measure(given)

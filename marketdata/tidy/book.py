@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import narwhals as nw
 
-from marketdata.tidy.kinds import floats, new_series, wrapped
+from marketdata.tidy.kinds import check_sides, floats, new_series, wrapped
 from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
 from marketdata.tidy.snapshots import Starts
@@ -144,6 +144,7 @@ def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
     """The measure by runs, or None where the frame is not tidy: each side begins with level 0 or its marker row."""
     starts = Starts.of(data)
     if starts is None:
+        check_sides(data)
         return None
     bids, asks = starts
     out = data.select(*_KEYS)[bids]

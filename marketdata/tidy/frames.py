@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.kinds import collected, floats, identity, micros, texts
+from marketdata.tidy.kinds import check_sides, collected, floats, identity, micros, texts
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, WHO
 from marketdata.wire.columns import (
@@ -224,9 +224,7 @@ def _sorted(view: View, data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
     by, falling = [*who, "ts"], [False] * (len(who) + 1)
     if view == "books":
         data = data.with_columns(nw.col("side").cast(nw.String))
-        unknown = set(data["side"].unique().to_list()) - {BID, ASK}
-        if unknown:
-            raise NotTidyError(f"side is {BID!r} or {ASK!r}; the frame also holds {sorted(map(str, unknown))}.")
+        check_sides(data)
         by, falling = [*by, "side", "level"], [*falling, True, False]
     return data.sort(by, descending=falling)
 

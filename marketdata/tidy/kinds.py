@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
 from marketdata.tidy.runs import group_starts, rises_within
-from marketdata.tidy.schema import ASK
+from marketdata.tidy.schema import ASK, BID
 from marketdata.wire.columns import Floats, Ints
 
 _NO_TIME = np.iinfo(np.int64).min
@@ -168,6 +168,19 @@ def is_ask(side: nw.Series[Any]) -> NDArray[np.bool_]:
     firsts = np.unique(codes, return_index=True)[1]
     asks = [codes[at] for at, text in zip(firsts, texts(side[firsts]), strict=True) if text == ASK]
     return np.isin(codes, asks)
+
+
+def check_sides(data: nw.DataFrame[Any]) -> None:
+    """Refuse books whose sides have other names.
+
+    Raises
+    ------
+    NotTidyError
+        Naming the values that are no side.
+    """
+    unknown = sorted(str(v) for v in data["side"].unique().to_list() if v not in (BID, ASK))
+    if unknown:
+        raise NotTidyError(f"side is {BID!r} or {ASK!r}; the frame also holds {unknown}.")
 
 
 def new_series(like: nw.DataFrame[Any], name: str, values: NDArray[Any]) -> nw.Series[Any]:

@@ -13,7 +13,17 @@ import narwhals as nw
 import numpy as np
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.kinds import begins_side, floats, identity, is_ask, micros, new_series, tidy_groups, wrapped
+from marketdata.tidy.kinds import (
+    begins_side,
+    check_sides,
+    floats,
+    identity,
+    is_ask,
+    micros,
+    new_series,
+    tidy_groups,
+    wrapped,
+)
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, WHO, kind_of
 from marketdata.wire.columns import Floats, Ints
@@ -206,5 +216,9 @@ def snapshots(frame: Any) -> Snapshots:
     if texts:
         raise NotTidyError(f"{', '.join(texts)} hold texts, not numbers; make them floats.")
     data = data.select(*KEYS, "side", "level", "price", "size")
-    fast = Runs.of(data) if isinstance(data, nw.DataFrame) else None
-    return Groups.of(data) if fast is None else fast
+    if isinstance(data, nw.DataFrame):
+        fast = Runs.of(data)
+        if fast is not None:
+            return fast
+        check_sides(data)
+    return Groups.of(data)
