@@ -188,9 +188,8 @@ def _averaged(data: Any) -> list[str]:
 def _warn_unweighted(data: Any, out: Any, values: list[str]) -> None:
     if not isinstance(data, nw.DataFrame) or len(out) == len(data) or any(v + COUNT in data.columns for v in values):
         return
-    ts = micros(data["ts"])
     # Finer values betray themselves at once.
-    if np.all(ts[:100] % _COARSE == 0) and np.all(ts % _COARSE == 0):
+    if all(np.all(micros(ts) % _COARSE == 0) for ts in (data["ts"].head(100), data["ts"])):
         warnings.warn(
             "These values stand on a grid of 10m or coarser and carry no counts, so they look like means already; each "
             "is given the same weight. Resample from 1m values for the mean over their base points.",
