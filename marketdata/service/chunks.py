@@ -24,7 +24,7 @@ from marketdata.times import Range
 from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Ints, MetricColumns, PriceColumns, View
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
-POINTS = {"books": 4_096, "prices": 16_384, "metrics": 16_384}
+POINTS = {"books": 2_048, "prices": 16_384, "metrics": 16_384}
 BASE_POINTS = {"books": 65_536, "prices": 1_048_576, "metrics": 1_048_576}
 MINUTE = 60_000_000
 RECHECK_SECONDS = 2.0

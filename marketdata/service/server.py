@@ -183,7 +183,6 @@ def run(
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
-        say(f"For another terminal: export MARKETDATA_BASE_URL={_url(listener)} MARKETDATA_API_KEY={api_key}")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(_config(app)).run(sockets=[listener])
 

@@ -26,7 +26,7 @@ from marketdata.wire.columns import BookColumns, Token
 CLIENTS = 20
 RATE = 250
 # Pages of each client that are repeated: as many as one chunk in memory has.
-REPEATED = 12
+REPEATED = 10
 OURS, USUAL = "marketdata serve", "FastAPI's default way"
 PROGRAMS = {
     OURS: """

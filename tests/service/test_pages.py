@@ -231,10 +231,10 @@ def test_a_walk_finds_the_next_chunk_read() -> None:
     for k in range(0, 2 * buckets, 16):
         archive.put("books", "m", "1", first + k * MINUTE, ([], []))
     pages, wanted = Pages(archive), Range(first, first + 2 * subject.chunk_micros)
-    assert pages.page(subject, wanted, 140).position is not None
+    assert pages.page(subject, wanted, 20).position is not None
     read_ahead()
     assert pages.cache.reads == 1
-    pages.page(subject, wanted, 20, first + (buckets // 2 - 100) * MINUTE)
+    pages.page(subject, wanted, 20, first + (buckets // 2 - 100) * MINUTE)  # 20 points reach 320 minutes
     read_ahead()
     assert pages.cache.reads == 2
     assert archive.reads[-1][2] == Range(first + subject.chunk_micros, wanted.end)
