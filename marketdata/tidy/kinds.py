@@ -199,7 +199,7 @@ def identity(series: nw.Series[Any]) -> NDArray[Any]:
         import pandas as pd
 
         if isinstance(native.dtype, pd.CategoricalDtype):
-            return np.asarray(native.cat.codes)
+            return np.asarray(native.array.codes)  # the accessor would copy them
         return np.asarray(pd.factorize(native)[0])
     if kind.is_polars():
         import polars as pl

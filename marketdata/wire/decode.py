@@ -239,11 +239,14 @@ def _levels(body: bytes, sides: list[Any], counts: Ints, groups: int) -> np.ndar
     """All levels as one (n, 2) array, if every level is proven to be a pair.
 
     The proof: the text has one ``[`` per level beside those of sides and groups, as many ``[ , ]`` as
-    levels, and twice as many numbers as levels. Then no level is nested, and each has two numbers.
+    levels, and twice as many numbers as levels; and no ``[ , ]`` is a side, because a side of two entries
+    has four numbers. Then every ``[`` below a side is a ``[ , ]``, so none is nested, and all are levels.
     """
     flat = np.frombuffer(b"".join(sides), np.float64)
     total = int(counts.sum())
     if len(flat) != 2 * total:
+        raise _Unusual
+    if any(memoryview(sides[k]).nbytes != 4 * flat.itemsize for k in np.flatnonzero(counts == 2)):
         raise _Unusual
     opens, pairs = count_brackets(np.frombuffer(body, np.uint8))
     if opens != total + len(counts) + groups or pairs != total:

@@ -86,6 +86,31 @@ def test_a_malformed_level_is_refused_with_its_path(wrong: object) -> None:
         decode_page("books", json.dumps(page).encode())
 
 
+@pytest.mark.parametrize(
+    ("bids", "asks"),
+    [
+        # As many brackets, pairs and numbers as three levels have.
+        ([[[0.1, 2], [0.3, 4]]], [0.5, 0.5]),
+        ([0.5, 0.5], [[[0.1, 2], [0.3, 4]]]),
+        ([0.5, 1], [0.6, 1]),
+        ([[0.5, 1, 2], [0.4]], []),
+        ([[[0.5, 1]], [0.4, 1]], []),
+    ],
+)
+def test_pairs_in_the_wrong_place_are_refused(bids: list[object], asks: list[object]) -> None:
+    """Numbers and brackets that add up to whole levels, but are none, are refused by both decoders."""
+    page = {
+        "market_id": "m",
+        "resolution": "1m",
+        "tokens": {"Yes": "1"},
+        "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "bids": bids, "asks": asks}]},
+        "metadata": {"count": 1, "limit": 200},
+    }
+    body = json.dumps(page).encode()
+    assert isinstance(outcome(body, fast=True), str)
+    assert outcome(body, fast=True) == outcome(body, fast=False)
+
+
 def test_ordinary_pages_take_the_fast_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page with nothing unusual never reaches the plain decoder."""
     monkeypatch.setattr(decode.plain, "load", lambda body: pytest.fail("the plain decoder was asked"))
