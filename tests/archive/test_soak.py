@@ -103,7 +103,8 @@ def test_AR1_AR2_AR3_two_thousand_kills(
 
 
 EVENTS = (
-    "import os\nfrom marketdata.archive.storage import Folder\nfrom marketdata.archive.table import Table\n"
+    "import os\nfrom deltalake import DeltaTable\n"
+    "from marketdata.archive.storage import Folder\nfrom marketdata.archive.table import Table\n"
     "left = [int(sys.argv[2])]\n"
     "def point(name):\n    left[0] -= 1\n    if not left[0]:\n        print(name, flush=True)\n"
     "        os.kill(os.getpid(), 9)\n"
@@ -112,7 +113,7 @@ EVENTS = (
     "        point(f'after {said}')\n        return out\n    setattr(owner, name, call)\n"
     "for name in ('write', 'settle', 'delete'):\n    watched(Folder, name)\n"
     "for name in ('create', 'put', 'commit', '_settle', 'add_columns'):\n    watched(Table, name)\n"
-    "watched(os, 'fsync')\n"
+    "watched(os, 'fsync')\nwatched(DeltaTable, 'vacuum')\n"
 )
 WORK = {
     "add": "a.add(books=books(MARKETS[0], 10, 30, size=5.0), markets=[{'market_id': MARKETS[0], 'slug': 'new'}])",
@@ -165,6 +166,7 @@ def test_a_kill_at_every_named_point_leaves_the_old_or_the_new(
         assert held(copy).items() >= points_of("books", books(M, 10, 30, size=5.0)).items()
         shutil.rmtree(copy.location)
         shutil.rmtree(root, ignore_errors=True)
+    assert step > 1
     with capsys.disabled():
         print(f"\n{what}: killed at {step - 1} points of {len(names) - 1} names, 0 archives damaged")
 
