@@ -42,7 +42,10 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.source = Source()
         self.source.now = START + 30 * MINUTE
         self.model: dict[Any, Any] = {}
-        self.archive = Archive(Path(self.folder, "a"), frame="polars")
+        self.archive = self.opened()
+
+    def opened(self) -> Archive:
+        return Archive(Path(self.folder, "a"), frame="polars")
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -104,7 +107,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     @rule()
     def open_again(self) -> None:
         """Another process sees the same."""
-        self.archive = Archive(self.archive.location, frame="polars")
+        self.archive = self.opened()
 
     @invariant()
     def equals_the_model(self) -> None:

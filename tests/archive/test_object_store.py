@@ -6,11 +6,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 from archive.source import MARKETS, START, Source, points_of
 from archive.test_faults import books, held, prices
+from archive.test_machine import ArchiveMachine
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from marketdata.archive import Archive
 
@@ -103,3 +107,19 @@ def test_writers_in_an_object_store_all_land(store: Archive) -> None:
     assert len(found) == 20
     assert len({bids[0][1] for bids, _ in found.values()}) == 1
     assert store.verify().is_empty()
+
+
+@pytest.mark.soak
+def test_an_archive_in_an_object_store_goes_through_everything(bucket: tuple[str, dict[str, str]]) -> None:
+    """The machine of pulls, cuts, revisions, clock jumps, compactions and openings holds in a bucket as in a folder."""
+    numbers = count()
+
+    class Bucket(ArchiveMachine):
+        def __init__(self) -> None:
+            self.number = next(numbers)
+            super().__init__()
+
+        def opened(self) -> Archive:
+            return Archive(f"{bucket[0]}-machine-{self.number}", frame="polars", storage_options=bucket[1])
+
+    run_state_machine_as_test(Bucket, settings=settings(max_examples=20, stateful_step_count=12, deadline=None))
