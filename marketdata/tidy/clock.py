@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
-from marketdata.tidy.kinds import kind_name, utc
+from marketdata.tidy.kinds import is_local, kind_name, utc
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import closed, opened
@@ -18,6 +18,7 @@ from marketdata.times import SECOND, Range, to_datetime, to_micros
 
 F = TypeVar("F")
 KNOWN = "available_at"
+FILLS = ("null", "previous")
 _LEFT, _SEEN, _TIME = "__left", "__seen", "__time"
 _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 _MICROS = nw.Datetime("us", "UTC")
@@ -302,10 +303,10 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
     [0.25, 0.25, 0.5]
     """
     width = Resolution.of(resolution)
-    if fill not in ("null", "previous"):
+    if fill not in FILLS:
         raise ConfigError(f"fill={fill!r} does not exist; allowed are 'null' and 'previous'.")
     data = opened(frame)
-    if not (data.implementation.is_pandas_like() or data.implementation.is_polars()):
+    if not is_local(data):
         raise ConfigError(f"A {kind_name(frame)} is not aligned; give pandas, polars or Arrow frames.")
     names = data.collect_schema().names()
     keys = keys_of(names)

@@ -10,16 +10,15 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.tidy.clock import align
+from marketdata.tidy.clock import FILLS, align
 from marketdata.tidy.frames import to_columns, to_frame
-from marketdata.tidy.kinds import kind_name, new_series, wrapped
+from marketdata.tidy.kinds import is_local, kind_name, new_series, wrapped
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import is_count
 from marketdata.tidy.snapshots import closed, opened
 from marketdata.wire.columns import BookColumns
 
 F = TypeVar("F")
-FILLS = ("null", "previous")
 
 
 def check_fill(frame: Any, fill: str) -> None:
@@ -32,8 +31,7 @@ def check_fill(frame: Any, fill: str) -> None:
     """
     if fill not in FILLS:
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'previous'.")
-    kind = wrapped(frame).implementation
-    if not (kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow()):
+    if not is_local(wrapped(frame)):
         raise ConfigError(
             f"fill={fill!r} needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without "
             "fill, bring the result into memory, and fill it with md.resample(frame, resolution, fill=...)."

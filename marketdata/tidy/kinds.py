@@ -107,6 +107,12 @@ def kind_name(frame: Any) -> str:
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
 
 
+def is_local(data: Any) -> bool:
+    """Whether pandas, polars (lazy too) or Arrow has the rows, and no engine elsewhere."""
+    kind = data.implementation
+    return bool(kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow())
+
+
 def collected(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; lazy kinds are computed."""
     data = wrapped(frame)

@@ -22,7 +22,7 @@ from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarnin
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
 from marketdata.tidy.filling import check_fill, filled
-from marketdata.tidy.kinds import floats, is_ask, micros, new_series, tidy_groups, truncated, utc, wrapped
+from marketdata.tidy.kinds import floats, is_ask, is_local, micros, new_series, tidy_groups, truncated, utc, wrapped
 from marketdata.tidy.partitions import by_partition
 from marketdata.tidy.schema import ASK, COUNT, METRICS, PRICES, WHO, kind_of, value_columns
 from marketdata.wire.columns import ranges
@@ -129,8 +129,7 @@ def with_bucket(data: Any, resolution: Resolution, name: str) -> Any:
 def bucket(data: Any, resolution: Resolution) -> nw.Expr:
     """The start of the bucket of ``ts``, UTC, as an expression on ``data``."""
     ts = utc(data)
-    kind = data.implementation
-    if resolution not in _STEPS or kind.is_pandas_like() or kind.is_polars() or kind.is_pyarrow():
+    if resolution not in _STEPS or is_local(data):
         return ts.dt.truncate(str(resolution)).cast(nw.Datetime("us", "UTC"))
     whole, unit, steps = _STEPS[resolution]
     start = ts.dt.truncate(whole)
