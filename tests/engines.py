@@ -15,6 +15,7 @@ import narwhals as nw
 import polars as pl
 import pytest
 from kinds import WHO, rows
+from narwhals.dependencies import is_dask_dataframe
 
 _JAVA = Path("/usr/lib/jvm")
 
@@ -116,10 +117,15 @@ def plain(data: pl.DataFrame) -> pl.DataFrame:
     return data.with_columns(pl.col(c).cast(pl.String) for c in (*WHO, "side") if c in data.columns)
 
 
+def fetched(frame: Any) -> nw.DataFrame[Any]:
+    """The rows of any frame; narwhals has no way to Dask's of its own."""
+    data = nw.from_native(frame.compute() if is_dask_dataframe(frame) else frame)
+    return data.collect("polars") if isinstance(data, nw.LazyFrame) else data
+
+
 def ordered(frame: Any) -> list[tuple[Any, ...]]:
     """Rows of any frame, with columns by name and rows sorted by token, time, side and level."""
-    data = nw.from_native(frame)
-    data = data.collect("polars") if isinstance(data, nw.LazyFrame) else data
+    data = fetched(frame)
     keys = [c for c in (*WHO, "ts") if c in data.columns]
     if "side" in data.columns:
         keys += ["side", "level"]

@@ -70,16 +70,15 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
 
 def _with_market_id(frame: Any, markets: Catalog) -> Any:
     """Metric rows may name their market by its slug."""
-    import narwhals as nw
+    from marketdata.tidy.kinds import collected, wrapped
 
     try:
-        data = nw.from_native(frame)
-    except TypeError:
+        names = wrapped(frame).collect_schema().names()
+    except NotTidyError:
         return frame  # to_columns words the error
-    names = data.collect_schema().names()
     if "market_id" in names or "slug" not in names:
         return frame
-    eager = data.collect() if isinstance(data, nw.LazyFrame) else data
+    eager = collected(frame)
     slugs = [None if s is None else str(s) for s in eager["slug"].to_list()]
     ids: dict[str | None, str] = {}
     for slug in dict.fromkeys(slugs):
@@ -90,6 +89,8 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
                 "Add it first: archive.add(markets=frame)."
             )
         ids[slug] = found["id"]
+    import narwhals as nw
+
     column = nw.new_series("market_id", [ids[s] for s in slugs], nw.String, backend=eager.implementation)
     return eager.with_columns(column).to_native()
 

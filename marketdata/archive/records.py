@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, NotTidyError
 
 Record = dict[str, Any]
 _ID = {"markets": ("market_id", "id"), "events": ("event_id", "id"), "series": ("series_id", "id")}
@@ -27,15 +27,14 @@ def rows_of(frame: Any) -> list[Record]:
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
         return [{str(k): plain(v) for k, v in row.items()} for row in frame]
-    import narwhals as nw
+    from marketdata.tidy.kinds import collected
 
     try:
-        wrapped = nw.from_native(frame)
-    except TypeError:
+        eager = collected(frame)
+    except NotTidyError:
         raise ConfigError(
             f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."
         ) from None
-    eager = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     return [{k: plain(v) for k, v in row.items()} for row in eager.rows(named=True)]
 
 

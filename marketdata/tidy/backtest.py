@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.kinds import floats, micros, texts, wrapped
+from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
 from marketdata.tidy.series import value_of
 from marketdata.times import to_datetime
 from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View
@@ -81,7 +81,8 @@ def wide(frame: Any, value: str | None = None, *, columns: str = "token_id") -> 
     >>> md.wide(prices, columns="token_label").columns.tolist()
     ['No', 'Yes']
     """
-    data, keys, chosen = value_of(frame, value)
+    computed = collected(frame).to_native() if wrapped(frame).implementation.is_dask() else frame
+    data, keys, chosen = value_of(computed, value)
     data = data.collect() if isinstance(data, nw.LazyFrame) else data
     data = data.sort(*keys, "ts", nulls_last=True)
     name = "market_id" if "token_id" not in keys and columns == "token_id" else columns

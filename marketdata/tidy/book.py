@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from marketdata.tidy.kinds import check_sides, floats, new_series, wrapped
-from marketdata.tidy.partitions import by_partition
+from marketdata.tidy.partitions import by_partition, token_by_token
 from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
 from marketdata.tidy.snapshots import Starts
 
@@ -118,9 +118,9 @@ def spread(frame: F) -> F:
     return _one(frame, "spread")  # type: ignore[no-any-return]
 
 
+@token_by_token
 def _one(frame: Any, name: str) -> Any:
-    data = wrapped(bbo(frame))
-    return data.select("ts", *WHO, name).to_native()
+    return wrapped(bbo(frame)).select("ts", *WHO, name).to_native()
 
 
 def bbo_rows(data: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
 from marketdata.tidy.kinds import is_local, kind_name, utc
-from marketdata.tidy.partitions import token_by_token
+from marketdata.tidy.partitions import row_by_row, token_by_token
 from marketdata.tidy.schema import WHO
 from marketdata.tidy.snapshots import closed, opened
 from marketdata.times import SECOND, Range, to_datetime, to_micros
@@ -40,6 +40,7 @@ def keys_of(names: list[str]) -> list[str]:
     return [c for c in WHO if c in names]
 
 
+@row_by_row
 def available_at(frame: F, resolution: str) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 

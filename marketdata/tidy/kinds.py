@@ -7,6 +7,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.dependencies import is_dask_dataframe
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
@@ -17,10 +18,33 @@ from marketdata.wire.columns import Floats, Ints
 
 _NO_TIME = np.iinfo(np.int64).min
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-_MICROS_UTC = "datetime64[us, UTC]"
 # DuckDB keeps the zone in the connection: only a time with one is the same instant in all of them.
 _NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
 _AS_UTC = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'"
+
+
+class Partitioned:
+    """A Dask frame: what it says of itself. The verbs work on its parts, which are pandas frames.
+
+    narwhals is not asked to work on the whole: its way to Dask is a package of its own.
+    """
+
+    implementation = nw.Implementation.DASK
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def to_native(self) -> Any:
+        """The Dask frame."""
+        return self._frame
+
+    def collect_schema(self) -> nw.Schema:
+        """Names and types of the columns; nothing is computed."""
+        return wrapped(self._frame._meta).collect_schema()  # noqa: SLF001 what Dask itself asks of a frame
+
+    def collect(self) -> nw.DataFrame[Any]:
+        """The rows in memory, as a pandas frame."""
+        return collected(self._frame.compute())
 
 
 def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -33,6 +57,8 @@ def wrapped(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
     ConfigError
         If the session of a Spark frame has another time zone than UTC.
     """
+    if is_dask_dataframe(frame):
+        return Partitioned(frame)  # type: ignore[return-value]  # what it lacks, verbs do part by part
     try:
         data: nw.DataFrame[Any] | nw.LazyFrame[Any] = nw.from_native(frame)
     except TypeError:
@@ -49,22 +75,17 @@ def _in_utc(data: Any) -> Any:
     kind, native = data.implementation, data.to_native()
     if kind.is_pyspark() or kind.is_pyspark_connect():
         _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
-    looked_at = kind.is_pandas_like() or kind.is_dask() or kind.is_duckdb()
+    looked_at = kind.is_pandas_like() or kind.is_duckdb()
     if not looked_at or "ts" not in native.columns:
         return data
     if kind.is_duckdb():
         naive = str(native.types[native.columns.index("ts")]) in _NAIVE
         return nw.from_native(native.project(f"* REPLACE ({_AS_UTC} AS ts)")) if naive else data
-    # narwhals does not know pandas zones with an underscore in their name, and casts no zones on Dask.
-    ts = native["ts"]
-    zone = getattr(ts.dtype, "tz", None)
-    if zone is not None and str(zone) != "UTC":
-        ts = ts.dt.tz_convert("UTC")
-    elif zone is None and kind.is_dask() and ts.dtype.kind == "M":
-        ts = ts.dt.tz_localize("UTC")
-    if kind.is_dask() and str(ts.dtype).startswith("datetime64") and ts.dtype != _MICROS_UTC:
-        ts = ts.astype(_MICROS_UTC)
-    return data if ts is native["ts"] else nw.from_native(native.assign(ts=ts))
+    # narwhals does not know pandas zones with an underscore in their name.
+    zone = getattr(native["ts"].dtype, "tz", None)
+    if zone is None or str(zone) == "UTC":
+        return data
+    return nw.from_native(native.assign(ts=native["ts"].dt.tz_convert("UTC")))
 
 
 def _check_session(zone: str) -> None:
@@ -116,7 +137,7 @@ def is_local(data: Any) -> bool:
 def collected(frame: Any) -> nw.DataFrame[Any]:
     """The frame in memory; lazy kinds are computed."""
     data = wrapped(frame)
-    return data.collect() if isinstance(data, nw.LazyFrame) else data
+    return data if isinstance(data, nw.DataFrame) else data.collect()
 
 
 def micros(series: nw.Series[Any]) -> Ints:

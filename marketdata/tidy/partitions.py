@@ -46,41 +46,57 @@ def by_partition(frame: Any, keys: Sequence[str], function: Callable[[Any], Any]
     >>> by_partition(frame, ["who"], lambda part: part.sort_values(["who", "x"])).compute()["x"].tolist()
     [2, 1, 3]
     """
-    count = frame.npartitions
-    if count > 1:
-        names = frame.map_partitions(_names, list(keys), meta=(_HOME, "str"), clear_divisions=True)
-        every = names.drop_duplicates(split_out=1)
-        homes = frame.map_partitions(_homed, every, list(keys), count, meta=_with_home(frame), clear_divisions=True)
-        frame = homes.set_index(_HOME, divisions=list(range(count + 1)))
-    meta = _whole(function, frame._meta)  # noqa: SLF001 what Dask itself asks of a frame
-    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=True)
+    return _mapped(_brought_together(frame, keys), function)
+
+
+def row_by_row(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
+    """A verb that needs no other row: on Dask it is called for each partition as it is."""
+    return _on_partitions(function, lambda frame: frame)
+
+
+def at_once(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
+    """A verb of few rows that needs them all: on Dask they come into one partition."""
+    return _on_partitions(function, lambda frame: frame.repartition(npartitions=1))
 
 
 def token_by_token(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
     """A verb that needs all rows of a token, but not those of others: on Dask it is called for each partition."""
-    return _apart(function, WHO)
+    return _on_partitions(function, partial(_brought_together, keys=WHO))
 
 
 def market_by_market(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
     """A verb that needs all rows of a market, but not those of others: on Dask it is called for each partition."""
-    return _apart(function, WHO[:1])
+    return _on_partitions(function, partial(_brought_together, keys=WHO[:1]))
 
 
-def _apart(function: _Verb[F, P, R], keys: Sequence[str]) -> _Verb[F, P, R]:
+def _on_partitions(function: _Verb[F, P, R], prepare: Callable[[Any], Any]) -> _Verb[F, P, R]:
     @wraps(function)
     def on_any_kind(frame: F, *args: P.args, **kwargs: P.kwargs) -> R:
         data = wrapped(frame)
         if not data.implementation.is_dask():
             return function(frame, *args, **kwargs)
-        native: Any = data.to_native()
-        present = [c for c in keys if c in native.columns]
-        if not present:
-            # Who lacks the ids is told so by the verb itself.
-            return function(native._meta, *args, **kwargs)  # noqa: SLF001 what Dask itself asks of a frame
-        return by_partition(native, present, lambda part: function(part, *args, **kwargs))  # type: ignore[no-any-return]
+        return _mapped(prepare(data.to_native()), lambda part: function(part, *args, **kwargs))  # type: ignore[no-any-return]
 
     # To a type checker the frame is by position only; by name it works too.
     return on_any_kind  # type: ignore[return-value]
+
+
+def _brought_together(frame: Any, keys: Sequence[str]) -> Any:
+    """Rows of equal keys in one partition; over the partitions the keys rise."""
+    count = frame.npartitions
+    # Who lacks the ids is told so by the verb itself.
+    present = [c for c in keys if c in frame.columns]
+    if count == 1 or not present:
+        return frame
+    names = frame.map_partitions(_names, present, meta=(_HOME, "str"), clear_divisions=True)
+    every = names.drop_duplicates(split_out=1)
+    homes = frame.map_partitions(_homed, every, present, count, meta=_with_home(frame), clear_divisions=True)
+    return homes.set_index(_HOME, divisions=list(range(count + 1)))
+
+
+def _mapped(frame: Any, function: Callable[[Any], Any]) -> Any:
+    meta = _whole(function, frame._meta)  # noqa: SLF001 what Dask itself asks of a frame
+    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=True)
 
 
 def _with_home(frame: Any) -> Any:

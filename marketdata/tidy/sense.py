@@ -11,7 +11,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.book import bbo
 from marketdata.tidy.kinds import collected, texts
 from marketdata.tidy.measures import whole
-from marketdata.tidy.partitions import market_by_market
+from marketdata.tidy.partitions import at_once, market_by_market
 from marketdata.tidy.schema import ASK, BBO, BID, BOOKS, PRICES, WHO, kind_of
 from marketdata.tidy.snapshots import closed, opened
 
@@ -316,19 +316,29 @@ def calibration(frame: F, outcomes: Any, bins: int = 10) -> F:
     True
     """
     count = whole("bins", bins)
+    return _curve(_bins(frame, outcomes, count), count)
+
+
+@market_by_market
+def _bins(frame: F, outcomes: Any, count: int) -> F:
+    """Forecasts of each bin: how many, their sum, and how many came true."""
     data = _scored(frame, outcomes)
     at = (nw.col("__value") * count + _SLACK).floor()
     at = nw.when(at >= count).then(count - 1.0).otherwise(at)
-    data = data.select("__value", "outcome", __bin=at).group_by("__bin")
-    out = data.agg(nw.len().alias("points"), nw.col("__value", "outcome").sum())
+    data = data.select(forecast="__value", outcome="outcome", bin=at).group_by("bin")
+    return closed(data.agg(nw.len().alias("points"), nw.col("forecast", "outcome").sum()), frame)  # type: ignore[no-any-return]
+
+
+@at_once
+def _curve(sums: F, count: int) -> F:
+    out = opened(sums).group_by("bin").agg(nw.col("points", "forecast", "outcome").sum())
     out = out.with_columns(
         nw.col("points").cast(nw.Int64),
-        bin_start=nw.col("__bin") / count,
-        bin_end=(nw.col("__bin") + 1) / count,
-        forecast=nw.col("__value") / nw.col("points"),
-        outcome=nw.col("outcome") / nw.col("points"),
+        nw.col("forecast", "outcome") / nw.col("points"),
+        bin_start=nw.col("bin") / count,
+        bin_end=(nw.col("bin") + 1) / count,
     )
-    return closed(out.sort("__bin").select("bin_start", "bin_end", "points", "forecast", "outcome"), frame)  # type: ignore[no-any-return]
+    return closed(out.sort("bin").select("bin_start", "bin_end", "points", "forecast", "outcome"), sums)  # type: ignore[no-any-return]
 
 
 def _valued(frame: Any) -> tuple[Any, str]:

@@ -8,8 +8,8 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 import pytest
-from engines import ENGINES, Engine, engine
-from kinds import WHO, close
+from engines import ENGINES, Engine, engine, fetched
+from kinds import WHO, close, rows
 from properties.test_engines import rich
 
 import marketdata as md
@@ -60,8 +60,7 @@ def polar() -> list[pl.DataFrame]:
 
 def plain(frame: Any) -> list[tuple[Any, ...]]:
     """Rows of any frame, in an order of their own; null and NaN are None, times microseconds."""
-    data = nw.from_native(frame)
-    data = data.collect("polars") if isinstance(data, nw.LazyFrame) else data
+    data = fetched(frame)
     data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
     columns = [
         data[c].dt.timestamp("us").to_list() if isinstance(data[c].dtype, nw.Datetime) else data[c].to_list()
@@ -99,3 +98,13 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
     else:
         got = md.asof_join(prices, metrics, resolution="1m")
         assert close(plain(got), plain(md.asof_join(polar[1], polar[2], resolution="1m")))
+
+
+def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]) -> None:
+    """A matrix, events, a report, charts and an archive take the rows of an engine's frame."""
+    books, prices, _ = (running.frame(f) for f in polar)
+    wide, want = md.wide(prices, columns="token_id"), md.wide(polar[1], columns="token_id")
+    assert rows(wide) == rows(want)
+    assert len(list(md.events(prices=prices, resolution="1m"))) == len(list(md.events(prices=polar[1], resolution="1m")))
+    report, wanted = (nw.from_native(md.check(f)).select("check", "severity", "count", "of") for f in (books, polar[0]))
+    assert report.rows() == wanted.rows()

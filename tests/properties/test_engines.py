@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
 from client.test_house import MARKET, fill
-from engines import ENGINES, Engine, engine, ordered, plain
+from engines import ENGINES, Engine, engine, fetched, ordered, plain
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kinds import close, rows
@@ -125,7 +124,7 @@ def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine
         assert len(fine)
         for resolution in ("1h", "6h"):
             coarse = fetch(MARKET, "2026-01-01", "2026-01-04", resolution)
-            derived = nw.from_native(md.resample(running.frame(fine), resolution)).lazy().select(coarse.columns)
+            derived = fetched(md.resample(running.frame(fine), resolution)).select(coarse.columns)
             assert close(ordered(derived.to_native()), ordered(coarse))
 
 
@@ -151,7 +150,7 @@ def test_tidy_order_is_kept(running: Engine) -> None:
         (md.resample(running.frame(polar), "1h"), md.resample(polar, "1h")),
         (md.bbo(running.frame(polar)), md.bbo(polar)),
     ):
-        assert close(rows(result), rows(want))
+        assert close(rows(fetched(result)), rows(want))
 
 
 def test_nan_is_a_null(running: Engine) -> None:
@@ -187,7 +186,7 @@ def test_nothing_is_computed_before_it_is_asked_for(running: Engine) -> None:
     polar = to_frame(rich("books"), "polars")
     out = md.mid(md.resample(md.resample(_fails(running, polar), "10m"), "1d"))
     with pytest.raises(Exception, match="was computed"):
-        rows(out)
+        fetched(out)
 
 
 def _fails(running: Engine, polar: pl.DataFrame) -> Any:
