@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,8 +23,8 @@ from marketdata.wire.columns import AnyColumns
 CACHE_BYTES = 256 * 2**20
 # Chunks that one request may read before it hands out a cursor with what it has.
 MAX_READS = 24
-# Chunks that are read at once before a page asks for them; a walk for which there is no place reads its own.
-READS_AHEAD = 2
+# Chunks that wait to be read before a page asks for them; a walk for which there is no place reads its own.
+READS_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,9 @@ class Pages:
         self._source = source
         self.holdings = Holdings(source)
         self.cache = ChunkCache(cache_bytes)
-        self._ahead = threading.BoundedSemaphore(READS_AHEAD)
+        self._ahead: deque[tuple[Subject, Range, Range, int]] = deque()
+        self._reads_ahead = False
+        self._lock = threading.Lock()
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
         """The page of a range that begins at a position.
@@ -112,17 +115,29 @@ class Pages:
         return page
 
     def _read_ahead(self, cell: Range | None, subject: Subject, rng: Range, version: int) -> None:
-        """Read what a walk comes to next while its client is busy with this page."""
-        if cell is None or not self._ahead.acquire(blocking=False):
-            return
+        """Read what a walk comes to next while its client is busy with this page.
 
-        def read() -> None:
+        One after the other: walks that go side by side come to their next chunk at the same time, and their pages
+        would wait for all of them.
+        """
+        if cell is None or len(self._ahead) >= READS_AHEAD:
+            return
+        self._ahead.append((subject, cell, rng, version))
+        with self._lock:
+            idle, self._reads_ahead = not self._reads_ahead, True
+        if idle:
+            threading.Thread(target=self._catch_up, name="marketdata-ahead", daemon=True).start()
+
+    def _catch_up(self) -> None:
+        while True:
+            with self._lock:
+                if not self._ahead:
+                    self._reads_ahead = False
+                    return
+                wanted = self._ahead.popleft()
             # What can not be read is the answer of the page that needs it.
             with contextlib.suppress(Exception):
-                self._chunk(subject, cell, rng, version)
-            self._ahead.release()
-
-        threading.Thread(target=read, name="marketdata-ahead", daemon=True).start()
+                self._chunk(*wanted)
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[Chunk, bool]:
         """The chunk of a grid cell. Only where the range cuts a bucket in two it is read for this range alone."""

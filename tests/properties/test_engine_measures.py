@@ -105,6 +105,8 @@ def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]
     books, prices, _ = (running.frame(f) for f in polar)
     wide, want = md.wide(prices, columns="token_id"), md.wide(polar[1], columns="token_id")
     assert rows(wide) == rows(want)
-    assert len(list(md.events(prices=prices, resolution="1m"))) == len(list(md.events(prices=polar[1], resolution="1m")))
+    assert len(list(md.events(prices=prices, resolution="1m"))) == len(
+        list(md.events(prices=polar[1], resolution="1m"))
+    )
     report, wanted = (nw.from_native(md.check(f)).select("check", "severity", "count", "of") for f in (books, polar[0]))
     assert report.rows() == wanted.rows()
