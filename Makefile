@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= demo.png
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint package bench soak docs engines constraints clean
+.PHONY: help demo test lint audit package bench soak docs engines constraints clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/codespell
+
+audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known advisories, where these can be reached
+	$(BIN)/python .ci/audit.py
 
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
 	$(BIN)/python -m pytest -q -m packaging tests/test_packaging.py
@@ -61,6 +64,10 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp
 	$(BIN)/python -m pip install -q --group lint
+	@touch $@
+
+$(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
+	$(BIN)/python -m pip install -q --group audit
 	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/test.stamp
