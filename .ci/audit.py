@@ -1,4 +1,4 @@
-"""Look the chosen versions up among known advisories: ``make audit``. What can not be looked up is said, and no failure."""
+"""Look the chosen versions up among known advisories: ``make audit``. What can not be looked up is only said."""
 
 from __future__ import annotations
 
