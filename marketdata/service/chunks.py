@@ -179,6 +179,10 @@ class ChunkCache:
         mine.set_result(chunk)
         return chunk, True
 
+    def holds(self, key: Any) -> bool:
+        """Whether the chunk is there or being read."""
+        return key in self._kept or key in self._loading
+
     def _keep(self, key: Any, chunk: Chunk) -> None:
         self.reads += 1
         size = chunk.nbytes

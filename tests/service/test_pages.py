@@ -222,7 +222,7 @@ def test_an_empty_chunk_has_no_bucket() -> None:
 
 
 def test_a_walk_finds_the_next_chunk_read() -> None:
-    """A walk that passed the middle of a chunk finds the next one in memory; a single page reads nothing ahead."""
+    """A walk finds the next chunk in memory, read once by any number of walks; a single page reads nothing ahead."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     subject = Subject("books", "m", "1", Resolution.M1, 1)
@@ -234,9 +234,14 @@ def test_a_walk_finds_the_next_chunk_read() -> None:
     assert pages.page(subject, wanted, 20).position is not None
     read_ahead()
     assert pages.cache.reads == 1
-    pages.page(subject, wanted, 20, first + (buckets // 2 - 100) * MINUTE)  # 20 points reach 320 minutes
-    read_ahead()
-    assert pages.cache.reads == 2
+    for _ in range(2):
+        position = first + 20 * 16 * MINUTE
+        while position < first + subject.chunk_micros // 2:
+            following = pages.page(subject, wanted, 20, position).position
+            assert following is not None
+            position = following
+            read_ahead()
+        assert pages.cache.reads == 2
     assert archive.reads[-1][2] == Range(first + subject.chunk_micros, wanted.end)
 
 
