@@ -197,3 +197,22 @@ def test_a_run_begins_where_a_key_changes(block: int, keys: list[tuple[int, int]
         patch.setattr(runs, "_BLOCK", block)
         found = runs.group_starts(a, b).tolist()
     assert found == [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
+
+
+@given(
+    steps=st.lists(st.sampled_from([0, 1, 20, 60, 61, 3_600, 50_000]), min_size=1, max_size=6),
+    repeats=st.integers(1, 3_000),
+    offset=st.integers(0, 7_200),
+    width=resolutions,
+)
+def test_long_frames_have_the_buckets_of_a_division(
+    steps: list[int], repeats: int, offset: int, width: Resolution
+) -> None:
+    """Buckets of many rows, whose begin is searched along lines, begin where one division over all rows says."""
+    gaps = np.repeat(np.array(steps, np.int64), repeats) * 1_000_000
+    ts = 1_767_225_600_000_000 + offset * 1_000_000 + np.cumsum(gaps)
+    long = np.concatenate([ts, ts, np.tile(ts[-1:], 2_000)])
+    groups = np.array([0, len(ts), 2 * len(ts)])
+    changed = np.diff(long // width.micros) != 0
+    changed[groups[1:] - 1] = True
+    assert runs.bucket_starts(long, groups, width.micros).tolist() == [0, *(np.flatnonzero(changed) + 1)]
