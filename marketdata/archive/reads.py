@@ -61,26 +61,116 @@ class Reads(Views[Frame]):
 
     @property
     def simulated(self) -> bool:
-        """Whether any market in it is simulated; shown wherever its data is shown."""
+        """Whether any market in it is simulated; shown wherever its data is shown.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> md.simulate(events=1, days=1).simulated
+        True
+        """
         return any(record.get("simulated") is True for record in self.records("markets"))
 
     def version(self, view: View) -> int:
-        """Number of the newest commit of a view's table; -1 before the first. It changes when data does."""
+        """Number of the newest commit of a view's table; -1 before the first. It changes when data does.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+
+        Returns
+        -------
+        int
+            Counted from 0 in each table.
+
+        Raises
+        ------
+        ConfigError
+            If ``view`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> before = archive.version("prices")
+        >>> archive.add(prices=archive.prices(archive.records("markets")[0]["id"]))
+        >>> archive.version("prices") > before
+        True
+        """
         return self._holdings.points[checked_view(view)].state().version
 
     def records(self, kind: Kind) -> list[dict[str, Any]]:
-        """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id."""
+        """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id.
+
+        Parameters
+        ----------
+        kind : {"series", "events", "markets"}
+
+        Returns
+        -------
+        list of dict
+            One per record, with the fields of interface 4.5; new dicts, which may be changed.
+
+        Raises
+        ------
+        ConfigError
+            If ``kind`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> [len(market["tokens"]) for market in archive.records("markets")]
+        [2, 2, 3, 210]
+        """
         if kind not in KINDS:
             raise ConfigError(f"records of {kind!r} do not exist; allowed are {', '.join(KINDS)}.")
         return [dict(record) for record in self._holdings.catalog[kind].records()]
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
-        """The record of the market with this id, else with this slug."""
+        """The record of the market with this id, else with this slug.
+
+        Parameters
+        ----------
+        id_or_slug : str
+
+        Returns
+        -------
+        dict or None
+            As in ``records``; None where the archive has no such market.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> slug = archive.records("markets")[0]["slug"]
+        >>> archive.find_market(slug)["question"]
+        'Simulated: Will the Harbour Party win district 1-1?'
+        """
         found = self._holdings.catalog["markets"].find(id_or_slug)
         return None if found is None else dict(found)
 
     def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
-        """The record of the market that has this token, and the token's label."""
+        """The record of the market that has this token, and the token's label.
+
+        Parameters
+        ----------
+        token_id : str
+
+        Returns
+        -------
+        tuple of (dict, str or None), or None
+            The record as in ``records``, and the label; None where no market has such a token.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> token_id = archive.records("markets")[0]["tokens"][0]["id"]
+        >>> market, label = archive.find_token(token_id)
+        >>> label
+        'Yes'
+        """
         found = self._holdings.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
 
@@ -162,12 +252,31 @@ class Reads(Views[Frame]):
 
         Without ``market``, all of the view is streamed in bounded memory.
 
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        path : path
+            The end of its name says what is written: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``.
+        market : str or list of str, optional
+            Ids or slugs; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+
         Raises
         ------
         ConfigError
             If the end of the name is not known.
         NotArchivedError
             As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md, pandas as pd, tempfile
+        >>> archive, path = md.simulate(events=1, days=1), f"{tempfile.mkdtemp()}/prices.csv"
+        >>> archive.export("prices", path, archive.records("markets")[0]["id"], resolution="1h")
+        >>> len(pd.read_csv(path))
+        48
         """
         if market is not None:
             frame = getattr(self, checked_view(view))(market, start, end, resolution, frame="polars")
@@ -179,6 +288,33 @@ class Reads(Views[Frame]):
 
         A file may hold more than was asked: filter again. Books lie one row per snapshot, with the list
         columns ``bid_price bid_size ask_price ask_size``.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market : str, optional
+            Id or slug; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+
+        Returns
+        -------
+        list of str
+            Paths, or addresses in the object store, of the newest version.
+
+        Raises
+        ------
+        NotArchivedError
+            If the market is not known.
+        ConfigError
+            If an argument is refused.
+
+        Examples
+        --------
+        >>> import marketdata as md, polars as pl
+        >>> archive = md.simulate(events=1, days=1)
+        >>> pl.scan_parquet(archive.files("prices")).select(pl.col("token_id").n_unique()).collect().item()
+        217
         """
         table = self._holdings.points[checked_view(view)]
         market_id = None if market is None else self._market_id(market)
@@ -198,12 +334,25 @@ class Reads(Views[Frame]):
     def coverage(self, *, frame: FrameKind | None = None) -> Any:
         """What is held: one row per range of a market's view.
 
+        Parameters
+        ----------
+        frame : {"pandas", "polars"}, optional
+            Another kind than the archive's own.
+
         Returns
         -------
         frame
             ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC; ``state`` is
             final, provisional, empty_observed, unproven or missing; ``rows`` and ``content_hash`` of the
             points at 1m (null where a later write has cut the range).
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> held = archive.coverage()
+        >>> len(held), held["state"].unique().tolist()
+        (12, ['final'])
         """
         return coverage_frame(self._holdings.ledger, frame or self._frame)
 
@@ -220,6 +369,14 @@ class Reads(Views[Frame]):
         -------
         Axes
             x: time [UTC]; y: market and view.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> from matplotlib.figure import Figure
+        >>> ax = md.simulate(events=1, days=1).plot_coverage(Figure().subplots())
+        >>> len(ax.get_yticklabels())
+        12
         """
         from marketdata import plot
 

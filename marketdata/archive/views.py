@@ -116,6 +116,14 @@ class Views(Generic[Frame]):
             For an unknown market, or a range that is not held; ``.range`` says which.
         ConfigError
             If an argument is refused, or there is no client to fetch from.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> market = archive.records("markets")[0]["slug"]
+        >>> archive.books(market, "2025-12-31", "2025-12-31T06:00", "1h", levels=1)["ts"].nunique()
+        6
         """
         levels = checked_levels(levels)
         columns = self._read("books", market, start, end, resolution, on_missing)
@@ -171,12 +179,28 @@ class Views(Generic[Frame]):
     ) -> Any:
         """Prices [probability 0 to 1]: one row per token and bucket, the mean of the bucket (interface 4.3).
 
-        Parameters, errors and ``on_missing`` are those of ``books``.
+        Parameters
+        ----------
+        market, start, end, resolution, frame, on_missing
+            As in ``books``.
 
         Returns
         -------
         frame
-            ``ts market_id token_id token_label price``.
+            ``ts market_id token_id token_label price``; ``ts`` is the start of the bucket [UTC].
+
+        Raises
+        ------
+        NotArchivedError, ConfigError
+            As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> prices = archive.prices(archive.records("markets")[0]["id"], resolution="6h")
+        >>> len(prices), bool(prices["price"].between(0, 1).all())
+        (8, True)
         """
         return self._to_frame(self._read("prices", market, start, end, resolution, on_missing), frame)
 
@@ -228,12 +252,27 @@ class Views(Generic[Frame]):
     ) -> Any:
         """Market metrics: one row per market and bucket, the mean of the bucket (interface 4.4).
 
-        Parameters, errors and ``on_missing`` are those of ``books``.
+        Parameters
+        ----------
+        market, start, end, resolution, frame, on_missing
+            As in ``books``.
 
         Returns
         -------
         frame
-            ``ts market_id volume liquidity spread`` and further metrics.
+            ``ts market_id volume liquidity spread`` and further metrics; ``ts`` is the start of the bucket [UTC].
+
+        Raises
+        ------
+        NotArchivedError, ConfigError
+            As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.metrics(archive.records("markets")[0]["id"], resolution="6h")["ts"].dt.hour.tolist()
+        [0, 6, 12, 18]
         """
         return self._to_frame(self._read("metrics", market, start, end, resolution, on_missing), frame)
 
@@ -262,6 +301,19 @@ class Views(Generic[Frame]):
         -------
         BookColumns, PriceColumns or MetricColumns
             Empty where nothing is held; coverage is not looked at.
+
+        Raises
+        ------
+        ConfigError
+            If ``view`` or ``resolution`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> points = archive.columns("prices", archive.records("markets")[0]["id"], resolution="6h")
+        >>> [token.token_label for token in points.tokens], len(points.ts)
+        (['No', 'Yes'], 8)
         """
         width = Resolution.of(resolution)
         table = self._holdings.points[checked_view(view)]
