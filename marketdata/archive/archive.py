@@ -110,7 +110,13 @@ class Archive(Reads[Frame]):
 
     @property
     def location(self) -> str:
-        """Folder or address of the archive."""
+        """Folder or address of the archive.
+
+        Examples
+        --------
+        >>> Archive("s3://bucket/markets").location
+        's3://bucket/markets'
+        """
         return self._location
 
     def add(
@@ -149,6 +155,16 @@ class Archive(Reads[Frame]):
             replace.
         ArchiveFullError
             If there is no room or right to write; what was there before is intact.
+
+        Examples
+        --------
+        >>> import marketdata as md, pandas as pd, tempfile
+        >>> market = {"market_id": "m", "slug": "s", "token_ids": ["1", "2"], "token_labels": ["Yes", "No"]}
+        >>> archive = md.Archive(tempfile.mkdtemp())
+        >>> prices = pd.DataFrame({"ts": pd.to_datetime(["2026-01-01"], utc=True), "token_id": "2", "price": [0.25]})
+        >>> archive.add(markets=[market], prices=prices)
+        >>> archive.prices("s")["token_label"].tolist()
+        ['No']
         """
         self._add_records(markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
@@ -182,6 +198,15 @@ class Archive(Reads[Frame]):
             If a file is not there or holds nothing that an archive takes; nothing is added then.
         ArchiveError
             As ``add``.
+
+        Examples
+        --------
+        >>> import marketdata as md, tempfile
+        >>> from pathlib import Path
+        >>> file, archive = Path(tempfile.mkdtemp(), "markets.jsonl"), md.Archive(tempfile.mkdtemp())
+        >>> _ = file.write_text('{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["Yes"]}')
+        >>> [(kind, rows) for _, kind, rows in archive.add_files(file)]
+        [('markets', 1)]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         read = imports.found(some, token_id, clock)
@@ -242,6 +267,15 @@ class Archive(Reads[Frame]):
             If another process fetches the same, or there is no room; what was committed before is intact.
         RequestError, NetworkError
             As the client raises them; what had come before is kept.
+
+        Examples
+        --------
+        >>> import marketdata as md, tempfile
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client, archive = md.Client(service.base_url, service.api_key), md.Archive(tempfile.mkdtemp())
+        ...     what = {"markets": client.markets(max_rows=1)["slug"][0], "views": "prices", "start": "2025-12-31"}
+        ...     [len(archive.pull(client, **what, end="2026-01-01")) for _ in range(2)]
+        [1, 0]
         """
         some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
         wanted = wanted_range(start, end)
@@ -294,6 +328,18 @@ class Archive(Reads[Frame]):
         -------
         int
             How many files fewer the newest version has.
+
+        Raises
+        ------
+        ArchiveError
+            If a table can not be read or written; what was there before is intact.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.compact() > 0, archive.compact()
+        (True, 0)
         """
         return upkeep.compact(self._holdings)
 
@@ -303,10 +349,30 @@ class Archive(Reads[Frame]):
         Readers that run, and ``as_of``, need the files of their version: keep more hours than they last.
         Files that the archive did not write are never touched.
 
+        Parameters
+        ----------
+        retention_hours : float
+            How far back versions stay readable [h].
+
         Returns
         -------
         list of str
             Names of the removed files.
+
+        Raises
+        ------
+        ConfigError
+            If ``retention_hours`` is negative or no number.
+        ArchiveFullError
+            If there is no right to write.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.add(prices=archive.prices(archive.records("markets")[0]["id"]))
+        >>> len(archive.vacuum()), len(archive.vacuum(retention_hours=0)) > 0
+        (0, True)
         """
         if not retention_hours >= 0:
             raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
@@ -328,6 +394,19 @@ class Archive(Reads[Frame]):
         -------
         frame
             One row per damaged range, none when all is well: ``view market_id start end problem``.
+
+        Raises
+        ------
+        ArchiveError
+            If the storage does not answer, or there is no right to repair.
+
+        Examples
+        --------
+        >>> import marketdata as md, os
+        >>> archive = md.simulate(events=1, days=1)
+        >>> os.truncate(archive.files("prices")[0], 1000)
+        >>> archive.verify()["view"].unique().tolist()
+        ['prices']
         """
         return self._damage_frame(upkeep.repair(self._holdings) if repair else upkeep.verify(self._holdings), frame)
 
@@ -352,6 +431,15 @@ class Archive(Reads[Frame]):
         ------
         ArchiveError
             If the archive lies in an object store.
+
+        Examples
+        --------
+        >>> import marketdata as md, shutil, warnings
+        >>> archive = md.simulate(events=1, days=1)
+        >>> shutil.rmtree(f"{archive.location}/prices/_delta_log")
+        >>> with warnings.catch_warnings(action="ignore"):  # it says that the log is gone
+        ...     len(archive.rebuild())
+        0
         """
         rebuild.rebuild(self._holdings)
         return self._damage_frame(upkeep.repair(self._holdings), frame)
