@@ -208,3 +208,31 @@ def test_the_accessor_draws_the_same_charts(frames, archive, ax) -> None:
     assert coverage.md.plot.coverage(ax) is ax
     charts = {name for name in dir(books.md.plot) if not name.startswith("_")}
     assert charts == set(plot.__all__) - {"Page", "overview"}
+
+
+@pytest.mark.parametrize("text", ["between $90k and $100k?", "A $x_$ b"])
+def test_dollars_are_drawn_as_dollars(archive, ax, text: str) -> None:
+    """Titles, labels and names with dollars are no formulas: they are shown as they are, and nothing fails."""
+    import matplotlib.pyplot as plt
+
+    market = pair(archive)
+    books = archive.books(market, frame="polars")
+    dear = books.with_columns(pl.lit(text).alias("token_label"))
+    coverage = archive.coverage(frame="polars").with_columns(pl.lit(text[-12:]).alias("market_id"))
+    plot.price_band(dear, ax, title=text)
+    charts = (
+        ax.figure,
+        plot.overview(dear, archive.metrics(market), title=text),
+        plot.depth(dear, title=text).figure,
+        plot.ladder(dear).figure,
+        plot.metrics(archive.metrics(market), title=text).figure,
+        plot.calibration(books, {}, title=text).figure,
+        plot.coverage(coverage, title=text).figure,
+    )
+    for figure in charts:
+        figure.canvas.draw()
+        shown = [one for one in figure.findobj(mpl.text.Text) if "$" in one.get_text()]
+        assert shown
+        assert not any(one.get_parse_math() for one in shown)
+    assert ax.get_title("left") == ax.get_legend().get_texts()[0].get_text() == text
+    plt.close("all")

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.plot.style import ASK, BID, FAINT, INK, TOKENS, Page, chosen, finish, mark, new_axes, tokens_of
+from marketdata.plot.style import ASK, BID, FAINT, INK, TOKENS, Page, chosen, finish, mark, new_axes, plain, tokens_of
 from marketdata.tidy import schema
 from marketdata.tidy.book import bbo
 from marketdata.tidy.kinds import collected, floats, micros, wrapped
@@ -220,7 +220,7 @@ def overview(
             ax.set_ylabel("")
             ax.set_title(_UNITS[column], loc="left", fontsize="small", color=INK)
     if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=INK)
+        plain(figure.suptitle(title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=INK))
     if simulated:
         mark(figure)
     return figure

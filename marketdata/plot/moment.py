@@ -206,7 +206,8 @@ def coverage(frame: Any, ax: Axes | None = None, *, title: str | None = None, si
     for both, start, end, state in zip(who, starts, ends, states, strict=True):
         if both in place:
             ax.barh(place[both], end - start, left=start, height=0.7, color=_STATES.get(state, FAINT))
-    ax.set_yticks(list(place.values()), [f"{_short(m)} {view}" for m, view in place], fontsize="x-small")
+    names_of_bars = [f"{_short(m)} {view}" for m, view in place]
+    ax.set_yticks(list(place.values()), names_of_bars, fontsize="x-small", parse_math=False)
     seen = [s for s in (*_STATES, *sorted(set(states) - _STATES.keys())) if s in set(states)]
     if seen:
         handles = [Patch(color=_STATES.get(s, FAINT), label=s) for s in seen]

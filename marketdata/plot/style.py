@@ -14,6 +14,7 @@ from marketdata.tidy.kinds import texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
 
 TOKENS = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 BID, ASK = "#12908e", "#e5533d"
@@ -58,11 +59,19 @@ def dress(ax: Axes, title: str | None, simulated: bool) -> Axes:
     ax.tick_params(colors=INK, labelsize="small", length=3, color="#d0d7de")
     ax.grid(visible=True, color="#eaeef2", linewidth=0.7)
     ax.set_axisbelow(True)
+    legend = ax.get_legend()
+    plain(ax.yaxis.label, *(legend.get_texts() if legend else ()))
     if title:
-        ax.set_title(title, loc="left", color=INK)
+        plain(ax.set_title(title, loc="left", color=INK))
     if simulated:
         ax.set_title("simulated data", loc="right", fontsize="small", color=ASK)
     return ax
+
+
+def plain(*some: Text) -> None:
+    """Show texts as they are: questions and labels hold dollars, which are no formulas."""
+    for text in some:
+        text.set_parse_math(False)
 
 
 def mark(figure: Figure) -> None:
