@@ -52,6 +52,17 @@ def price_band(frame: Any, ax: Axes | None = None, *, title: str | None = None, 
     ------
     NotTidyError
         If the frame is neither books nor bbo.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> books = archive.books(archive.records("markets")[0]["id"], resolution="10m")
+    >>> ax = plot.price_band(books, Figure().subplots(), simulated=archive.simulated)
+    >>> ax.get_ylabel(), [line.get_label() for line in ax.lines]
+    ('probability', ['Yes', 'No'])
     """
     data = _bbo(frame)
     ax = new_axes(ax)
@@ -108,6 +119,16 @@ def depth(
         If the frame is not books.
     ConfigError
         If the frame has no such token.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> books = archive.books(archive.records("markets")[0]["id"], resolution="10m")
+    >>> plot.depth(books, Figure().subplots(), token="No").get_ylabel()
+    'price of No'
     """
     schema.kind_of(_names(frame), ["books"])
     data = collected(frame)
@@ -158,6 +179,16 @@ def metrics(
         If the frame is not metrics.
     ConfigError
         If it has no such column.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> metrics = archive.metrics(archive.records("markets")[0]["id"], resolution="10m")
+    >>> plot.metrics(metrics, Figure().subplots(), column="liquidity").get_ylabel()
+    'liquidity [USD]'
     """
     names = _names(frame)
     schema.kind_of(names, ["metrics"])
@@ -203,6 +234,17 @@ def overview(
     ------
     NotTidyError
         If a frame is not of its kind.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> archive = md.simulate(events=1, days=1)
+    >>> market = archive.records("markets")[0]
+    >>> books, metrics = (read(market["id"], resolution="10m") for read in (archive.books, archive.metrics))
+    >>> page = plot.overview(books, metrics, title=market["question"], simulated=archive.simulated)
+    >>> page.axes[0].get_ylabel(), page.axes[-1].get_title(loc="left")
+    ('probability', 'spread, by the service')
     """
     columns = [] if metrics_frame is None else [c for c in _UNITS if _has_values(metrics_frame, c)]
     figure = Page(figsize=(11, 8.2 if columns else 6.4), layout="constrained", facecolor="white")

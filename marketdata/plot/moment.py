@@ -60,6 +60,16 @@ def ladder(
         If the frame is not books.
     ConfigError
         If the frame has no such token, or ``ts`` can not be read.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> books = archive.books(archive.records("markets")[0]["id"], resolution="10m")
+    >>> plot.ladder(books, "2025-12-31T12:00", Figure().subplots(), token="Yes").get_title(loc="left")
+    'Yes at 2025-12-31 12:00:00 UTC'
     """
     schema.kind_of(wrapped(frame).collect_schema().names(), ("books",))
     data = collected(frame)
@@ -137,6 +147,16 @@ def calibration(
         If a frame is not of its kind.
     ConfigError
         If ``outcomes`` or ``bins`` is not one of those allowed.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> won = {market["id"]: market["resolved_token_id"] for market in archive.records("markets")}
+    >>> plot.calibration(archive.prices(list(won), resolution="1h"), won, Figure().subplots()).get_ylabel()
+    'share that came true'
     """
     table = collected(sense.calibration(frame, outcomes, bins))
     forecast, outcome, points = (floats(table[c]) for c in ("forecast", "outcome", "points"))
@@ -191,6 +211,16 @@ def coverage(frame: Any, ax: Axes | None = None, *, title: str | None = None, si
     ------
     NotTidyError
         If the frame is no coverage.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from marketdata import plot
+    >>> from matplotlib.figure import Figure
+    >>> archive = md.simulate(events=1, days=1)
+    >>> ax = plot.coverage(archive.coverage(), Figure().subplots())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['final']
     """
     names = wrapped(frame).collect_schema().names()
     missing = [c for c in _COVERAGE if c not in names]

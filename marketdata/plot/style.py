@@ -23,7 +23,15 @@ _SCREEN_DPI = 80
 
 
 class Page(Figure):
-    """A figure that shows itself in a notebook without pyplot."""
+    """A figure that shows itself in a notebook without pyplot.
+
+    Examples
+    --------
+    >>> page = Page(figsize=(4, 3))
+    >>> ax = page.add_subplot()
+    >>> page._repr_png_()[1:4]
+    b'PNG'
+    """
 
     def _repr_png_(self) -> bytes:
         out = io.BytesIO()
