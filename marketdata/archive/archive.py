@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -14,11 +15,11 @@ from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.reading import checked_view, frame_of
 from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
-from marketdata.errors import ArchiveError, ConfigError
+from marketdata.errors import ArchiveError, ConfigError, PartialCoverageWarning
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import VIEWS, AnyColumns, View
+from marketdata.wire.columns import VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
@@ -290,8 +291,11 @@ class Archive(Reads[Frame]):
         if markets is not None:
             new = [records.market(r) for r in records.rows_of(markets)]
             catalog["markets"].upsert(new)
-            new_events = records.derive_events(new) if new_events is None else new_events
-            new_series = records.derive_series(new) if new_series is None else new_series
+            every = catalog["markets"].records()
+            if new_events is None:
+                new_events = records.derive_events(new, every, catalog["events"].records())
+            if new_series is None:
+                new_series = records.derive_series(new, every, catalog["series"].records())
         catalog["events"].upsert(new_events or ())
         catalog["series"].upsert(new_series or ())
 
@@ -306,15 +310,25 @@ class Archive(Reads[Frame]):
             market: Range(int(part.ts.min()), int(part.ts.max()) + width)
             for market, part in points.by_market(columns).items()
         }
-        self._check_width(view, columns, ranges)
-        self._holdings.store(view, columns, ranges, CoverageState.FINAL)
+        coarse = intake.coarse(columns)
+        if coarse is None:
+            self._holdings.store(view, columns, ranges, CoverageState.FINAL)
+            return
+        self._check_width(view, ranges, coarse)
+        warnings.warn(
+            f"The {view} rows stand on the grid of {coarse.value}. They are kept as the 1m points of these moments, "
+            "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
+            "1m points they were made of instead.",
+            PartialCoverageWarning,
+            stacklevel=3,
+        )
+        self._holdings.store(view, columns, ranges, CoverageState.UNPROVEN)
 
-    def _check_width(self, view: View, columns: AnyColumns, ranges: Mapping[str, Range]) -> None:
+    def _check_width(self, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
         """Rows that were aggregated must not take the place of the points they were made of."""
-        width = intake.coarse(columns)
-        for market, rng in ranges.items() if width else ():
+        for market, rng in ranges.items():
             held = points.read(self._holdings.points[view], view, market, rng)
-            if width and len(held) and (held.ts % width.micros).any():
+            if len(held) and (held.ts % width.micros).any():
                 raise ArchiveError(
                     f"The {view} rows stand on the grid of {width.value}, while finer points of market "
                     f"{market[:200]!r} are held in {rng}, which they would replace. An archive holds 1m points and "

@@ -22,12 +22,12 @@ def points(view: View, data: Any, markets: Catalog) -> AnyColumns:
     Raises
     ------
     NotTidyError
-        If a frame lacks columns of the view.
+        If a frame lacks columns of the view, or a level of a book has no finite numbers.
     ArchiveError
         If ids are missing and the markets table can not tell them.
     """
     columns = _columns(view, data, markets)
-    columns = identified(view, columns, markets)
+    columns = _finite(identified(view, columns, markets))
     if bool(np.all(columns.ts % Resolution.M1.micros == 0)) and columns.is_sorted() and _single(columns):
         return columns
     from marketdata.tidy.runs import resample_columns
@@ -42,6 +42,18 @@ def coarse(columns: AnyColumns) -> Resolution | None:
         return None
     found = [r for r in Resolution if r is not Resolution.M1 and not (times % r.micros).any()]
     return max(found, key=lambda r: r.micros, default=None)
+
+
+def _finite(columns: AnyColumns) -> AnyColumns:
+    """What is infinite is no observation: a missing value, as NaN is; no level can be so."""
+    if isinstance(columns, BookColumns):
+        if not np.isfinite(columns.levels).all():
+            raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
+        return columns
+    if not any(np.isinf(v).any() for v in columns.values.values()):
+        return columns
+    values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
+    return columns.with_values(columns.tokens, columns.token, columns.ts, values)
 
 
 def _single(columns: AnyColumns) -> bool:

@@ -60,12 +60,9 @@ def _names(columns: AnyColumns, attribute: str) -> pa.Array:
     values: dict[Any, int] = {}
     codes = np.array([values.setdefault(getattr(t, attribute), len(values)) for t in columns.tokens], dtype=np.int32)
     rows = codes[columns.token] if len(columns.tokens) else np.empty(0, np.int32)
-    mask = None
-    if None in values:
-        mask = rows == values[None]
-        values = {"" if k is None else k: v for k, v in values.items()}
+    mask = rows == values[None] if None in values else None
     try:
-        names = pa.array(list(values), type=pa.string())
+        names = pa.array(["" if name is None else name for name in values], type=pa.string())
     except (pa.ArrowInvalid, UnicodeEncodeError, TypeError) as problem:
         raise ConfigError(f"{attribute} holds a value that is not Unicode text: {problem}.") from None
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from marketdata.errors import ConfigError, NotTidyError
@@ -95,17 +96,22 @@ def market(row: Mapping[str, Any]) -> Record:
         tokens = _tokens(market_id, ids, labels)
     out: Record = {
         "id": market_id,
-        "slug": _pop(row, _SLUG["markets"]),
+        "slug": text_id(_pop(row, _SLUG["markets"]), "slug"),
         "question": row.pop("question", None),
         "status": _status(row),
         "start_date": row.pop("start_date", None),
         "end_date": row.pop("end_date", None),
         "event_id": text_id(row.pop("event_id", None), "event_id"),
-        "event_slug": row.pop("event_slug", None),
+        "event_slug": text_id(row.pop("event_slug", None), "event_slug"),
         "tokens": [
             {**t, "id": text_id(t.get("id", t.get("token_id")), "token id"), "label": t.get("label")} for t in tokens
         ],
     }
+    for name in ("series_id", "series_slug"):
+        if name in row:
+            out[name] = text_id(row.pop(name), name)
+    if "tags" in row:
+        out["tags"] = _texts(row.pop("tags"))
     return {**out, **row}
 
 
@@ -133,7 +139,7 @@ def series(row: Mapping[str, Any]) -> Record:
 def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Record:
     row = dict(row)
     identity = text_id(_pop(row, _ID[kind]), f"{kind} id")
-    slug = _pop(row, _SLUG[kind])
+    slug = text_id(_pop(row, _SLUG[kind]), "slug")
     if identity is None and slug is None:
         raise ConfigError(f"a row of the {kind} frame has neither an id nor a slug; it has {sorted(row)}.")
     out: Record = {
@@ -146,48 +152,74 @@ def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Rec
     }
     if series_id:
         out["series_id"] = text_id(row.pop("series_id", None), "series_id")
-        out["series_slug"] = row.pop("series_slug", None)
-        out["tags"] = list(row.pop("tags", None) or ())
+        out["series_slug"] = text_id(row.pop("series_slug", None), "series_slug")
+        out["tags"] = _texts(row.pop("tags", None))
     return {**out, **row}
 
 
-def derive_events(markets: Iterable[Record]) -> list[Record]:
-    """The events that market records name, in the order they first appear."""
-    found: dict[str, Record] = {}
-    for record in markets:
-        identity = record.get("event_id") or record.get("event_slug")
-        if identity is None:
+def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
+    """The events that new market records name, in the order they first appear.
+
+    Parameters
+    ----------
+    new : iterable of dict
+        Market records.
+    every : iterable of dict
+        All markets, the new ones too: an event spans them, and has the tags of all.
+    events : iterable of dict
+        The events that are known; a market may name one by its slug alone.
+    """
+    new, found = list(new), dict[str, Record]()
+    ids = {e["slug"]: str(e["id"]) for e in events if e.get("slug")}
+    name = partial(_group_of, "event", ids)
+    for record in new:
+        identity = name(record)
+        if identity is not None and identity not in found:
+            found[identity] = event({"event_id": identity, "event_slug": record.get("event_slug")})
+    states: dict[str, set[Any]] = {}
+    for record in every or new:
+        identity = name(record)
+        known = None if identity is None else found.get(identity)
+        if identity is None or known is None:
             continue
-        known = found.setdefault(
-            identity,
-            event({"event_id": record.get("event_id"), "event_slug": record.get("event_slug"), "status": "active"}),
-        )
-        for name, source in (
+        for field, source in (
             ("slug", "event_slug"),
             ("title", "event_title"),
             ("series_id", "series_id"),
             ("series_slug", "series_slug"),
         ):
-            known[name] = known.get(name) or record.get(source)
+            known[field] = known.get(field) or record.get(source)
         known["tags"] = list(dict.fromkeys([*known["tags"], *(record.get("tags") or ())]))
         _stretch(known, record)
-    _close(found, markets, ("event_id", "event_slug"))
+        states.setdefault(identity, set()).add(record.get("status"))
+    for identity, known in found.items():
+        only = states[identity]
+        known["status"] = next(iter(only)) if len(only) == 1 else "active"
     return list(found.values())
 
 
-def derive_series(markets: Iterable[Record]) -> list[Record]:
-    """The series that market records name, in the order they first appear."""
-    found: dict[str, Record] = {}
-    for record in markets:
-        identity = record.get("series_id") or record.get("series_slug")
-        if identity is None:
-            continue
-        known = found.setdefault(
-            identity, series({k: record.get(k) for k in ("series_id", "series_slug", "series_title")})
-        )
-        known["title"] = known.get("title") or record.get("series_title")
-        _stretch(known, record)
+def derive_series(new: Iterable[Record], every: Iterable[Record] = (), series_: Iterable[Record] = ()) -> list[Record]:
+    """The series that new market records name, in the order they first appear; as `derive_events`."""
+    new, found = list(new), dict[str, Record]()
+    ids = {s["slug"]: str(s["id"]) for s in series_ if s.get("slug")}
+    name = partial(_group_of, "series", ids)
+    for record in new:
+        identity = name(record)
+        if identity is not None and identity not in found:
+            found[identity] = series({"series_id": identity, "series_slug": record.get("series_slug")})
+    for record in every or new:
+        known = found.get(name(record) or "")
+        if known is not None:
+            known["slug"] = known.get("slug") or record.get("series_slug")
+            known["title"] = known.get("title") or record.get("series_title")
+            _stretch(known, record)
     return list(found.values())
+
+
+def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
+    """The id of the event or series of a market; its slug stands for an id that is not known."""
+    identity, slug = record.get(f"{what}_id"), record.get(f"{what}_slug")
+    return identity if identity is not None else ids.get(slug, slug) if slug is not None else None
 
 
 def _stretch(known: Record, record: Record) -> None:
@@ -196,15 +228,10 @@ def _stretch(known: Record, record: Record) -> None:
     known["start_date"], known["end_date"] = min(starts, default=None), max(ends, default=None)
 
 
-def _close(found: dict[str, Record], markets: Iterable[Record], names: tuple[str, str]) -> None:
-    states: dict[str, set[Any]] = {}
-    for record in markets:
-        identity = record.get(names[0]) or record.get(names[1])
-        if identity is not None:
-            states.setdefault(identity, set()).add(record.get("status"))
-    for identity, known in found.items():
-        only = states[identity]
-        known["status"] = next(iter(only)) if len(only) == 1 else "active"
+def _texts(value: Any) -> list[str]:
+    """One text or several, as a list; what is missing is left out."""
+    some = [value] if value is None or isinstance(value, str) else list(value)
+    return [str(one) for one in some if one is not None]
 
 
 def _pop(row: Record, names: Iterable[str]) -> Any:

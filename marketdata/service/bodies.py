@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 def to_json(body: object) -> bytes:
     """JSON bytes; NaN and infinities become null."""
-    return orjson.dumps(body, option=_OPTIONS)
+    try:
+        return orjson.dumps(body, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        # A record may hold a whole number of any length.
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def market_body(page: Page, market_id: str, resolution: str, tokens: dict[str, str], metadata: Point) -> bytes:
@@ -29,7 +34,13 @@ def market_body(page: Page, market_id: str, resolution: str, tokens: dict[str, s
     data: dict[str, list[Any]] = {label: [] for label in tokens}
     for piece in page.pieces:
         for token, index in _by_token(piece):
-            label = label_of.get(token.token_id or "") or token.token_label or token.token_id or ""
+            label = label_of.get(token.token_id or "")
+            if label is None:
+                # The record of the market has lost this token, or never named it.
+                known = token.token_label is None or token.token_label in tokens
+                label = (token.token_id if known else token.token_label) or ""
+                if token.token_id:
+                    tokens = {**tokens, label: token.token_id}
             data.setdefault(label, []).extend(_points(piece, index))
     return to_json(
         {
@@ -124,6 +135,3 @@ def _times(ts: Index) -> list[str]:
     """Bucket starts as ISO 8601 text; they are whole seconds."""
     out: list[str] = np.datetime_as_string(ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
     return out
-
-
-Writer = Callable[[Page, Point], bytes]

@@ -93,9 +93,14 @@ class Catalogue:
         ]
         ids = {i for i, _ in wanted if i is not None}
         slugs = {s for _, s in wanted if s is not None}
-        if not wanted and (parent.id is None or parent.slug is None):
-            ids, slugs = {parent.id} - {None}, {parent.slug} - {None}
-        return lambda r: r.get(f"{parent.field}_id") in ids or r.get(f"{parent.field}_slug") in slugs
+
+        def is_child(record: Record) -> bool:
+            by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
+            return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
+                parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)
+            )
+
+        return is_child
 
 
 def detail(record: Record) -> Record:

@@ -31,6 +31,8 @@ MAX_IN_FLIGHT = 512
 # ask without pause leave threads for a third.
 KEY_SLOTS = 2
 KEY_HEADER = b"x-api-key"
+# Around the value of a header they are no part of it (RFC 9110, 5.5).
+_BLANKS = b" \t"
 # Paths beside those below /v1 that need a key.
 KEYED = (b"/v1", HOLDINGS.encode())
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -173,15 +175,15 @@ class Guard:
         if self._hosts is None:
             return
         named = [value for name, value in scope["headers"] if name == b"host"]
-        host = named[0].decode("latin-1").lower() if len(named) == 1 else ""
+        host = named[0].strip(_BLANKS).decode("latin-1").lower() if len(named) == 1 else ""
         if not host.endswith("]"):
             host = host.rpartition(":")[0] or host
         if host not in self._hosts:
             raise Refusal(400, "Invalid host header")
 
     async def _grant(self, scope: Scope) -> Grant:
-        shown = [value for name, value in scope["headers"] if name == KEY_HEADER]
-        grant = self._keys.grant(shown[0] if len(shown) == 1 else b"")
+        shown = [value.strip(_BLANKS) for name, value in scope["headers"] if name == KEY_HEADER]
+        grant = self._keys.grant(shown[0]) if len(shown) == 1 and shown[0] else None
         if grant is None:
             client = scope.get("client") or ("", 0)
             wait = self._wrong.wait(client[0]) if shown and shown[0] else None

@@ -159,12 +159,13 @@ class KeyFile(Keys):
             except ConfigError as problem:
                 _log.error("The key file was not read again; the keys before it stay. %s", problem)
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _stamp(self) -> tuple[int, ...] | None:
         try:
             found = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        # The last is new for a change of rights too: a file that was refused for them is read once it is mended.
+        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_ctime_ns
 
     def add(
         self, plan: str, *, organization: str | None = None, expires: dt.datetime | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,9 @@ from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
 
 CACHE_BYTES = 256 * 2**20
-# Chunks that one request may read before it hands out a cursor with what it has.
+# What one request may read before it hands out a cursor with what it has: chunks with points, and time [s].
 MAX_READS = 24
+MAX_SECONDS = 0.5
 # Chunks that wait to be read before a page asks for them; a walk for which there is no place reads its own.
 READS_AHEAD = 64
 # Parts of a chunk at which a walk looks whether the next one is there.
@@ -91,13 +93,13 @@ class Pages:
         held = self.holdings.of(subject.view, subject.market_id, version)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
-        page, reads = Page(), 0
-        for cell in stretches(held, subject, max(first, rng.start), rng.end):
-            if reads >= MAX_READS:
+        page, reads, begun = Page(), 0, time.monotonic()
+        for seen, cell in enumerate(stretches(held, subject, max(first, rng.start), rng.end)):
+            if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
             chunk, was_read = self._chunk(subject, cell, rng, version)
-            reads += was_read
+            reads += was_read and len(chunk.columns) > 0
             low, high = np.searchsorted(chunk.buckets, (first, rng.end)).tolist()
             edges = chunk.edges
             fits = int(np.searchsorted(edges, edges[low] + limit - page.count, side="right")) - 1
@@ -162,10 +164,13 @@ class Pages:
 def labels_of(market: dict[str, object]) -> dict[str, str]:
     """Label to token id of a market's record; of two tokens with one label the later one goes by its id."""
     out: dict[str, str] = {}
+    labels = {str(token["label"]) for token in _tokens(market) if token.get("label") is not None}
     for token in _tokens(market):
         token_id = str(token["id"])
         label = token.get("label")
         name = token_id if label is None or str(label) in out else str(label)
+        while name in out or (name in labels and name != str(label)):
+            name += "'"  # an id that is the label of another token
         out[name] = token_id
     return out
 

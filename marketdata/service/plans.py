@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,8 @@ class Plan:
         if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
             raise ConfigError(f"Plan {name!r}: requests_per_minute={rate!r} is not a whole number above 0.")
         days = table.get("max_history_days")
-        if days is not None and (isinstance(days, bool) or not isinstance(days, int | float) or days <= 0):
+        is_number = isinstance(days, int | float) and not isinstance(days, bool)
+        if days is not None and not (is_number and 0 < days < math.inf):
             raise ConfigError(
                 f"Plan {name!r}: max_history_days={days!r} is not a number above 0; leave it out for all."
             )

@@ -97,12 +97,9 @@ async def one_value_each(request: Request) -> None:
         raise RequestValidationError([problem])
 
 
-IdOrSlug = Annotated[
-    str,
-    BeforeValidator(path_text),
-    Path(min_length=1, max_length=MAX_ID, description="Market ID or market slug."),
-]
-TokenId = Annotated[str, BeforeValidator(path_text), Path(min_length=1, max_length=MAX_ID, description="Token ID.")]
+_ShortText = Annotated[str, Field(min_length=1, max_length=MAX_ID), BeforeValidator(path_text)]
+IdOrSlug = Annotated[_ShortText, Path(description="Market ID or market slug.")]
+TokenId = Annotated[_ShortText, Path(description="Token ID.")]
 Limit = Annotated[
     int,
     Field(ge=1, le=MAX_LIMIT),

@@ -221,6 +221,8 @@ def _keys(
         return KeyFile(given, clock=clock), None
     named = named or {LOCAL_PLAN: Plan.read(LOCAL_PLAN, {"requests_per_minute": requests_per_minute})}
     if given is not None:
+        if not all(given):
+            raise ConfigError("keys has an empty key; a key is a text that is not empty.")
         entries = [Entry(f"key{i}", digest(k.encode()), plan) for i, (k, plan) in enumerate(given.items())]
         return Keys(entries, named, clock=clock), None
     key, plan = new_key(), next(iter(named.values()))
@@ -267,7 +269,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)
-    except OSError as problem:
+    except (OSError, OverflowError) as problem:
         listener.close()
         raise ConfigError(f"{host}:{port} can not be bound: {problem}. Choose another port, or 0.") from problem
     return listener

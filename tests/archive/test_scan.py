@@ -114,7 +114,7 @@ def test_AR30_only_base_points_are_stored(archive: Archive) -> None:
 
 
 def test_AR30_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
-    """Adding hourly books or means where 1m points are held is refused, and where nothing is held it is not."""
+    """Hourly books or means are refused where 1m points are held; elsewhere they are no proof of the minutes."""
     before = filled.coverage()
     with pytest.raises(ArchiveError, match="1h"):
         filled.add(books=filled.books(M, resolution="1h", on_missing="partial"))
@@ -123,5 +123,8 @@ def test_AR30_aggregated_rows_never_replace_base_points(filled: Archive) -> None
         filled.add(prices=means)
     assert filled.coverage().equals(before)
     elsewhere = means.with_columns(pl.col("ts") - pl.duration(days=300))
-    filled.add(prices=elsewhere)
+    with pytest.warns(md.PartialCoverageWarning, match="grid of 10m"):
+        filled.add(prices=elsewhere)
     assert filled.verify().is_empty()
+    before = filled.coverage().filter(pl.col("start") < elsewhere["ts"].max())
+    assert before["state"].unique().to_list() == ["unproven"]

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import hmac
 import logging
+import math
 import os
 import time
 
@@ -324,3 +325,47 @@ def test_two_processes_may_edit_a_key_file_at_once(key_file: KeyFile) -> None:
         os.waitpid(pid, 0)
     time.sleep(0)
     assert len(KeyFile(key_file.path).entries) == 20
+
+
+def test_s6_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> None:
+    """S6: a revocation in a file that others may read is refused, and counts as soon as the rights are right."""
+    path, keys = key_file.path, KeyFile(key_file.path)
+    key, entry = keys.add(next(iter(keys.plans)))
+    assert keys.grant(key.encode()) is not None
+    path.write_text(path.read_text().replace("revoked = false", "revoked = true"))
+    path.chmod(0o644)
+    keys.grant(key.encode())
+    path.chmod(0o600)
+    assert keys.grant(key.encode()) is None
+    assert entry.key_id in path.read_text()
+
+
+def test_s1_an_empty_key_opens_nothing(archive: MemoryArchive) -> None:
+    """S1, S3: an empty key is refused where keys are given; no key and two keys are none."""
+    with pytest.raises(ConfigError, match="empty key"):
+        serve(archive, keys={"": "p"}, plans={"p": Plan("p")})
+    keys = Keys([Entry("k", digest(b""), "p")], {"p": Plan("p")})
+    with serve(archive, keys=keys) as service:
+        for shown in ([], ["X-API-Key: "], ["X-API-Key: a", "X-API-Key: b"]):
+            assert raw(service.base_url, request("/v1/health", *shown))[0] == 401
+
+
+def test_blanks_around_a_header_are_not_its_value(archive: MemoryArchive) -> None:
+    """A key and a host with blanks behind them are the key and the host (RFC 9110, 5.5)."""
+    with serve(archive, keys={"good": "p"}, plans={"p": Plan("p")}) as service:
+        lines = "GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1 \r\nX-API-Key:  good \t\r\nConnection: close\r\n\r\n"
+        assert raw(service.base_url, lines.encode())[0] == 200
+
+
+@pytest.mark.parametrize("days", [math.nan, math.inf, 0, True])
+def test_s10_a_lookback_is_a_number(days: float) -> None:
+    """S10: what is no finite number above 0 is refused by name."""
+    with pytest.raises(ConfigError, match="max_history_days"):
+        Plan.read("p", {"max_history_days": days})
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_does_not_exist_is_refused(archive: MemoryArchive, port: int) -> None:
+    """A port outside of 0 to 65535 can not be bound, and is said so."""
+    with pytest.raises(ConfigError, match="can not be bound"):
+        serve(archive, port=port)

@@ -1,0 +1,167 @@
+"""What odd records and points of an archive look like through the service: text is text, and nobody's points mix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import requests
+from service.web import START, Web, window
+
+import marketdata as md
+from marketdata.errors import NotTidyError
+from marketdata.times import to_datetime
+
+MINUTE = 60_000_000
+BIG = 7 * 10**76
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> md.Archive:
+    return md.Archive(tmp_path)
+
+
+@contextmanager
+def asked(archive: md.Archive) -> Iterator[Web]:
+    with md.serve(archive) as service, requests.Session() as session:
+        yield Web(service.base_url, service.api_key, session)
+
+
+def prices(market: str, token: str | None, label: str | None, *values: float | None) -> pl.DataFrame:
+    ts = [to_datetime(START + k * MINUTE) for k in range(len(values))]
+    ids = {"market_id": market, "token_id": token, "token_label": label}
+    return pl.DataFrame({"ts": ts, "price": values}, schema_overrides={"price": pl.Float64}).with_columns(
+        **{name: pl.lit(value, pl.String) for name, value in ids.items()}
+    )
+
+
+def market(market_id: str, tokens: dict[str, str | None] | None = None, **more: Any) -> dict[str, Any]:
+    given = {"1": "Yes"} if tokens is None else tokens
+    return {"market_id": market_id, "token_ids": list(given), "token_labels": list(given.values()), **more}
+
+
+def test_a_whole_number_of_any_length_is_listed(archive: md.Archive) -> None:
+    """A field of 77 digits that is no text stands in listings and on the market's own page as it came."""
+    archive.add(markets=[market("m", condition_number=BIG)])
+    with asked(archive) as web:
+        assert web.get("/v1/markets").body["data"][0]["condition_number"] == BIG
+        assert web.get("/v1/markets/m").body["condition_number"] == BIG
+
+
+def test_slugs_and_ids_that_are_numbers_are_texts(archive: md.Archive) -> None:
+    """Slugs and parents that a frame held as numbers, gaps and all, are found by their digits."""
+    rows = [market("a", slug=777, event_slug=2024.0, series_id=5), market("b", slug="s", event_slug="e1")]
+    archive.add(markets=rows)
+    with asked(archive) as web:
+        assert web.get("/v1/markets/777").body["slug"] == "777"
+        assert [m["id"] for m in web.get("/v1/markets", event_slug="2024").body["data"]] == ["a"]
+        assert sorted(e["id"] for e in web.get("/v1/events").body["data"]) == ["2024", "e1"]
+        assert [s["id"] for s in web.get("/v1/series").body["data"]] == ["5"]
+
+
+@pytest.mark.parametrize(("given", "shown"), [("politics", ["politics"]), ([1, None, "a"], ["1", "a"]), (None, [])])
+def test_tags_are_texts(archive: md.Archive, given: Any, shown: list[str]) -> None:
+    """One tag is one tag, and what is missing is none."""
+    archive.add(markets=[market("m", event_slug="e", tags=given)])
+    with asked(archive) as web:
+        assert web.get("/v1/tags").body["data"] == shown
+        assert [m["id"] for m in web.get("/v1/markets", tags="politics").body["data"]] == ["m"] * (given == "politics")
+
+
+def test_an_event_spans_markets_that_came_one_by_one(archive: md.Archive) -> None:
+    """Tags, dates and state of a derived event are those of all its markets; a slug finds the event that has an id."""
+    first = market("a", event_id="E", event_slug="e", tags=["x"], start_date="2026-01-01", status="closed")
+    archive.add(markets=[first])
+    archive.add(markets=[market("b", event_slug="e", tags=["y"], start_date="2026-02-01", status="active")])
+    with asked(archive) as web:
+        (event,) = web.get("/v1/events").body["data"]
+        assert (event["id"], event["slug"], event["tags"]) == ("E", "e", ["x", "y"])
+        assert (event["start_date"], event["status"]) == ("2026-01-01", "active")
+        assert [m["id"] for m in web.get("/v1/markets", event_id="E", order="asc", sort="id").body["data"]] == [
+            "a",
+            "b",
+        ]
+
+
+def test_a_parent_is_told_by_its_id_where_there_is_one(archive: md.Archive) -> None:
+    """Two events of one slug: the filter by id gives the markets of that one, the filter by slug those of both."""
+    for name in ("1", "2"):
+        archive.add(events=[{"event_id": f"E{name}", "slug": "same"}])
+        archive.add(markets=[market(f"m{name}", {name: "Yes"}, event_id=f"E{name}", event_slug="same")])
+    with asked(archive) as web:
+        assert [m["id"] for m in web.get("/v1/markets", event_id="E1").body["data"]] == ["m1"]
+        assert len(web.get("/v1/markets", event_slug="same").body["data"]) == 2
+        assert web.get("/v1/markets", event_id="E1", event_slug="other").body["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "names"),
+    [
+        ({"2a": ""}, {"": "2a"}),
+        ({"Yes": "Nein", "Nein": "Nein"}, {"Nein": "Yes", "Nein'": "Nein"}),
+        ({"1": None, "2": None}, {"1": "1", "2": "2"}),
+    ],
+)
+def test_points_stand_under_the_labels_of_the_tokens(
+    archive: md.Archive, tokens: dict[str, str | None], names: dict[str, str]
+) -> None:
+    """An empty label is one, and an id that is another token's label mixes nobody's points."""
+    archive.add(markets=[market("m", tokens)])
+    archive.add(prices=pl.concat([prices("m", token, label, 0.25) for token, label in tokens.items()]))
+    with asked(archive) as web:
+        body = web.history("prices", "m").body
+        assert body["tokens"] == names
+        assert {name: len(points) for name, points in body["data"].items()} == dict.fromkeys(names, 1)
+
+
+def test_a_token_that_the_record_lost_is_named_with_its_points(archive: md.Archive) -> None:
+    """A market that was added again without a token that has points shows it beside the others."""
+    archive.add(markets=[market("m", {"1": "Ja", "2": "No"})])
+    archive.add(prices=pl.concat([prices("m", "1", "Ja", 0.25), prices("m", "2", "No", 0.75)]))
+    archive.add(markets=[market("m", {"1": "Ja"})])
+    with asked(archive) as web:
+        body = web.history("prices", "m").body
+        assert body["tokens"] == {"Ja": "1", "No": "2"}
+        assert set(body["data"]) == {"Ja", "No"}
+
+
+def test_labels_that_are_empty_and_that_are_missing_are_kept_apart(archive: md.Archive) -> None:
+    """One frame with both is stored, and both come back."""
+    archive.add(prices=pl.concat([prices("m", "1", None, 0.25), prices("m", "2", "", 0.75)]))
+    assert archive.prices("m")["price"].tolist() == [0.25, 0.75]
+
+
+def test_what_is_infinite_is_missing(archive: md.Archive) -> None:
+    """S28: an infinite value is null at 1m and no part of a mean; a level of a book can not be infinite."""
+    archive.add(markets=[market("m")])
+    archive.add(prices=prices("m", "1", "Yes", 0.5, math.inf, 1.0, -math.inf, None))
+    level = prices("m", "1", "Yes", math.inf).with_columns(
+        side=pl.lit("bid"), level=pl.lit(0), size=pl.lit(1.0, pl.Float64)
+    )
+    with pytest.raises(NotTidyError, match="infinite"):
+        archive.add(books=level)
+    with asked(archive) as web:
+        assert [p["p"] for p in web.history("prices", "m").body["data"]["Yes"]] == [0.5, None, 1.0, None, None]
+        assert [p["p"] for p in web.history("prices", "m", resolution="10m").body["data"]["Yes"]] == [0.75]
+
+
+def test_years_without_points_are_few_pages(archive: md.Archive) -> None:
+    """Two books four years apart, held as one stretch: no long run of empty pages lies between them."""
+    ts = [to_datetime(START), to_datetime(START + 4 * 365 * 1440 * MINUTE + MINUTE)]
+    rows = [
+        {"ts": t, "market_id": "m", "token_id": str(k), "token_label": str(k), "side": side, "level": 0, "price": p}
+        for t in ts
+        for k in range(2)
+        for side, p in (("bid", 0.25), ("ask", 0.75))
+    ]
+    archive.add(books=pl.DataFrame(rows).with_columns(size=pl.lit(1.0)))
+    with asked(archive) as web:
+        wanted = {**window(5 * 365 * 24), "limit": "200"}
+        counts = [body["metadata"]["count"] for body in web.walk("/v1/markets/m/books", **wanted)]
+        assert sum(counts) == 4
+        assert len(counts) <= 20
