@@ -29,7 +29,17 @@ class Asking(Generic[Frame]):
     _archive: KeepsHistory | None
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close idle connections; the end of a ``with md.Client(...)`` block does it too.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     client.close()
+        ...     client.health().status  # opens a connection again
+        'ok'
+        """
         self._transport.close()
 
     def __enter__(self) -> Self:

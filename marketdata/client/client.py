@@ -10,12 +10,11 @@ from marketdata.accessor import to_frame
 from marketdata.client.asking import Markets
 from marketdata.client.discovery import Discovery
 from marketdata.client.history import History, Options, safe_parts
+from marketdata.client.loops import Awaited
 from marketdata.client.probing import verify
 from marketdata.client.targets import wanted, whole
-from marketdata.client.threads import awaited
 from marketdata.client.through import KeepsHistory
 from marketdata.client.verification import Verification
-from marketdata.client.views import Views
 from marketdata.errors import ConfigError
 from marketdata.fetch.keys import KeyProvider, veiled
 from marketdata.fetch.plan import Plan, make_plan
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Key = str | Callable[[], str] | KeyProvider
 
 
-class Client(Views[Frame], Discovery[Frame]):
+class Client(Awaited[Frame], Discovery[Frame]):
     """Reads a historical market data service into tidy frames.
 
     Parameters
@@ -157,30 +156,126 @@ class Client(Views[Frame], Discovery[Frame]):
     ) -> Iterator[Frame]:
         """Frames of `books` in time order, market after market, in bounded memory.
 
+        Parameters
+        ----------
+        market, start, end, resolution, levels
+            As in `books`.
+
         Yields
         ------
         frame
             Some 20,000 snapshots each; put together they are the frame of `books`.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     market = client.markets(max_rows=1)["slug"][0]
+        ...     frames = client.iter_books(market, "2025-12-31", "2026-01-01", "1h")
+        ...     {side for frame in frames for side in frame["side"]} == {"bid", "ask"}
+        True
         """
         return self._iter("books", market, (start, end), resolution, levels)
 
     def iter_prices(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
-        """Frames of `prices` in time order, market after market, in bounded memory."""
+        """Frames of `prices` in time order, market after market, in bounded memory.
+
+        Parameters
+        ----------
+        market, start, end, resolution
+            As in `prices`.
+
+        Yields
+        ------
+        frame
+            Some 500,000 points each; put together they are the frame of `prices`.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     markets = client.markets(max_rows=2)["slug"]
+        ...     frames = client.iter_prices(markets, "2025-12-31", "2026-01-01", "1h")
+        ...     sum(frame["market_id"].nunique() for frame in frames)
+        2
+        """
         return self._iter("prices", market, (start, end), resolution, None)
 
     def iter_metrics(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
-        """Frames of `metrics` in time order, market after market, in bounded memory."""
+        """Frames of `metrics` in time order, market after market, in bounded memory.
+
+        Parameters
+        ----------
+        market, start, end, resolution
+            As in `metrics`.
+
+        Yields
+        ------
+        frame
+            Some 500,000 points each; put together they are the frame of `metrics`.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     market = client.markets(max_rows=1)["slug"][0]
+        ...     sum(map(len, client.iter_metrics(market, "2025-12-31", "2026-01-01", "6h")))
+        4
+        """
         return self._iter("metrics", market, (start, end), resolution, None)
 
     def iter_columns(
         self, view: View, market: Markets, rng: Range, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-        """Stretches that are complete, as they become so: what an archive writes; ``report`` counts what it costs.
+        """Stretches that are complete, as they become so: what an archive writes.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market, resolution
+            As in `books`.
+        rng : Range
+            Start inclusive, end exclusive [microseconds UTC].
+        report : Report, optional
+            Counts what it costs.
 
         Yields
         ------
         tuple of (Request, Range, columns, bool)
             What was asked, the stretch that is complete [microseconds UTC], its points, and whether its end is proven.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> from marketdata.times import to_range
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client, day = md.Client(service.base_url, service.api_key), to_range("2025-12-31", "2026-01-01")
+        ...     parts = client.iter_columns("prices", client.markets(max_rows=1)["slug"][0], day, "6h")
+        ...     sum(len(points) for _, _, points, _ in parts)
+        8
         """
         requests = self._requests(view, "market", market, rng, resolution, bounded=True)
         return safe_parts(self._history.walks(requests, report or Report(), buffer=64))
@@ -300,61 +395,3 @@ class Client(Views[Frame], Discovery[Frame]):
         )
         tokens = {r.id: len(self._history.catalogue.facts(r.id).tokens) for r in requests}
         return make_plan(requests, tokens, self.usage(), int(time.time() * SECOND))
-
-    @overload
-    async def abooks(
-        self,
-        market: Markets,
-        start: Any,
-        end: Any,
-        resolution: str,
-        *,
-        levels: int | None = None,
-        report: Literal[False] = False,
-    ) -> Frame: ...
-
-    @overload
-    async def abooks(
-        self,
-        market: Markets,
-        start: Any,
-        end: Any,
-        resolution: str,
-        *,
-        levels: int | None = None,
-        report: Literal[True],
-    ) -> tuple[Frame, Report]: ...
-
-    async def abooks(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None, report: bool = False
-    ) -> Any:
-        """`books` for code that runs in an event loop."""
-        return await awaited(self.books, market, start, end, resolution, levels=levels, report=report)
-
-    @overload
-    async def aprices(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[False] = False
-    ) -> Frame: ...
-
-    @overload
-    async def aprices(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[True]
-    ) -> tuple[Frame, Report]: ...
-
-    async def aprices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """`prices` for code that runs in an event loop."""
-        return await awaited(self.prices, market, start, end, resolution, report=report)
-
-    @overload
-    async def ametrics(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[False] = False
-    ) -> Frame: ...
-
-    @overload
-    async def ametrics(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Literal[True]
-    ) -> tuple[Frame, Report]: ...
-
-    async def ametrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """`metrics` for code that runs in an event loop."""
-        return await awaited(self.metrics, market, start, end, resolution, report=report)

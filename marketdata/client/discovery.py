@@ -245,6 +245,11 @@ class Discovery(Asking[Frame]):
     def tags(self) -> list[str]:
         """Every tag in use.
 
+        Returns
+        -------
+        list of str
+            One per tag.
+
         Raises
         ------
         RequestError, NetworkError, ContractError
@@ -264,7 +269,12 @@ class Discovery(Asking[Frame]):
         return list(self._record(("tags",), models.Tags)["data"])
 
     def health(self) -> Record:
-        """Whether the service is up: ``status timestamp``.
+        """Whether the service is up.
+
+        Returns
+        -------
+        Record
+            ``status timestamp``; ``timestamp`` is the service's clock [UTC].
 
         Raises
         ------
@@ -285,7 +295,12 @@ class Discovery(Asking[Frame]):
         return self._record(("health",), models.Health)
 
     def server_time(self) -> datetime | None:
-        """What time it is for the service, from the ``Date`` of its answer; None where it tells none.
+        """What time it is for the service.
+
+        Returns
+        -------
+        datetime or None
+            [UTC, whole seconds], from the ``Date`` of an answer; None where it has none.
 
         Raises
         ------

@@ -210,7 +210,28 @@ class Views(Asking[Frame]):
         levels: int | None = None,
         report: bool = False,
     ) -> Any:
-        """Order books of one token, or of several; everything else as in `books`.
+        """Order books of one token, or of several.
+
+        Parameters
+        ----------
+        token_id : str or list of str
+            Id, or several.
+        start, end, resolution, levels, report
+            As in `books`.
+
+        Returns
+        -------
+        frame
+            One row per level of a book side, as `books` gives them.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.2.
 
         Examples
         --------
@@ -234,7 +255,28 @@ class Views(Asking[Frame]):
     ) -> tuple[Frame, Report]: ...
 
     def token_prices(self, token_id: Markets, start: Any, end: Any, resolution: str, *, report: bool = False) -> Any:
-        """Prices of one token, or of several; everything else as in `prices`.
+        """Prices of one token, or of several.
+
+        Parameters
+        ----------
+        token_id : str or list of str
+            Id, or several.
+        start, end, resolution, report
+            As in `prices`.
+
+        Returns
+        -------
+        frame
+            One row per token and bucket, as `prices` gives them.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `prices`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.3.
 
         Examples
         --------
