@@ -40,10 +40,23 @@ class Resolution(StrEnum):
     def of(cls, value: object) -> Resolution:
         """Read a resolution as a user writes it.
 
+        Parameters
+        ----------
+        value : str or Resolution
+
+        Returns
+        -------
+        Resolution
+
         Raises
         ------
         ConfigError
             If it is none of the five.
+
+        Examples
+        --------
+        >>> Resolution.of("6h").micros
+        21600000000
         """
         if isinstance(value, str):
             try:

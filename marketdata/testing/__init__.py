@@ -34,6 +34,16 @@ def no_waiting() -> Iterator[Clock]:
     ------
     Clock
         ``slept`` is the time that was not waited [s].
+
+    Examples
+    --------
+    >>> import time
+    >>> from marketdata.testing import no_waiting
+    >>> with no_waiting() as clock:
+    ...     began = time.monotonic()
+    ...     clock.sleep(60)
+    >>> clock.slept, time.monotonic() - began < 5
+    (60.0, True)
     """
     SYSTEM.slept = 0.0
     SYSTEM.begin_virtual()

@@ -65,28 +65,99 @@ sizes = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e7), st.sampled_from([
 
 @st.composite
 def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
-    """Levels of a side, best first."""
+    """Levels of a side, best first.
+
+    Parameters
+    ----------
+    side : {"bid", "ask"}
+    most : int
+        Most levels.
+
+    Returns
+    -------
+    strategy
+        Of lists of ``[price, size]``: probability 0 to 1, shares.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> [price for price, size in find(strategies.sides("bid"), lambda levels: len(levels) == 2)]
+    [0.001, 0.0]
+    """
     drawn = draw(st.lists(prices, max_size=most, unique=True))
     return [[p, draw(sizes)] for p in sorted(drawn, reverse=side == "bid")]
 
 
 @st.composite
 def token_sets(draw: st.DrawFn, most: int = 4) -> list[Token]:
-    """Tokens of one market."""
+    """Tokens of one market.
+
+    Parameters
+    ----------
+    most : int
+        Most tokens.
+
+    Returns
+    -------
+    strategy
+        Of lists of Token with ids of 77 digits.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> [len(token.token_id) for token in find(strategies.token_sets(), lambda tokens: len(tokens) == 2)]
+    [77, 77]
+    """
     names = draw(st.lists(labels, min_size=1, max_size=most, unique=True))
     return [Token("0xm", str(10**76 + i), name) for i, name in enumerate(names)]
 
 
 @st.composite
 def times(draw: st.DrawFn, step: int = MINUTE, most: int = 12) -> list[int]:
-    """Rising times on a grid, with gaps."""
+    """Rising times on a grid, with gaps.
+
+    Parameters
+    ----------
+    step : int
+        Grid of the times [microseconds].
+    most : int
+        Most times.
+
+    Returns
+    -------
+    strategy
+        Of lists of int [microseconds UTC], from 2026-01-01 on.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> first, second = find(strategies.times(), lambda drawn: len(drawn) == 2)
+    >>> second - first
+    60000000
+    """
     ticks = draw(st.lists(st.integers(0, 3000), max_size=most, unique=True))
     return [START + k * step for k in sorted(ticks)]
 
 
 @st.composite
 def book_pages(draw: st.DrawFn) -> dict[str, Any]:
-    """The body of a books page, as a Python object."""
+    """The body of a books page, as a Python object.
+
+    Returns
+    -------
+    strategy
+        Of dicts with ``market_id resolution tokens data metadata`` (interface 4.2).
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.book_pages(), lambda page: page["metadata"]["count"] == 0)["data"].keys()
+    dict_keys(['Yes'])
+    """
     tokens = draw(token_sets())
     shown = [t for t in tokens if draw(st.booleans())] or tokens[:1]
     stamps = draw(times(most=4))
@@ -113,7 +184,25 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def encodings(draw: st.DrawFn, page: Any) -> bytes:
-    """A page as JSON text in one of the ways JSON may be written."""
+    """A page as JSON text in one of the ways JSON may be written.
+
+    Parameters
+    ----------
+    page : object
+        What JSON can say.
+
+    Returns
+    -------
+    strategy
+        Of bytes.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.encodings({"p": [1, 2]}), lambda body: True)
+    b'{"p":[1,2]}'
+    """
     comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
     colon = draw(st.sampled_from([":", ": ", " :  "]))
     text = json.dumps(page, separators=(comma, colon), ensure_ascii=draw(st.booleans()))
@@ -122,7 +211,27 @@ def encodings(draw: st.DrawFn, page: Any) -> bytes:
 
 @st.composite
 def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> BookColumns:
-    """Snapshots of some tokens: one-sided, empty, crossed, with gaps."""
+    """Snapshots of some tokens: one-sided, empty, crossed, with gaps.
+
+    Parameters
+    ----------
+    step : int
+        Grid of the times [microseconds].
+    most : int
+        Most snapshots of a token.
+
+    Returns
+    -------
+    strategy
+        Of BookColumns.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.book_columns(), lambda books: books.counts.any()).counts.tolist()
+    [0, 1]
+    """
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
     code, ts, counts, levels = [], [], [], []
     for i in range(len(tokens)):
@@ -146,7 +255,27 @@ nullable = st.one_of(st.just(math.nan), prices.map(float))
 
 @st.composite
 def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> PriceColumns:
-    """Prices of some tokens, with gaps and nulls."""
+    """Prices of some tokens, with gaps and nulls.
+
+    Parameters
+    ----------
+    step : int
+        Grid of the times [microseconds].
+    most : int
+        Most points of a token.
+
+    Returns
+    -------
+    strategy
+        Of PriceColumns.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.price_columns(), lambda prices: len(prices) == 1).price.tolist()
+    [nan]
+    """
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
     code, ts, price = [], [], []
     for i in range(len(tokens)):
@@ -159,7 +288,25 @@ def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Pri
 
 @st.composite
 def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
-    """Metrics of some markets, with gaps and nulls."""
+    """Metrics of some markets, with gaps and nulls.
+
+    Parameters
+    ----------
+    most : int
+        Most points.
+
+    Returns
+    -------
+    strategy
+        Of MetricColumns.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> sorted(find(strategies.metric_columns(), len).values)
+    ['liquidity', 'spread', 'trades', 'volume']
+    """
     markets = [Token(f"0x{i}") for i in range(draw(st.integers(1, 3)))]
     code, ts = [], []
     for i in range(len(markets)):
@@ -187,17 +334,60 @@ def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 
     -------
     strategy
         Of frames as ``client.books`` gives them.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.book_frames(), lambda books: len(books) > 0)["side"].tolist()
+    ['bid', 'ask']
     """
     return book_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
 
 def price_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 20) -> st.SearchStrategy[Any]:
-    """Tidy prices of one market, nulls among them; parameters as in `book_frames`."""
+    """Tidy prices of one market, nulls among them.
+
+    Parameters
+    ----------
+    frame, step, most
+        As in `book_frames`.
+
+    Returns
+    -------
+    strategy
+        Of frames as ``client.prices`` gives them.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.price_frames("polars"), lambda prices: prices["price"].null_count() > 0)["price"].to_list()
+    [None]
+    """
     return price_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
 
 def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchStrategy[Any]:
-    """Tidy metrics of one to three markets, with a further metric ``trades``; parameters as in `book_frames`."""
+    """Tidy metrics of one to three markets, with a further metric ``trades``.
+
+    Parameters
+    ----------
+    frame, most
+        As in `book_frames`.
+
+    Returns
+    -------
+    strategy
+        Of frames as ``client.metrics`` gives them.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from marketdata.testing import strategies
+    >>> find(strategies.metric_frames(), lambda metrics: len(metrics) > 0)["market_id"].nunique()
+    1
+    """
     return metric_columns(most=most).map(lambda columns: to_frame(columns, frame))
 
 
@@ -208,6 +398,11 @@ def pages(draw: st.DrawFn, view: View = "books") -> bytes:
     Parameters
     ----------
     view : {"books", "prices", "metrics"}
+
+    Returns
+    -------
+    strategy
+        Of bytes.
 
     Examples
     --------
