@@ -242,7 +242,9 @@ class Archive(Reads[Frame]):
         ----------
         client : Client
         markets : str or list of str, optional
-            Ids or slugs; or give ``event`` or ``series``, a slug, for all markets below it.
+            Ids or slugs.
+        event, series : str, optional
+            Instead of markets: a slug, for all markets below it.
         views : sequence of {"books", "prices", "metrics"}
         start, end : time
             Start inclusive, end exclusive [UTC]; without an end, up to now.
@@ -254,6 +256,7 @@ class Archive(Reads[Frame]):
             A progress bar; without it, where a terminal is.
         wait : float
             How long to wait for another process that fetches the same market [s].
+        frame : {"pandas", "polars"}, optional
 
         Returns
         -------
