@@ -16,6 +16,11 @@ F = TypeVar("F")
 class Accessor(Generic[F]):
     """What ``df.md`` offers; every verb is also a function of ``marketdata``.
 
+    Parameters
+    ----------
+    frame : tidy frame
+        Of any kind; ``df.md`` passes it.
+
     Examples
     --------
     >>> import marketdata as md

@@ -1,0 +1,141 @@
+"""Every public name says what it takes and gives, and shows an example; that the examples run, doctest proves."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import marketdata as md
+from marketdata import plot, testing
+from marketdata.accessor import Plots
+from marketdata.testing import fixtures, strategies
+
+SECTION = re.compile(r"^(\w+)\n-+$", re.MULTILINE)
+POINTER = re.compile(r"; see `marketdata\.([\w.]+)`\.$")
+
+
+def members(cls: type, name: str) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class, inherited ones too."""
+    for member in dir(cls):
+        one = inspect.getattr_static(cls, member)
+        if not member.startswith("_") and isinstance(one, property | staticmethod | classmethod | type(members)):
+            yield f"{name}.{member}", one
+
+
+def functions(module: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The public functions and classes of a module; strategies that take nothing are values, not functions."""
+    for member in module.__all__:
+        if callable(one := getattr(module, member)):
+            yield f"{name}.{member}", one
+
+
+FACE = dict(functions(md, "md"))
+# An error or warning is raised by the library, never made by a user: its one line and its attributes say all.
+ERRORS = {name for name, one in FACE.items() if isinstance(one, type) and issubclass(one, Exception)}
+FULL = {
+    **{name: one for name, one in FACE.items() if name not in ERRORS},
+    **dict(members(md.Client, "md.Client")),
+    **dict(members(md.Archive, "md.Archive")),
+    **dict(functions(plot, "md.plot")),
+    **dict(functions(testing, "md.testing")),
+    **dict(functions(strategies, "md.testing.strategies")),
+}
+# A verb of df.md is a door of one line to a function that says all; it names that function and takes the same.
+DOORS = {**dict(members(md.Accessor, "df.md")), **dict(members(Plots, "df.md.plot"))}
+# Not made by a call of a user, so nothing is taken: an enum is read with ``of``, a page is a matplotlib Figure.
+TAKES_NOTHING = {"md.Resolution", "md.plot.Page"}
+
+
+def sections(one: Any) -> dict[str, str]:
+    """The text under each heading of a docstring; that before the first one under ''."""
+    parts = SECTION.split(inspect.getdoc(one) or "")
+    return {"": parts[0].strip(), **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def parameters(one: Any) -> list[str]:
+    if isinstance(one, property):
+        return []
+    function = one.__func__ if isinstance(one, staticmethod | classmethod) else one
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def gives(one: Any) -> bool:
+    """Whether a call gives something; what a property is stands in its first line."""
+    if isinstance(one, property | type):
+        return False
+    function = one.__func__ if isinstance(one, staticmethod | classmethod) else one
+    return inspect.signature(function).return_annotation not in (None, "None")
+
+
+def lacks(name: str, one: Any) -> list[str]:
+    """What the docstring of a public name should have, and has not."""
+    has = sections(one)
+    heads = [line.split(" : ")[0] for line in has.get("Parameters", "").splitlines() if not line.startswith(" ")]
+    named = {word.strip("* ") for head in heads for word in head.split(",")}
+    missing = []
+    if not has[""].split("\n")[0].rstrip().endswith("."):
+        missing.append("a first line that is a sentence")
+    if name not in TAKES_NOTHING:
+        missing += [f"parameter {p}" for p in parameters(one) if p not in named]
+    if gives(one) and not has.keys() & {"Returns", "Yields"}:
+        missing.append("Returns or Yields")
+    if ">>> " not in has.get("Examples", ""):
+        missing.append("Examples")
+    return missing
+
+
+@pytest.mark.parametrize("name", sorted(FULL))
+def test_a_public_name_says_what_it_takes_and_gives_and_shows_an_example(name: str) -> None:
+    """A sentence, every parameter, what comes back, and an example."""
+    assert lacks(name, FULL[name]) == []
+
+
+@pytest.mark.parametrize("name", sorted(DOORS))
+def test_a_verb_of_a_frame_names_the_function_that_says_all(name: str) -> None:
+    """A verb of ``df.md`` names a function of which all is said, and takes what that takes beside the frame."""
+    door = DOORS[name]
+    if name == "df.md.plot":
+        assert inspect.getdoc(door)
+        return
+    found = POINTER.search(inspect.getdoc(door) or "")
+    assert found, "the line ends with: see `marketdata.<function>`."
+    function = FULL[f"md.{found[1]}"]
+    assert found[1].rpartition(".")[2] == name.rpartition(".")[2]
+    taken = [p for p in parameters(door) if p != "more"]
+    assert taken == parameters(function)[1 : len(taken) + 1]
+    if "more" not in parameters(door):
+        assert len(taken) == len(parameters(function)) - 1
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_an_error_says_what_happened(name: str) -> None:
+    """An error is a sentence, and each attribute that it adds is explained."""
+    error = FACE[name]
+    has = sections(error)
+    assert has[""].split("\n")[0].endswith(".")
+    for attribute in getattr(error, "__annotations__", {}):
+        assert re.search(rf"^{attribute} : ", has["Attributes"], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", fixtures.__all__)
+def test_a_fixture_says_what_it_is(name: str) -> None:
+    """A fixture is a sentence: pytest calls it, so there is nothing to take and no example outside of a test."""
+    assert (getattr(fixtures, name).__doc__ or "").split("\n")[0].endswith(".")
+
+
+def test_a_docstring_that_lost_a_part_is_found() -> None:
+    """The check sees an example, a parameter or the answer go: each is taken from a docstring that has all."""
+    whole = md.align.__doc__ or ""
+
+    def align(frame: Any, resolution: str, *, start: Any = None, end: Any = None, fill: str = "null") -> Any:
+        """Replaced below."""
+
+    for part, lost in ((">>> ", "Examples"), ("fill :", "parameter fill"), ("Returns\n", "Returns or Yields")):
+        align.__doc__ = whole.replace(part, "")
+        assert lost in lacks("md.align", align)
+    align.__doc__ = whole
+    assert lacks("md.align", align) == []
