@@ -205,8 +205,8 @@ def __getattr__(name: str) -> object:
             hint = f"md.{name} needs {package}, which is not installed: pip install 'marketdata[{extra}]'"
             raise ModuleNotFoundError(hint, name=package)
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name == "testing":
-        value = import_module(f"{__name__}.testing")
+    elif name in {"plot", "testing"}:
+        value = import_module(f"{__name__}.{name}")
     else:
         from difflib import get_close_matches
 
@@ -217,4 +217,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({"plot", "testing", *__all__, *(name for name in globals() if name.startswith("__"))})

@@ -38,6 +38,8 @@ No error keeps a request, a session, a response or a key.
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -242,3 +244,11 @@ class ServiceOddityWarning(MarketDataWarning):
 
 class PartialCoverageWarning(MarketDataWarning):
     """The archive holds only a part of the range that was asked."""
+
+
+def warn(message: str, category: type[MarketDataWarning]) -> None:
+    """Warn, and name the line of the first caller outside of this library, whichever of its doors was taken."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "marketdata":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,7 +14,7 @@ from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.reading import checked_view, frame_of
 from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
-from marketdata.errors import ArchiveError, ConfigError, PartialCoverageWarning
+from marketdata.errors import ArchiveError, ConfigError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.typing import Frame, FrameKind
@@ -281,6 +280,8 @@ class Archive(Reads[Frame]):
         ...     [len(archive.pull(client, **what, end="2026-01-01")) for _ in range(2)]
         [1, 0]
         """
+        if not hasattr(client, "iter_columns"):
+            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
         wanted = wanted_range(start, end)
         run = Pull(self._holdings, client, dry_run=dry_run, refresh=refresh, wait=wait, progress=progress)
@@ -318,12 +319,11 @@ class Archive(Reads[Frame]):
             self._holdings.store(view, columns, ranges, CoverageState.FINAL)
             return
         self._check_width(view, ranges, coarse)
-        warnings.warn(
+        warn(
             f"The {view} rows stand on the grid of {coarse.value}. They are kept as the 1m points of these moments, "
             "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
             "1m points they were made of instead.",
             PartialCoverageWarning,
-            stacklevel=3,
         )
         self._holdings.store(view, columns, ranges, CoverageState.UNPROVEN)
 

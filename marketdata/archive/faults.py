@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 from collections.abc import Iterator
 
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
 
+_DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
 _ROOM_WORDS = ("no space left", "disk quota", "file too large", "storage full", "os error 28", "os error 122")
 _RIGHT_WORDS = ("read-only file system", "permission denied", "accessdenied", "os error 30", "os error 13")
+_AWAY_WORDS = ("error sending request", "connection refused", "dns error", "timed out", "os error 111", "credential")
 _GONE_WORDS = ("no such file", "not found", "nosuchkey", "os error 2")
 
 
@@ -50,7 +53,12 @@ def _write_error(what: str, problem: BaseException) -> ArchiveError:
         return ArchiveFullError(f"{what}: no room left to write ({problem}). Free some space. {intact}")
     if code in _NO_RIGHT or any(word in text for word in _RIGHT_WORDS):
         return ArchiveFullError(f"{what}: no right to write there ({problem}). {intact}")
-    return ArchiveError(f"{what} failed: {problem}. {intact}")
+    return ArchiveError(f"{what} failed: {_in_one_line(problem)}. {intact}")
+
+
+def _in_one_line(problem: BaseException) -> str:
+    """A report of several coloured lines, as text."""
+    return " ".join(_DRAWN.sub(" ", str(problem)).split())
 
 
 @contextlib.contextmanager
@@ -90,6 +98,8 @@ def read_error(what: str, problem: BaseException) -> ArchiveError:
     text = str(problem).lower()
     if code in _NO_RIGHT or code in {errno.EMFILE, errno.ENFILE} or any(word in text for word in _RIGHT_WORDS):
         return ArchiveError(f"{what} can not be read: {problem}.")
+    if any(word in text for word in _AWAY_WORDS):
+        return ArchiveError(f"{what} can not be read, for the storage does not answer: {_in_one_line(problem)}")
     gone = code == errno.ENOENT or any(word in text for word in _GONE_WORDS)
     state = "is missing" if gone else "is damaged"
     return ArchiveCorruptError(

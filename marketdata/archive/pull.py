@@ -15,8 +15,8 @@ from marketdata.archive.leases import lease
 from marketdata.archive.progress import Bar
 from marketdata.archive.reading import Frame, checked_markets, frame_of
 from marketdata.archive.records import Record
-from marketdata.errors import ConfigError, MarketDataError
-from marketdata.times import SECOND, Range, to_datetime, to_micros
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError
+from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 
 _BATCH_LEVELS = 500_000
@@ -208,14 +208,25 @@ def chosen(
     ------
     ConfigError
         If not exactly one of the three is given.
+    NotFoundError
+        If the service lists no market of the event or series.
     """
     given = [what for what in (markets, event, series) if what is not None]
     if len(given) != 1:
         raise ConfigError("pull needs exactly one of markets=, event= and series=.")
     if markets is not None:
-        return list(dict.fromkeys(_market(holdings, client, name) for name in checked_markets(markets)))
+        names = checked_markets(markets)
+        if not names:
+            raise ConfigError("markets=[] names nothing; pass an id or slug as text, or a list of them.")
+        return list(dict.fromkeys(_market(holdings, client, name) for name in names))
     events = [event] if event is not None else _events(holdings, client, str(series), refresh=refresh)
-    return list(dict.fromkeys(m for e in events for m in _markets(holdings, client, e, refresh=refresh)))
+    found = list(dict.fromkeys(m for e in events for m in _markets(holdings, client, e, refresh=refresh)))
+    if not found:
+        what = f"event={event!r}" if event is not None else f"series={series!r}"
+        raise NotFoundError(
+            f"The service lists no market of {what}; client.events() and client.series() show the slugs."
+        )
+    return found
 
 
 def _market(holdings: Holdings, client: Any, name: str) -> str:
@@ -232,7 +243,8 @@ def _events(holdings: Holdings, client: Any, series: str, *, refresh: bool) -> l
     if refresh or not _is_listed(holdings, f"series:{series}"):
         found = [records.event(row) for row in records.rows_of(client.events(series_slug=series))]
         catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
-        _mark_listed(holdings, f"series:{series}")
+        if found:
+            _mark_listed(holdings, f"series:{series}")
     return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
 
 
@@ -243,7 +255,8 @@ def _markets(holdings: Holdings, client: Any, event: str, *, refresh: bool) -> l
         named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
         catalog.upsert(named)
         holdings.catalog["events"].upsert(_unknown_events(holdings, named))
-        _mark_listed(holdings, f"event:{event}")
+        if found:
+            _mark_listed(holdings, f"event:{event}")
     return [str(m["id"]) for m in catalog.records() if m.get("event_slug") == event]
 
 
@@ -269,7 +282,8 @@ def wanted_range(start: Any, end: Any) -> Range:
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
-        raise ConfigError(f"start={start!r} is not before end={end!r}; start is inclusive and end is exclusive.")
+        shown = f"the present ({to_text(last)})" if end is None else f"end={end!r}"
+        raise ConfigError(f"start={start!r} is not before {shown}; start is inclusive and end is exclusive.")
     return whole_minutes(Range(first, last))
 
 

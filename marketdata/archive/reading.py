@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 from marketdata.archive.coverage import gaps, held, merged
 from marketdata.archive.ledger import Ledger
-from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning
+from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.wire.columns import VIEWS, AnyColumns, View
@@ -78,11 +77,10 @@ def held_range(ledger: Ledger, view: View, market_id: str, start: Any, end: Any,
     if missing and on_missing == "raise":
         raise not_held(f"{name} are missing in {_show(missing)}.", missing[0])
     if missing and on_missing == "warn":
-        warnings.warn(
+        warn(
             f"{name} are missing in {_show(missing)}; the answer holds the rest. "
             "Pull the range, or pass on_missing='partial' to read what is there without this warning.",
             PartialCoverageWarning,
-            stacklevel=4,
         )
     return wanted
 

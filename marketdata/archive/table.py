@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from marketdata.archive.files import (
     statistics,
 )
 from marketdata.archive.storage import Bucket, Folder, flush, is_url
-from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, PartialCoverageWarning
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, PartialCoverageWarning, warn
 from marketdata.times import to_datetime
 
 _FAR = 2**62
@@ -136,10 +135,9 @@ class Table:
                 f"The commit log of {self.uri} is damaged: {what}. Run archive.rebuild() to make it anew from the data."
             ) from problem
         self.damage = f"The commit log of {self.uri} is damaged ({what})"
-        warnings.warn(
+        warn(
             f"{self.damage}, so {shown} of it is shown. Run archive.rebuild() to make it anew from the data files.",
             PartialCoverageWarning,
-            stacklevel=2,
         )
 
     def _last_good(self) -> Any:

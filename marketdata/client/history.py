@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
 from marketdata.client.targets import Catalogue, Facts, by_token, whole
-from marketdata.errors import MarketDataError, ServiceOddityWarning, TooManyTokensError
+from marketdata.errors import MarketDataError, ServiceOddityWarning, TooManyTokensError, warn
 from marketdata.fetch.paging import Memory
 from marketdata.fetch.planning import Fetch, Progress, fetch_all
 from marketdata.fetch.position import LARGEST_LIMIT, Position, Report, Request, Resume
@@ -236,8 +235,9 @@ def _view(requests: Iterable[Request | Position]) -> View:
 def _warn(report: Report) -> None:
     if report.warnings:
         counts = ", ".join(f"{name} {n}" for name, n in sorted(report.warnings.items()))
-        warnings.warn(
-            f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning, stacklevel=4
+        warn(
+            f"The service's answers were kept as they came, but look odd: {counts}.",
+            ServiceOddityWarning,
         )
 
 

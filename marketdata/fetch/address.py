@@ -32,6 +32,8 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
     if not given:
         raise ConfigError(f"There is no base_url. Pass base_url=... or set {VARIABLE}.")
+    if not isinstance(given, str):
+        raise ConfigError(f"base_url is a text such as 'https://host', not {type(given).__name__}.")
     try:
         parts = urlsplit(given.strip())
         port, host = parts.port, parts.hostname or ""

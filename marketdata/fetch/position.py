@@ -187,7 +187,7 @@ class Position:
         return -(-self.request.buckets * max(1, len(self.labels)) // limit) * 2 + 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Resume:
     """What ``client.resume`` takes to go on after what had arrived. It holds no key and no connection.
 
@@ -208,6 +208,9 @@ class Resume:
     def remaining(self) -> tuple[Range, ...]:
         """What is left of each request."""
         return tuple(p.remaining for p in self.positions)
+
+    def __repr__(self) -> str:
+        return f"<Resume: {self}>"
 
     def __str__(self) -> str:
         parts = [

@@ -97,11 +97,6 @@ class Keys:
         self.entries, self.plans = entries, plans
         self._by_hash = {entry.hash: entry for entry in entries}
 
-    @classmethod
-    def single(cls, key: str, plan: Plan) -> Keys:
-        """One key with one plan."""
-        return cls([Entry("local", digest(key.encode()), plan.name)], {plan.name: plan})
-
     def grant(self, key: bytes) -> Grant | None:
         """What a key may do; None if it is unknown, expired or revoked."""
         found = digest(key[: MAX_KEY + 1])

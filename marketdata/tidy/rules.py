@@ -11,14 +11,13 @@ the run kernel instead, which gives the same rows.
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
 
-from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning
+from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.tidy import runs
 from marketdata.tidy.filling import check_fill, filled
@@ -180,7 +179,7 @@ def _averaged(data: Any) -> list[str]:
     if text:
         raise NotTidyError(f"{text} hold texts, not numbers; make them floats.")
     if other:
-        warnings.warn(f"{other} hold no numbers and are left out of the means.", LeftOutWarning, stacklevel=3)
+        warn(f"{other} hold no numbers and are left out of the means.", LeftOutWarning)
     return numeric
 
 
@@ -189,11 +188,10 @@ def _warn_unweighted(data: Any, out: Any, values: list[str]) -> None:
         return
     # Finer values betray themselves at once.
     if all(np.all(micros(ts) % _COARSE == 0) for ts in (data["ts"].head(100), data["ts"])):
-        warnings.warn(
+        warn(
             "These values stand on a grid of 10m or coarser and carry no counts, so they look like means already; each "
             "is given the same weight. Resample from 1m values for the mean over their base points.",
             UnweightedMeanWarning,
-            stacklevel=3,
         )
 
 

@@ -56,7 +56,9 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "m
             return kind
     if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *WHO}:
         return "quotes"
-    nearest = min(lacks, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
+    # Of a book and its top people know the book.
+    known = {kind: some for kind, some in lacks.items() if kind != "bbo" or "books" not in lacks}
+    nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
 
 

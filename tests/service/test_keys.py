@@ -96,7 +96,7 @@ def test_s5_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: 
         return real(a, b)
 
     monkeypatch.setattr(keys_module.hmac, "compare_digest", compare)
-    keys = Keys.single("good", Plan("p"))
+    keys = Keys([Entry("local", digest(b"good"), "p")], {"p": Plan("p")})
     assert keys.entries[0].hash == hashlib.sha256(b"good").digest()
     assert [keys.grant(k) is not None for k in (b"good", b"bad", b"")] == [True, False, False]
     assert compared == [(bytes, 32, 32)] * 3

@@ -23,7 +23,7 @@ from service.web import START, Web, raw, read_answer, strict_json, window
 from marketdata.errors import ArchiveCorruptError, ConfigError
 from marketdata.service import run
 from marketdata.service.guard import KEY_SLOTS
-from marketdata.service.keys import Keys
+from marketdata.service.keys import Entry, Keys, digest
 from marketdata.service.pages import MAX_READS
 from marketdata.service.plans import Plan
 from marketdata.service.rates import Rates
@@ -286,7 +286,7 @@ def test_s35_overload_is_503(archive: MemoryArchive) -> None:
         def find_market(self, id_or_slug: str):
             hold.wait(20)
 
-    app = build(Slow(), Keys.single("k", Plan("p")), Rates(), max_in_flight=3)
+    app = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": Plan("p")}), Rates(), max_in_flight=3)
     with start(app, api_key="k") as service, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(service))

@@ -1,0 +1,92 @@
+"""What a person meets who slips in a notebook: warnings point at their line, and messages say what to pass."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marketdata as md
+from marketdata.fetch.position import Position, Request, Resume
+from marketdata.resolution import Resolution
+from marketdata.times import Range
+
+
+@pytest.fixture(scope="module")
+def hourly() -> Any:
+    archive = md.simulate(events=1, days=1)
+    return archive.prices(archive.records("markets")[0]["id"], resolution="1h").drop(
+        columns="price_count", errors="ignore"
+    )
+
+
+@pytest.mark.parametrize("door", [lambda f: md.resample(f, "6h"), lambda f: f.md.resample("6h")], ids=["md", "df.md"])
+def test_a_warning_names_the_line_of_who_asked(hourly: Any, door: Any) -> None:
+    """Whichever door was taken, the warning stands at the first line outside of the library."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        door(hourly)
+    assert [(w.category, w.filename) for w in seen] == [(md.UnweightedMeanWarning, __file__)]
+
+
+def test_a_warning_of_the_archive_names_the_line_too(hourly: Any, tmp_path: Path) -> None:
+    """Rows that look like aggregates are warned of where they are added."""
+    with pytest.warns(md.PartialCoverageWarning, match="grid of 1h") as seen:
+        md.Archive(tmp_path).add(prices=hourly)
+    assert seen[0].filename == __file__
+
+
+def test_a_typo_in_an_event_or_series_is_no_success(tmp_path: Path) -> None:
+    """A pull of an event that lists no market fails, is not remembered, and names where the slugs are."""
+    with md.serve(md.simulate(events=1, days=1)) as service, md.Client(service.base_url, service.api_key) as client:
+        archive = md.Archive(tmp_path)
+        for wrong in ({"event": "nope"}, {"series": "nope"}):
+            for _ in range(2):
+                with pytest.raises(md.NotFoundError, match=r"nope.*slugs"):
+                    archive.pull(client, **wrong, start="2025-12-31", end="2026-01-01")
+        with pytest.raises(md.ConfigError, match="names nothing"):
+            archive.pull(client, [], start="2025-12-31")
+        with pytest.raises(md.ConfigError, match="not before the present"):
+            archive.pull(client, client.markets()["slug"][0], start="2990-01-01")
+
+
+def test_something_else_than_a_client_or_address_is_named(tmp_path: Path) -> None:
+    """An address where a client belongs, and a service where an address belongs."""
+    with pytest.raises(md.ConfigError, match=r"client is str; pass md\.Client"):
+        md.Archive(tmp_path).pull("http://127.0.0.1:1", "slug", start="2025-12-31")  # type: ignore[arg-type]
+    with pytest.raises(md.ConfigError, match="not int"):
+        md.Client(5, "k")  # type: ignore[call-overload]
+
+
+def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
+    """A measure of the top of the book names books, which everyone knows, and not bbo."""
+    with pytest.raises(md.NotTidyError, match="A tidy books frame"):
+        md.mid(hourly)
+
+
+def test_charts_are_found_from_the_face() -> None:
+    """``md.plot`` is there without an import, and dir() shows names for users only."""
+    assert "overview" in dir(md.plot)
+    shown = {name for name in dir(md) if not name.startswith("__")}
+    assert shown == {"plot", "testing", *md.__all__} - {"__version__"}
+
+
+def test_a_place_to_go_on_is_short() -> None:
+    """What an interrupted fetch left shows what is left and no page of cursors."""
+    request = Request("prices", "market", "m", Range(0, 10**12), Resolution.H1, 200)
+    left = Resume(tuple(Position.start(request) for _ in range(100)))
+    assert repr(left).startswith("<Resume: prices of market m from 1970-01-01")
+    assert len(repr(left)) < 1_000
+
+
+def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:
+    """An object store that nobody listens for is away; nothing says that stored bytes are wrong."""
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    options |= {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true", "max_retries": "1", "retry_timeout": "2s"}
+    with pytest.raises(md.ArchiveError, match="does not answer") as failed:
+        md.Archive("s3://bucket/x", storage_options=options).coverage()
+    assert not isinstance(failed.value, md.ArchiveCorruptError)
+    assert "\x1b" not in str(failed.value)
+    assert "\n" not in str(failed.value)
