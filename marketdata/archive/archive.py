@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from marketdata.archive import imports, intake, points, rebuild, records, upkeep
-from marketdata.archive.coverage import CoverageState
+from marketdata.archive import adding, imports, rebuild, upkeep
 from marketdata.archive.holdings import Holdings
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.reading import checked_view, frame_of
 from marketdata.archive.reads import Reads
 from marketdata.archive.storage import is_url
-from marketdata.errors import ArchiveError, ConfigError, PartialCoverageWarning, warn
-from marketdata.resolution import Resolution
-from marketdata.times import Range, to_datetime, to_micros
+from marketdata.errors import ConfigError
+from marketdata.times import to_datetime, to_micros
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import VIEWS, View
 
@@ -166,10 +164,10 @@ class Archive(Reads[Frame]):
         >>> archive.prices("s")["token_label"].tolist()
         ['No']
         """
-        self._add_records(markets, events, series)
+        adding.add_records(self._holdings, markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
             if data is not None:
-                self._add_points(view, data)  # type: ignore[arg-type]
+                adding.add_points(self._holdings, view, data)  # type: ignore[arg-type]
 
     def add_files(
         self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp"
@@ -287,56 +285,6 @@ class Archive(Reads[Frame]):
         run = Pull(self._holdings, client, dry_run=dry_run, refresh=refresh, wait=wait, progress=progress)
         run.run(chosen(self._holdings, client, markets, event, series, refresh=refresh), some, wanted)
         return asked_frame(run.asked, frame or self._frame)
-
-    def _add_records(self, markets: Any, events: Any, series: Any) -> None:
-        catalog = self._holdings.catalog
-        new_events = None if events is None else [records.event(r) for r in records.rows_of(events)]
-        new_series = None if series is None else [records.series(r) for r in records.rows_of(series)]
-        if markets is not None:
-            new = [records.market(r) for r in records.rows_of(markets)]
-            catalog["markets"].upsert(new)
-            every = catalog["markets"].records()
-            if new_events is None:
-                new_events = records.derive_events(new, every, catalog["events"].records())
-            if new_series is None:
-                new_series = records.derive_series(new, every, catalog["series"].records())
-        catalog["events"].upsert(new_events or ())
-        catalog["series"].upsert(new_series or ())
-
-    def _add_points(self, view: View, data: Any) -> None:
-        markets = self._holdings.catalog["markets"]
-        columns = intake.points(view, data, markets)
-        if not len(columns):
-            return
-        markets.upsert(intake.seen_markets(columns, markets))
-        width = Resolution.M1.micros
-        ranges = {
-            market: Range(int(part.ts.min()), int(part.ts.max()) + width)
-            for market, part in points.by_market(columns).items()
-        }
-        coarse = intake.coarse(columns)
-        if coarse is None:
-            self._holdings.store(view, columns, ranges, CoverageState.FINAL)
-            return
-        self._check_width(view, ranges, coarse)
-        warn(
-            f"The {view} rows stand on the grid of {coarse.value}. They are kept as the 1m points of these moments, "
-            "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
-            "1m points they were made of instead.",
-            PartialCoverageWarning,
-        )
-        self._holdings.store(view, columns, ranges, CoverageState.UNPROVEN)
-
-    def _check_width(self, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
-        """Rows that were aggregated must not take the place of the points they were made of."""
-        for market, rng in ranges.items():
-            held = points.read(self._holdings.points[view], view, market, rng)
-            if len(held) and (held.ts % width.micros).any():
-                raise ArchiveError(
-                    f"The {view} rows stand on the grid of {width.value}, while finer points of market "
-                    f"{market[:200]!r} are held in {rng}, which they would replace. An archive holds 1m points and "
-                    "derives coarser ones: there is no need to add those."
-                )
 
     def compact(self) -> int:
         """Rewrite many small files as few large ones; readers and other versions are not disturbed.
