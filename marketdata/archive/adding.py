@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from marketdata.archive import intake, points, records
 from marketdata.archive.coverage import CoverageState
 from marketdata.archive.holdings import Holdings
@@ -12,6 +14,9 @@ from marketdata.errors import ArchiveError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import View
+
+# From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
+_ENOUGH = 12
 
 
 def add_records(holdings: Holdings, markets: Any, events: Any, series: Any) -> None:
@@ -50,10 +55,11 @@ def add_points(holdings: Holdings, view: View, data: Any) -> None:
         for market, part in points.by_market(columns).items()
     }
     coarse = intake.coarse(columns)
-    if coarse is None:
+    if coarse is not None:
+        _check_width(holdings, view, ranges, coarse)
+    if coarse is None or len(np.unique(columns.ts)) < _ENOUGH:
         holdings.store(view, columns, ranges, CoverageState.FINAL)
         return
-    _check_width(holdings, view, ranges, coarse)
     warn(
         f"The {view} rows stand on the grid of {coarse.value}. They are kept as the 1m points of these moments, "
         "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
