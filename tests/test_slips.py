@@ -41,6 +41,16 @@ def test_a_folder_that_holds_no_archive_is_called_so(folder: Path) -> None:
     assert "'empty' holds no archive yet" in done.stderr
 
 
+def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str) -> None:
+    """A part that is not held is told as errors are: no file of ours, no argument of Python."""
+    words = ("export", "history", "prices", market, "--start", "2025-12-01", "--end", "2026-01-01")
+    done = marketdata(*words, cwd=folder)
+    assert done.returncode == 0
+    assert done.stderr.startswith("marketdata: prices of market")
+    assert len(done.stderr.splitlines()) == 1
+    assert "on_missing" not in done.stderr
+
+
 def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[str, str]) -> None:
     """The error names the verb that finds slugs, and in Python the method."""
     done = marketdata("fetch", "prices", "no-such-slug", *SPAN, cwd=folder, **service)

@@ -7,6 +7,7 @@ allow it; 4 it does not exist, or is not archived; 5 the service or the network 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 from marketdata import errors
@@ -27,9 +28,12 @@ _OPTIONS = {
     "Pass api_key=... or set": "Set",
     "api_key=... or MARKETDATA_API_KEY": "MARKETDATA_API_KEY",
     "client.markets(search=...)": "marketdata markets --search TEXT",
+    "client.events() and client.series() show the slugs": "marketdata markets --json shows slugs of events and series",
     "pass on_missing='partial'": "ask for less",
     "Use https, or pass allow_insecure=True if that is what you want.": "Use https.",
     "exactly one of markets=, event= and series=": "exactly one of --market, --event and --series",
+    "archive.rebuild()": "marketdata.Archive(...).rebuild() in Python",
+    "keys=<file> (marketdata keys new)": "--keys FILE (marketdata keys new)",
 }
 # What a person does after Ctrl-C who does not want to begin anew.
 _GOES_ON = {
@@ -39,16 +43,18 @@ _GOES_ON = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; what goes wrong is one line on stderr and an exit code.
+    """Run one command; what goes wrong is one line on stderr and an exit code, a warning is one line.
 
     ``--debug``, anywhere on the line, lets the traceback through.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        from marketdata.cli.app import app
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            from marketdata.cli.app import app
 
-        app([a for a in arguments if a != "--debug"], prog_name="marketdata")
+            app([a for a in arguments if a != "--debug"], prog_name="marketdata")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         return _stopped(arguments) if code == _INTERRUPTED else code
@@ -75,10 +81,19 @@ def _say(line: str, code: int) -> int:
     return code
 
 
-def _line(problem: Exception) -> str:
-    text = " ".join(str(problem).split())
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"marketdata: {_in_options(message)}", file=sys.stderr)
+
+
+def _in_options(message: object) -> str:
+    text = " ".join(str(message).split())
     for argument, option in _OPTIONS.items():
         text = text.replace(argument, option)
+    return text
+
+
+def _line(problem: Exception) -> str:
+    text = _in_options(problem)
     if isinstance(problem, errors.MarketDataError):
         return text or type(problem).__name__
     if isinstance(problem, ModuleNotFoundError):
