@@ -108,7 +108,7 @@ def test_simulated_markets_are_served_without_an_archive(folder) -> None:
     for words in (("serve",), ("serve", "history", "--simulated")):
         done = marketdata(*words, cwd=folder)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-        assert "--simulated" in done.stderr
+        assert ("--simulated exclude each other" if "history" in words else "or pass --simulated") in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
@@ -160,8 +160,11 @@ def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
     assert done.returncode == 0, done.stderr
     assert "requests_per_minute" in done.stdout
     assert service["MARKETDATA_API_KEY"] not in done.stdout + done.stderr
-    as_json = marketdata("usage", "--json", cwd=folder, **service)
-    assert json.loads(as_json.stdout)["limits"]["requests_per_minute"] > 0
+    assert "organization: .\n" in done.stdout
+    assert re.search(r"reset_at: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$", done.stdout, re.MULTILINE)
+    as_json = json.loads(marketdata("usage", "--json", cwd=folder, **service).stdout)
+    assert as_json["limits"]["requests_per_minute"] > 0
+    assert as_json["reset_at"] > 1.7e9
 
 
 def test_markets_are_listed_and_searched(folder, service, market) -> None:

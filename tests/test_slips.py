@@ -51,6 +51,33 @@ def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str)
     assert "on_missing" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (("serve", "history", "--port", "99999"), "65535"),
+        (("serve", "history", "--requests-per-minute", "0"), "1"),
+        (("markets", "--max", "0"), "1"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_with_its_bound(
+    words: tuple[str, ...], allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No number is silently another one, and none ends in a traceback."""
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert f"'{words[-2]}'" in said
+    assert allowed in said
+
+
+@pytest.mark.parametrize("out", ["x.txt", "x"])
+def test_a_chart_of_an_unknown_kind_is_refused_before_the_work(out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo does not run for seconds towards a file that can not be written."""
+    assert main(["demo", "--out", out]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert ".png" in said.err
+
+
 def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[str, str]) -> None:
     """The error names the verb that finds slugs, and in Python the method."""
     done = marketdata("fetch", "prices", "no-such-slug", *SPAN, cwd=folder, **service)

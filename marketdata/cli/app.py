@@ -57,7 +57,7 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of recorded markets, books, prices and metrics as Parquet.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the chart goes.")] = Path("demo.png"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
 ) -> None:
     """See the whole chain on simulated data.
 
@@ -80,9 +80,9 @@ def serve(
         str | None, typer.Argument(metavar="[ARCHIVE]", help="Folder or address of the archive.", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     keys: Annotated[Path | None, typer.Option(help="TOML file of keys and plans; without it one key is made.")] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(help="Rate of the key that is made.")] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Rate of the key that is made.")] = None,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
 ) -> None:
@@ -94,7 +94,9 @@ def serve(
       marketdata serve history --port 8000
       marketdata serve history --keys keys.toml --host 0.0.0.0
     """
-    if (archive is None) is not simulated:
+    if archive is not None and simulated:
+        raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
+    if archive is None and not simulated:
         raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
     from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
@@ -122,7 +124,7 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
 def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
     search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
-    rows: Annotated[int, typer.Option("--max", help="Most markets.")] = 50,
+    rows: Annotated[int, typer.Option("--max", min=1, help="Most markets.")] = 50,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,

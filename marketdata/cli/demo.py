@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from marketdata.cli import files, show
 from marketdata.cli import scene as scenes
-from marketdata.cli import show
 from marketdata.errors import ContractError
 from marketdata.times import to_datetime
 from marketdata.wire.columns import AnyColumns, BookColumns, View
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _RATE = 1_000_000  # requests a minute: the service is our own
 _WIDEST = 16
 _MOST_ROWS = 12
+_PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
 def run(data: Path | None, out: Path) -> None:
@@ -31,15 +32,16 @@ def run(data: Path | None, out: Path) -> None:
     data : path, optional
         Folder of recorded files; simulated markets without it.
     out : path
-        Where the chart goes (PNG).
+        Where the chart goes (PNG, JPEG, PDF or SVG).
 
     Raises
     ------
     ContractError
         If what we resample differs from what the service answers.
     ConfigError
-        If the folder has no data.
+        If the folder has no data, or the chart's name is not that of a picture.
     """
+    files.named(out, _PICTURES)
     from marketdata.client import Client
     from marketdata.service import serve
 
@@ -114,7 +116,7 @@ def _same_values(left: AnyColumns, right: AnyColumns) -> bool:
 
 
 def draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> None:
-    """One market on one page, as PNG."""
+    """One market on one page, as a picture."""
     from marketdata import plot
 
     books, metrics = (_of(fine[view], market["id"]) for view in ("books", "metrics"))

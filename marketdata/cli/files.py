@@ -56,10 +56,7 @@ def writable(path: Path) -> None:
     ConfigError
         If the end is not known, there is no such folder, it is a folder itself, or this user may not write there.
     """
-    if path.suffix not in _WRITE:
-        raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(_WRITE)}.")
-    if path.is_dir():
-        raise ConfigError(f"--out {str(path)!r} is a folder; give the name of a file.")
+    named(path, _WRITE)
     if not path.parent.is_dir():
         raise ConfigError(f"--out {str(path)!r}: there is no folder {str(path.parent)!r}; make it first.")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
@@ -69,6 +66,20 @@ def writable(path: Path) -> None:
 def write(frame: pl.DataFrame, path: Path) -> None:
     """Write a frame; the name's end, which `writable` knows, says how."""
     import polars as pl
+
+def named(path: Path, ends: tuple[str, ...]) -> None:
+    """Refuse a name that ends otherwise, or is a folder's.
+
+    Raises
+    ------
+    ConfigError
+        Then.
+    """
+    if path.suffix not in ends:
+        raise ConfigError(f"--out {path.name!r}: allowed are names that end in {', '.join(ends)}.")
+    if path.is_dir():
+        raise ConfigError(f"--out {str(path)!r} is a folder; give the name of a file.")
+
 
     if path.suffix == ".parquet":
         frame.write_parquet(path)

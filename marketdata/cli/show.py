@@ -80,5 +80,12 @@ def fields(record: Any, indent: str = "") -> str:
         if isinstance(value, Mapping) and value:
             lines += [f"{indent}{name}", fields(value, indent + "  ")]
         else:
-            lines.append(f"{indent}{name}: {value}")
+            lines.append(f"{indent}{name}: {_field(name, value)}")
     return "\n".join(lines)
+
+
+def _field(name: str, value: Any) -> str:
+    """A value on a line of its own: whole, Unix seconds as a time."""
+    if name.endswith("_at") and isinstance(value, int | float):
+        return f"{dt.datetime.fromtimestamp(value, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "." if value is None else str(value)
