@@ -97,10 +97,19 @@ def test_every_verb_explains_itself(words: list[str]) -> None:
 
 
 def test_the_shell_completes_verbs_and_views(folder) -> None:
-    """Completion of the shell offers verbs, and the views after `fetch`."""
-    for line, offered in (("marketdata cov", "coverage"), ("marketdata fetch ", "books\nprices\nmetrics")):
+    """Completion of the shell offers verbs, the views after `fetch`, resolutions after `-r`; the help lists them."""
+    lines = {
+        "marketdata cov": "coverage",
+        "marketdata fetch ": "books\nprices\nmetrics",
+        "marketdata pull history --view p": "prices",
+        "marketdata fetch books x -r ": "1m\n10m\n1h\n6h\n1d",
+    }
+    for line, offered in lines.items():
         env = {"_MARKETDATA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         assert marketdata(cwd=folder, **env).stdout.strip() == offered
+    said = CliRunner().invoke(app, ["fetch", "--help"], terminal_width=80).output
+    assert "books|prices|metrics" in said
+    assert "1m|10m|1h|6h|1d" in said
 
 
 def test_simulated_markets_are_served_without_an_archive(folder) -> None:
@@ -198,6 +207,16 @@ def test_fetch_prints_a_table(folder, service, market) -> None:
     assert "rows; --out FILE" in lines[-1]
 
 
+def test_rows_and_json_mean_the_same_everywhere(folder, market) -> None:
+    """JSON has every row unless --rows says how many, and is JSON too where a file is written."""
+    words = ("export", "history", "prices", market, "-r", "1h", "--json")
+    every, two, written = (marketdata(*words, *more, cwd=folder) for more in ((), ("--rows", 2), ("-o", "x.parquet")))
+    rows = json.loads(every.stdout)
+    assert len(rows) > 10
+    assert json.loads(two.stdout) == rows[:2]
+    assert json.loads(written.stdout) == {"rows": len(rows), "out": "x.parquet"}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
 def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
     """Progress is shown to a person; a pipe gets the table only."""
@@ -231,9 +250,13 @@ def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
     [
         (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
         (("fetch", "books", "x", *RANGE, "-r", "5m"), 2, "1m, 10m, 1h, 6h, 1d"),
+        (("fetch", "price", "x", *RANGE), 2, "view 'price' does not exist; allowed are books, prices, metrics"),
         (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "start"),
         (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),
         (("export", "nowhere", "books", "x"), 2, "nowhere"),
+        (("export", "history", "books"), 2, "Name the markets"),
+        (("export", "history", "markets", "nowhere"), 4, "nowhere"),
+        (("export", "history", "markets", "--start", "2025-12-31"), 2, "--start"),
         (("import", "new", "empty"), 2, "markets.parquet"),
         (("coverage", "nowhere"), 2, "nowhere"),
     ],
@@ -264,26 +287,51 @@ def test_debug_shows_the_traceback(folder) -> None:
     assert "Traceback" in marketdata("coverage", "nowhere", "--debug", cwd=folder).stderr
 
 
-def test_what_is_exported_can_be_imported(folder, market) -> None:
-    """Files that `export` wrote fill a new archive with the same rows."""
-    source = folder / "source"
+@pytest.mark.parametrize("records", ["ndjson", "parquet", "csv"])
+def test_what_is_exported_can_be_imported(folder, market, records) -> None:
+    """Files that `export` wrote fill a new archive with the same rows, which are found by the same slugs."""
+    source = folder / f"source-{records}"
     source.mkdir()
     held = md.Archive(folder / "history", frame="polars")
-    record = held.find_market(market)
-    tokens = {f"token_{name}s": [[t[name] for t in record["tokens"]]] for name in ("id", "label")}
-    pl.DataFrame({"market_id": [record["id"]], "slug": [market], **tokens}).write_parquet(source / "markets.parquet")
-    for view, suffix in (("books", "parquet"), ("prices", "csv")):
+    for view, suffix in (("books", "parquet"), ("prices", "csv"), ("metrics", "ndjson")):
         done = marketdata("export", "history", view, market, "--out", source / f"{view}.{suffix}", cwd=folder)
         assert done.returncode == 0, done.stderr
-    done = marketdata("import", "copy", source, cwd=folder)
+    done = marketdata("export", "history", "markets", "--out", source / f"markets.{records}", cwd=folder)
     assert done.returncode == 0, done.stderr
-    copy = md.Archive(folder / "copy", frame="polars")
-    for view in ("books", "prices"):
+    done = marketdata("import", f"copy-{records}", source, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    copy = md.Archive(folder / f"copy-{records}", frame="polars")
+    for view in ("books", "prices", "metrics"):
         assert getattr(copy, view)(market).equals(getattr(held, view)(market))
+    slugs = [record["slug"] for record in held.records("markets")]
+    assert [record["slug"] for record in copy.records("markets")] == slugs
+    if records != "csv":  # has no lists
+        assert copy.records("markets") == held.records("markets")
+
+
+def test_records_are_listed_as_markets_are(folder, market) -> None:
+    """`export ARCHIVE markets` shows every market, or those that are named."""
+    every = marketdata("export", "history", "markets", cwd=folder).stdout.splitlines()
+    assert every[0].split() == ["slug", "question", "status", "start_date", "end_date"]
+    assert len(every) == 1 + len(md.Archive(folder / "history").records("markets"))
+    one = json.loads(marketdata("export", "history", "markets", market, "--json", cwd=folder).stdout)
+    assert [row["slug"] for row in one] == [market]
+
+
+def test_a_dry_run_leaves_nothing_behind(folder, service, market) -> None:
+    """Only to ask what a pull would ask makes no folder, and puts nothing into an empty one."""
+    (folder / "bare").mkdir()
+    for name in ("dry", "bare"):
+        done = marketdata("pull", name, *RANGE, "--market", market, "--dry-run", cwd=folder, **service)
+        assert done.returncode == 0, done.stderr
+        assert "missing" in done.stdout
+    assert not (folder / "dry").exists()
+    assert not list((folder / "bare").iterdir())
 
 
 def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     """`pull` fills an archive with what the service has, and then has nothing left to do."""
+    (folder / "pulled").mkdir()
     words = ("pull", "pulled", *RANGE, "--market", market)
     done = marketdata(*words, "--json", cwd=folder, **service)
     assert done.returncode == 0, done.stderr

@@ -34,10 +34,11 @@ def test_an_answer_without_points_says_so(folder: Path, market: str, service: di
     assert "no points" in done.stderr
 
 
-def test_a_folder_that_holds_no_archive_is_called_so(folder: Path) -> None:
-    """Coverage of the wrong folder is empty, and one line says why."""
-    done = marketdata("coverage", "empty", cwd=folder)
-    assert done.returncode == 0
+@pytest.mark.parametrize("words", [("coverage", "empty"), ("verify", "empty"), ("export", "empty", "books", "slug")])
+def test_a_folder_that_holds_no_archive_is_called_so(folder: Path, words: tuple[str, ...]) -> None:
+    """The wrong folder is refused as one that is not there, not called whole."""
+    done = marketdata(*words, cwd=folder)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "'empty' holds no archive yet" in done.stderr
 
 
@@ -56,6 +57,7 @@ def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str)
     [
         (("serve", "history", "--port", "99999"), "65535"),
         (("serve", "history", "--requests-per-minute", "0"), "1"),
+        (("export", "history", "books", "slug", "--rows", "-5"), "1"),
         (("markets", "--max", "0"), "1"),
     ],
 )

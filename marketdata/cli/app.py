@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from marketdata.cli import keeping, keyring, show
 from marketdata.cli.words import (
+    LISTED,
     BaseUrl,
     Bucket,
     End,
@@ -137,8 +138,7 @@ def markets(
       marketdata markets --event SLUG --json
     """
     frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows)
-    columns = ("slug", "question", "status", "start_date", "end_date")
-    typer.echo(show.as_json(frame) if as_json else show.table(frame, columns=columns, widest=60))
+    typer.echo(show.as_json(frame) if as_json else show.table(frame, columns=LISTED, widest=60))
 
 
 @app.command()
@@ -149,7 +149,7 @@ def fetch(
     end: End,
     resolution: Bucket = "1m",
     out: Out = None,
-    rows: Rows = 10,
+    rows: Rows = None,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
@@ -184,7 +184,7 @@ def plan(
     Example:
       marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
     """
-    answer = client(base_url).plan(view, market, start, end, resolution)
+    answer = client(base_url).plan(cast("Any", view), market, start, end, resolution)
     typer.echo(show.as_json(dataclasses.asdict(answer)) if as_json else str(answer))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
 
 _ORDER = ("markets", "events", "series", "books", "prices", "metrics")
-_READ = (".parquet", ".csv")
+_READ = (".parquet", ".csv", ".ndjson", ".jsonl")
 _WRITE = (".parquet", ".csv", ".ndjson")
 
 
@@ -29,7 +29,8 @@ def load(archive: Archive, folder: Path) -> Iterator[str]:
     """
     found = [path for name in _ORDER for suffix in _READ if (path := folder / (name + suffix)).is_file()]
     if not found:
-        raise ConfigError(f"{str(folder)!r} has none of {', '.join(f'{n}.parquet' for n in _ORDER)} (or .csv).")
+        names = ", ".join(name + _READ[0] for name in _ORDER)
+        raise ConfigError(f"{str(folder)!r} has none of {names} (or {', '.join(_READ[1:])}).")
     for path in found:
         frame = _read(path)
         archive.add(**{path.stem: frame})
@@ -41,8 +42,11 @@ def _read(path: Path) -> pl.DataFrame:
 
     if path.suffix == ".parquet":
         return pl.read_parquet(path)
-    texts = {"market_id": pl.String, "token_id": pl.String, "id": pl.String}
-    frame = pl.read_csv(path, schema_overrides=texts, infer_schema_length=None)
+    if path.suffix == ".csv":
+        texts = [name for name in pl.read_csv(path, n_rows=0).columns if name.endswith(("id", "slug"))]
+        frame = pl.read_csv(path, schema_overrides=dict.fromkeys(texts, pl.String), infer_schema_length=None)
+    else:
+        frame = pl.read_ndjson(path, infer_schema_length=None)
     if frame.schema.get("ts") == pl.String:
         frame = frame.with_columns(pl.col("ts").str.to_datetime(time_unit="us", time_zone="UTC"))
     return frame
@@ -63,10 +67,6 @@ def writable(path: Path) -> None:
         raise ConfigError(f"--out {str(path)!r} can not be written: its permissions do not allow it to this user.")
 
 
-def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a frame; the name's end, which `writable` knows, says how."""
-    import polars as pl
-
 def named(path: Path, ends: tuple[str, ...]) -> None:
     """Refuse a name that ends otherwise, or is a folder's.
 
@@ -80,6 +80,10 @@ def named(path: Path, ends: tuple[str, ...]) -> None:
     if path.is_dir():
         raise ConfigError(f"--out {str(path)!r} is a folder; give the name of a file.")
 
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame; the name's end, which `writable` knows, says how."""
+    import polars as pl
 
     if path.suffix == ".parquet":
         frame.write_parquet(path)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from marketdata.cli import files, show
-from marketdata.cli.words import BaseUrl, Bucket, Folder, Json, Markets, Out, Rows, View, client, deliver, existing
-from marketdata.errors import ConfigError
+from marketdata.cli.words import (
+    LISTED,
+    VIEWS,
+    BaseUrl,
+    Bucket,
+    Folder,
+    Json,
+    Out,
+    Rows,
+    client,
+    deliver,
+    existing,
+    holds,
+    one_of,
+)
+from marketdata.errors import ConfigError, NotArchivedError
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
 
 
 def pull(
@@ -19,7 +38,7 @@ def pull(
     market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
     series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
-    view: Annotated[list[str] | None, typer.Option(help="Only this view; may be given again.")] = None,
+    view: Annotated[list[str] | None, typer.Option(help="Only this view; may be given again.", **one_of(VIEWS))] = None,
     base_url: BaseUrl = None,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be asked.")] = False,
@@ -37,19 +56,21 @@ def pull(
       marketdata pull history --event SLUG --start 2025-12-01 --dry-run
     """
     from marketdata.archive import Archive
-    from marketdata.wire.columns import VIEWS
 
-    asked = Archive(archive, frame="polars").pull(
-        client(base_url),
-        market or None,
-        event=event,
-        series=series,
-        views=cast("list[Any]", view) or VIEWS,
-        start=start,
-        end=end,
-        dry_run=dry_run,
-        refresh=refresh,
-    )
+    # A pull keeps the records of the markets it meets, and a question leaves no folder behind.
+    scratch = dry_run and not holds(archive)
+    with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
+        asked = Archive(place, frame="polars").pull(
+            client(base_url),
+            market or None,
+            event=event,
+            series=series,
+            views=cast("Any", view or VIEWS),
+            start=start,
+            end=end,
+            dry_run=dry_run,
+            refresh=refresh,
+        )
     if as_json:
         typer.echo(show.as_json(asked))
     elif len(asked):
@@ -123,13 +144,12 @@ def coverage(archive: Folder, *, as_json: Json = False) -> None:
 
 def import_(
     archive: Folder,
-    source: Annotated[
-        Path, typer.Argument(help="Folder with markets, series, events, books, prices, metrics as .parquet or .csv.")
-    ],
+    source: Annotated[Path, typer.Argument(help="Folder with markets, series, events, books, prices, metrics.")],
 ) -> None:
     """Add recorded files to an archive.
 
-    Recordings that are finer than 1m are reduced to 1m. The folder is made by the first import.
+    Files are .parquet, .csv, .ndjson or .jsonl. Recordings that are finer than 1m are reduced to 1m. The folder of the
+    archive is made by the first import.
 
     \b
     Example:
@@ -143,22 +163,49 @@ def import_(
 
 def export(
     archive: Folder,
-    view: View,
-    market: Markets,
+    view: Annotated[str, typer.Argument(show_default=False, **one_of((*VIEWS, "markets")))],
+    market: Annotated[
+        list[str] | None, typer.Argument(help="Ids or slugs of markets; all records without.", show_default=False)
+    ] = None,
     start: Annotated[str | None, typer.Option(help="First moment; all there is without it.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
     resolution: Bucket = "1m",
     out: Out = None,
-    rows: Rows = 10,
+    rows: Rows = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Read books, prices or metrics of an archive.
+    """Read books, prices, metrics or market records of an archive.
+
+    Files of both, named by what they hold, are what import takes: points at 1m, and the records for their slugs.
 
     \b
     Examples:
       marketdata export history prices SLUG -r 1h
-      marketdata export history books SLUG -r 1h --out books.parquet
+      marketdata export history books SLUG --out copy/books.parquet
+      marketdata export history markets --out copy/markets.ndjson
     """
-    ask = getattr(existing(archive), view)
-    deliver(lambda: ask(market, start, end, resolution), out, rows, as_json=as_json)
+    source = existing(archive)
+    if view == "markets":
+        if start or end:
+            raise ConfigError("Records of markets have no range: leave out --start and --end.")
+        deliver(lambda: _records(source, market or []), out, rows, as_json=as_json, columns=LISTED, widest=60)
+    elif market:
+        ask = getattr(source, view)
+        deliver(lambda: ask(market, start, end, resolution), out, rows, as_json=as_json)
+    else:
+        raise ConfigError(f"Name the markets whose {view} are wanted; marketdata export ARCHIVE markets lists them.")
+
+
+def _records(archive: Archive, wanted: list[str]) -> Any:
+    """The records of these markets, or of all, as a frame; dates are written as the service writes them."""
+    import polars as pl
+
+    from marketdata.tidy.records import to_frame
+
+    found = [archive.find_market(name) for name in wanted] if wanted else archive.records("markets")
+    lost = [name for name, record in zip(wanted, found, strict=False) if record is None]
+    if lost or not found:
+        raise NotArchivedError(f"The archive holds no market {', '.join(map(repr, lost)) or 'at all'}.")
+    frame = to_frame("markets", cast("Any", found), "polars")
+    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
