@@ -42,7 +42,7 @@ PLACES: dict[str, Callable[[], Iterable[str]]] = {
         r'"(\w+)"',
         re.search(r"const VIEWS = \[.*\]", source("service/start/words.js"))[0],  # type: ignore[index]
     ),
-    "cli/words.py: View": lambda: get_args(words.View),
+    "cli/words.py: VIEWS": lambda: words.VIEWS,
     "cli/files.py: _ORDER": lambda: files._ORDER,
     "testing/strategies.py: columns to draw": lambda: {
         "metrics" if n == "metric_columns" else n.replace("_columns", "s") for n in dir(strategies)
