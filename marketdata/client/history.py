@@ -244,8 +244,9 @@ def _warn(report: Report) -> None:
 def safe_parts(pages: Iterable[tuple[Request, Page]]) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
     """Stretches of each request that are complete, with their points, as they become so.
 
-    A stretch ends where every label has been seen to pass; a label without points holds it back to the end
-    of its request. The last item says whether the end was proven.
+    A stretch ends where every label has been seen to pass, and is complete once a page behind it began there or later;
+    a label without points, and points that go back in time, hold it back to the end of its request. The last item says
+    whether the end was proven.
     """
     current: _Stretch | None = None
     for request, page in pages:
@@ -265,18 +266,22 @@ class _Stretch:
         self.request = request
         self._done = request.rng.start
         self._held: AnyColumns = empty(request.view)
-        self._last: dict[str, int] = {}
-        self._proven = True
+        self._last = dict.fromkeys(request.labels, request.first_bucket)
+        self._border = request.first_bucket
+        self._rises = self._proven = True
 
     def add(self, page: Page) -> tuple[Request, Range, AnyColumns, bool] | None:
         self._proven &= not page.notes["count_mismatch"]
+        if len(page.columns):
+            self._rises &= int(page.columns.ts.min()) >= self._border
+        ready = self._until(self._border) if self._rises and self._border > self._done else None
         self._held = concat([self._held, page.columns]) if len(self._held) else page.columns  # type: ignore[type-var]
         for label in page.labels or ("",):
-            self._last.setdefault(label, self.request.rng.start)
+            self._last.setdefault(label, self.request.first_bucket)
         for token, last in _last_times(page.columns):
             self._last[token] = max(last, self._last.get(token, last))
-        border = min(self._last.values())
-        return self._until(border) if border > self._done else None
+        self._border = min(self._last.values())
+        return ready
 
     def rest(self) -> tuple[Request, Range, AnyColumns, bool]:
         return self._until(self.request.rng.end)

@@ -25,6 +25,7 @@ class Facts:
     """What discovery tells of a market: its tokens, and when it was alive [microseconds UTC]."""
 
     tokens: tuple[str, ...] = ("", "")
+    labels: tuple[str, ...] = ()
     start: int | None = None
     end: int | None = None
 
@@ -92,14 +93,16 @@ class Catalogue:
         """The request cut where the market's life begins and ends, and whether each part lies in it."""
         known = self._known.get(request.id, Facts())
         if request.kind == "token" or (request.buckets <= _ONE_PAGE and len(known.tokens) <= LARGEST_LIMIT):
-            return [(request, True)]
+            return [(_named(request, known), True)]
         facts = self.facts(request.id)
         width = request.resolution.micros
         borders = [b // width * width for b in (facts.start, facts.end) if b is not None]
         edges = [request.rng.start, *sorted({b for b in borders if request.rng.start < b < request.rng.end})]
         parts = [Range(a, b) for a, b in zip(edges, [*edges[1:], request.rng.end], strict=True)]
         asked = (
-            by_token(request, facts) if request.view != "metrics" and len(facts.tokens) > LARGEST_LIMIT else [request]
+            by_token(request, facts)
+            if request.view != "metrics" and len(facts.tokens) > LARGEST_LIMIT
+            else [_named(request, facts)]
         )
         return [(replace(one, rng=part), facts.alive(part, width)) for one in asked for part in parts]
 
@@ -135,15 +138,21 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
 
 def by_token(request: Request, facts: Facts) -> list[Request]:
     """The request asked token by token."""
-    return [replace(request, kind="token", id=token) for token in facts.tokens]
+    return [replace(request, kind="token", id=token, labels=()) for token in facts.tokens]
+
+
+def _named(request: Request, facts: Facts) -> Request:
+    """The request with the labels that its pages will show; metrics have none."""
+    return request if request.view == "metrics" or request.kind == "token" else replace(request, labels=facts.labels)
 
 
 def _facts(record: Any) -> Facts:
     try:
         tokens = tuple(str(t["id"]) for t in record["tokens"])
-    except (KeyError, TypeError):
-        tokens = Facts().tokens
-    return Facts(tokens, _time(record, "start_date"), _time(record, "end_date"))
+        labels = tuple(dict.fromkeys(t["label"] for t in record["tokens"] if isinstance(t.get("label"), str)))
+    except (KeyError, TypeError, AttributeError):
+        tokens, labels = Facts().tokens, ()
+    return Facts(tokens, labels, _time(record, "start_date"), _time(record, "end_date"))
 
 
 def _time(record: Any, name: str) -> int | None:

@@ -38,6 +38,7 @@ def sift(at: Position, page: Page, date: float | None, notes: Counter[str]) -> F
         notes["outside_range"] += page.points - len(columns)
     if any(np.any(np.diff(columns.ts[columns.token == code]) < 0) for code in range(len(columns.tokens))):
         notes["points_sorted"] += 1
+        at.falls = True
         columns = columns.sort()
     held = set() if at.held is None else set(keys_of(at.held))
     keys, marks = keys_of(columns), digests(columns)
@@ -71,7 +72,12 @@ def keep(at: Position, fresh: Fresh) -> list[Key]:
         points[key[1]] = mark
     if new:
         least, most = min(t for _, t in new), max(t for _, t in new)
-        at.in_time_order &= at.last is None or least >= at.last
+        if at.last is None:
+            at.late = least - at.request.rng.start > at.request.rng.end - most
+        else:
+            at.in_time_order &= least >= at.last
+            # Behind a restart all points are later, whatever their order.
+            at.risen |= at.cursor is not None and least >= at.last
         at.last = most if at.last is None else max(most, at.last)
     return new
 

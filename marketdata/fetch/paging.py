@@ -100,7 +100,7 @@ class Walk:
         self._strict = strict
         self._memory = memory
         self._empty, self._repeated = 0, 0
-        self._reached: int | None = None  # greatest time of this pass
+        self._reached: Range | None = None  # least and greatest time of this pass
         self._probing = self._raised = False
         self._warned: set[str] = set()
         self._miscounts: set[bool] = set()
@@ -303,9 +303,7 @@ class Walk:
         """Choose what to ask next; True at the proven end."""
         at, cursor = self._at, page.next_cursor
         had_rows = page.points > 0
-        rose = had_rows and (self._reached is None or int(page.columns.ts.max()) > self._reached)
-        if rose:
-            self._reached = int(page.columns.ts.max())
+        further = had_rows and self._goes_further(page)
         if new_rows:
             at.fruitless = at.stalls = 0
         if cursor is None:
@@ -315,7 +313,7 @@ class Walk:
         self._probing = False
         mark = hashlib.blake2b(cursor.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self._empty = 0 if had_rows else self._empty + 1
-        self._repeated = 0 if new_rows or rose or not had_rows else self._repeated + 1
+        self._repeated = 0 if new_rows or further or not had_rows else self._repeated + 1
         if mark in at.cursors or self._empty > _EMPTY_PAGES or self._repeated >= _REPEATED_PAGES:
             at.stalls += 1
             if at.stalls > 1:
@@ -326,12 +324,19 @@ class Walk:
         at.cursor = cursor
         return False
 
+    def _goes_further(self, page: Page) -> bool:
+        """Whether a page has times before or behind all of this pass: then it moves, though its points be known."""
+        least, most = int(page.columns.ts.min()), int(page.columns.ts.max())
+        before = self._reached
+        self._reached = Range(least, most) if before is None else Range(min(least, before[0]), max(most, before[1]))
+        return self._reached != before
+
     def _probe(self, page: Page, new_rows: int) -> bool:
         """An empty cursor proves nothing: ask once for what lies behind the last point."""
         at = self._at
         if self._probing and not new_rows:
             return True
-        if not at.in_time_order:
+        if not at.in_time_order or (at.falls and not at.risen and page.points >= at.limit):
             raise PaginationStalledError(f"{at.request}: next_cursor is empty, and points do not come in time order.")
         self._probing = True
         start = at.request.rng.start

@@ -39,6 +39,8 @@ class Request:
     resolution : Resolution
     limit : int
         Points per page, 1 to 200.
+    labels : tuple of str
+        Labels of the market's tokens, where its record is known: all must be seen to pass.
     """
 
     view: View
@@ -47,6 +49,7 @@ class Request:
     rng: Range
     resolution: Resolution
     limit: int = LARGEST_LIMIT
+    labels: tuple[str, ...] = ()
 
     @property
     def segments(self) -> tuple[str, str, str]:
@@ -140,6 +143,13 @@ class Position:
         label -> t -> digest of every point that arrived.
     held : columns or None
         Points of buckets that were still open: the last version of them wins.
+    in_time_order : bool
+        Whether no page went back behind the ones before.
+    risen : bool
+        Whether a cursor has led forward in time.
+    falls, late : bool
+        Whether a page was not sorted, and whether the first one lies nearer to the end of the range than to its start:
+        signs of a service that gives the newest points first.
     """
 
     request: Request
@@ -152,6 +162,9 @@ class Position:
     held: AnyColumns | None = None
     last: int | None = None
     in_time_order: bool = True
+    risen: bool = False
+    falls: bool = False
+    late: bool = False
     pages: int = 0
     page_limit: int | None = None
     fruitless: int = 0
@@ -168,9 +181,10 @@ class Position:
         """A time from which asking again without the cursor loses nothing [microseconds UTC].
 
         That is the last bucket received, unless points came, or might come, label after label instead of
-        bucket after bucket: a label without points yet may have all of them ahead.
+        bucket after bucket: a label without points yet may have all of them ahead. Nor if they may come newest first.
         """
-        whole = self.in_time_order and all(self.seen.get(label) for label in self.labels)
+        rising = self.in_time_order and (self.risen or not (self.falls or self.late))
+        whole = rising and all(self.seen.get(label) for label in (*self.labels, *self.request.labels))
         if self.last is None or not whole:
             return self.request.rng.start
         return max(self.request.rng.start, self.last)

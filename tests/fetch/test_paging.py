@@ -202,6 +202,43 @@ def test_P3_label_after_label(server: FaultServer, transport: Transport) -> None
     assert fetched(transport, oracle.request(40, limit=20)) == expected(oracle.points)
 
 
+def refusing(number: int, page: Callable[[Ask], Act]) -> Callable[[Ask], Act]:
+    """One request with a cursor is refused as expired."""
+    calls = itertools.count(1)
+    return lambda ask: refuse(400, "cursor expired") if "cursor" in ask.params and next(calls) == number else page(ask)
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["newest first", "newest pages first"])
+@pytest.mark.parametrize("number", range(1, 7))
+def test_P3_newest_first(server: FaultServer, transport: Transport, number: int, *, raw: bool) -> None:
+    """Where the newest points come first, a walk that lost its cursor begins anew, for time says nothing then."""
+    oracle = Oracle.of_prices(60, ["A", "B"])
+    keys = sorted(oracle.points, key=lambda k: -k[1])
+    if not raw:
+        keys = [k for i in range(0, len(keys), 20) for k in sorted(keys[i : i + 20], key=lambda k: k[1])]
+    server.answer = refusing(number, in_order(oracle, keys, 20))
+    assert fetched(transport, oracle.request(60, limit=20)) == expected(oracle.points)
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_P3_label_after_label_of_which_pages_name_their_own(
+    server: FaultServer, transport: Transport, number: int
+) -> None:
+    """P10: pages name only the labels that they hold; what the market's record names must all be seen to pass."""
+    oracle = Oracle.of_prices(40, ["A", "B"])
+    whole = in_order(oracle, sorted(oracle.points), 12)
+
+    def partial(ask: Ask) -> Act:
+        body = json.loads(whole(ask).body)
+        body["data"] = {label: points for label, points in body["data"].items() if points}
+        body["tokens"] = {label: body["tokens"][label] for label in body["data"]}
+        return ok(body).with_header("Date", DATE)
+
+    server.answer = refusing(number, partial)
+    request = replace(oracle.request(40, limit=12), labels=("A", "B"))
+    assert fetched(transport, request) == expected(oracle.points)
+
+
 def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Points that come again as they were are dropped and counted."""
 

@@ -1,0 +1,69 @@
+"""A service may give points in any order: what a broken walk left is never called complete."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Act, Ask, FaultServer, ok, refuse
+from oracle import DATE, START, Oracle, minutes
+
+import marketdata as md
+from marketdata.times import parse_iso, to_datetime
+
+COUNT = 450
+LABELS = ("A", "B")
+ORDERS = {
+    "by time": lambda k: (k[1], k[0]),
+    "newest first": lambda k: (-k[1], k[0]),
+    "label after label": lambda k: (k[0], k[1]),
+}
+
+
+def service(order: str, broken: int, *, own: bool) -> Any:
+    """Pages in an order; one history request is refused, and pages may name only the labels that they hold."""
+    oracle = Oracle.of_prices(COUNT, LABELS)
+    keys = sorted(oracle.points, key=ORDERS[order])
+    calls = itertools.count()
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/health":
+            return ok({"status": "ok", "timestamp": "2027-01-01T00:00:00Z"}).with_header("Date", DATE)
+        if not ask.path.endswith("/prices"):
+            record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
+            return ok(record) if ask.path.startswith("/v1/markets/") else refuse(404)
+        if next(calls) == broken:
+            return refuse(403, "not now")
+        start, end = parse_iso(ask.params["start_ts"]), parse_iso(ask.params["end_ts"])
+        mine, at = [k for k in keys if start <= k[1] < end], int(ask.params.get("cursor", "0"))
+        body = oracle.body(mine[at : at + 50], 50, str(at + 50) if at + 50 < len(mine) else None)
+        if own:
+            body["data"] = {label: points for label, points in body["data"].items() if points}
+            body["tokens"] = {label: body["tokens"][label] for label in body["data"]}
+        return Act(body=json.dumps(body).encode()).with_header("Date", DATE)
+
+    return answer
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["all labels", "own labels"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("broken", [1, 2, 5, 11])
+def test_a_pull_that_broke_and_went_on_holds_everything(tmp_path: Path, order: str, broken: int, *, own: bool) -> None:
+    """After a refusal in the middle the second pull brings what is missing, whatever the order of points."""
+    wanted = minutes(COUNT)
+    span = {"start": to_datetime(wanted.start), "end": to_datetime(wanted.end)}
+    with FaultServer(service(order, broken, own=own)) as server:
+        archive = md.Archive(tmp_path, frame="polars")
+        with md.Client(server.base_url, "a-key-of-a-test-0123456789") as client:
+            with pytest.raises(md.PlanError):
+                archive.pull(client, "m1", views=["prices"], **span)
+            archive.pull(client, "m1", views=["prices"], **span)
+            assert archive.pull(client, "m1", views=["prices"], **span).is_empty()
+    held = archive.prices("m1")
+    assert len(held) == COUNT * len(LABELS)
+    assert held["price"].n_unique() == len(held)
+    assert held["ts"].min() == to_datetime(START)
+    assert archive.verify().is_empty()
