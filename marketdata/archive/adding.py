@@ -13,7 +13,7 @@ from marketdata.archive.holdings import Holdings
 from marketdata.errors import ArchiveError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import View
+from marketdata.wire.columns import AnyColumns, Token, View, concat
 
 # From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
 _ENOUGH = 12
@@ -57,8 +57,9 @@ def add_points(holdings: Holdings, view: View, data: Any) -> None:
     coarse = intake.coarse(columns)
     if coarse is not None:
         _check_width(holdings, view, ranges, coarse)
+    every = _with_others(holdings, view, columns, ranges)
     if coarse is None or len(np.unique(columns.ts)) < _ENOUGH:
-        holdings.store(view, columns, ranges, CoverageState.FINAL)
+        holdings.store(view, every, ranges, CoverageState.FINAL)
         return
     warn(
         f"The {view} rows stand on the grid of {coarse.value}. They are kept as the 1m points of these moments, "
@@ -66,7 +67,24 @@ def add_points(holdings: Holdings, view: View, data: Any) -> None:
         "1m points they were made of instead.",
         PartialCoverageWarning,
     )
-    holdings.store(view, columns, ranges, CoverageState.UNPROVEN)
+    holdings.store(view, every, ranges, CoverageState.UNPROVEN)
+
+
+def _with_others(holdings: Holdings, view: View, columns: AnyColumns, ranges: Mapping[str, Range]) -> AnyColumns:
+    """The points, and those of other tokens that are held between them: who adds one token means that one."""
+    mine = {_who(token) for token in columns.tokens}
+    parts = [columns]
+    for market, rng in ranges.items() if view != "metrics" else ():
+        held = points.read(holdings.points[view], view, market, rng)
+        others = [code for code, token in enumerate(held.tokens) if _who(token) not in mine]
+        if others:
+            parts.append(held.take(np.flatnonzero(np.isin(held.token, others))))
+    return columns if len(parts) == 1 else concat(parts).sort()  # type: ignore[type-var]
+
+
+def _who(token: Token) -> tuple[str | None, ...]:
+    """A token is told by its id, and by its label where it has none."""
+    return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
 def _check_width(holdings: Holdings, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:

@@ -129,9 +129,9 @@ class Archive(Reads[Frame]):
     ) -> None:
         """Add records and points. Adding the same again changes nothing.
 
-        Points replace, per market and view, the range from their first to their last minute. Recordings that
-        are finer than 1m or irregular are first reduced to 1m by the service's rules: the last book, the
-        mean of prices and metrics.
+        Points of a token replace its own in the range from the first to the last minute of its market's points; other
+        tokens stay as they were. Recordings that are finer than 1m or irregular are first reduced to 1m by the
+        service's rules: the last book, the mean of prices and metrics.
 
         Parameters
         ----------

@@ -48,10 +48,10 @@ def to_table(columns: AnyColumns) -> pa.Table:
     if isinstance(columns, BookColumns):
         data["ts"] = ts
         data.update(_side_lists(columns))
-    elif isinstance(columns, PriceColumns):
-        data["ts"], data["price"] = ts, _floats(columns.price)
     else:
-        data = {"market_id": data["market_id"], "ts": ts}
+        if isinstance(columns, MetricColumns):
+            data = {"market_id": data["market_id"]}
+        data["ts"] = ts
         data.update({name: _floats(values) for name, values in columns.values.items()})
     return pa.table(data)
 
@@ -95,11 +95,13 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
     if view == "books":
         counts, levels = _levels(chunks)
         return BookColumns(tokens, codes, ts, counts, levels)
+    names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*WHO, "ts"))
     if view == "prices":
-        return PriceColumns(tokens, codes, ts, _values(chunks, "price"))
+        extra = {name: _values(chunks, name) for name in names if name != "price"}
+        held = {name: values for name, values in extra.items() if not np.isnan(values).all()}
+        return PriceColumns(tokens, codes, ts, _values(chunks, "price"), held)
     if view == "metrics":
-        names = dict.fromkeys((*METRICS, *(n for c in chunks for n in c.schema.names if n not in ("market_id", "ts"))))
-        return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in names})
+        return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in (*METRICS, *names)})
     assert_never(view)
 
 

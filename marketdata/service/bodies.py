@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import orjson
 
 from marketdata.service.chunks import Index
 from marketdata.service.pages import Page, Piece
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.columns import BookColumns, Floats, MetricColumns, PriceColumns, Token
 
 Point = dict[str, Any]
 _SNAPSHOT = b'{"t":'
@@ -104,9 +104,11 @@ def _points(piece: Piece, index: Index) -> list[Any]:
     if isinstance(columns, BookColumns):
         return _books(piece, columns, index, times)
     if isinstance(columns, PriceColumns):
-        return [{"t": t, "p": p} for t, p in zip(times, columns.price[index].tolist(), strict=True)]
+        if not columns.extra:
+            return [{"t": t, "p": p} for t, p in zip(times, columns.price[index].tolist(), strict=True)]
+        return _numbers({"p": columns.price, **columns.extra}, index, times)
     assert isinstance(columns, MetricColumns)
-    return _metrics(columns, index, times)
+    return _numbers(columns.values, index, times)
 
 
 def _books(piece: Piece, columns: BookColumns, index: Index, times: list[str]) -> list[orjson.Fragment]:
@@ -125,9 +127,9 @@ def _books(piece: Piece, columns: BookColumns, index: Index, times: list[str]) -
     return [texts[i] for i in index.tolist()]
 
 
-def _metrics(columns: MetricColumns, index: Index, times: list[str]) -> list[Point]:
-    names = ("t", *columns.values)
-    rows = zip(times, *(values[index].tolist() for values in columns.values.values()), strict=True)
+def _numbers(columns: Mapping[str, Floats], index: Index, times: list[str]) -> list[Point]:
+    names = ("t", *columns)
+    rows = zip(times, *(values[index].tolist() for values in columns.values()), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 

@@ -165,3 +165,31 @@ def test_years_without_points_are_few_pages(archive: md.Archive) -> None:
         counts = [body["metadata"]["count"] for body in web.walk("/v1/markets/m/books", **wanted)]
         assert sum(counts) == 4
         assert len(counts) <= 20
+
+
+def test_further_numbers_of_prices_are_kept(archive: md.Archive) -> None:
+    """P26: a number beside the price is stored, proven and served; other markets have no trace of it."""
+    archive.add(prices=prices("n", "9", "Yes", 0.75))
+    archive.add(prices=prices("m", "1", "Yes", 0.25, 0.5).with_columns(volume_24h=pl.Series([3.0, None])))
+    assert archive.verify().empty
+    assert archive.prices("m")["volume_24h"].tolist()[0] == 3.0
+    assert "volume_24h" not in archive.prices("n")
+    with asked(archive) as web:
+        assert web.history("prices", "m").body["data"]["Yes"][0]["volume_24h"] == 3.0
+        copy = md.Archive(Path(archive.location) / "copy")
+        with md.Client(web.base_url, web.api_key) as client:
+            copy.pull(client, "m", views=["prices"], start="2026-01-05", end="2026-01-06")
+    assert copy.verify().empty
+    assert copy.prices("m", on_missing="partial").equals(archive.prices("m"))
+
+
+def test_tokens_that_come_one_by_one_do_not_drop_each_other(archive: md.Archive) -> None:
+    """Points of one token replace its own; those of the others stay where they were."""
+    yes, no = prices("m", "1", "Yes", 0.1, 0.2, 0.3), prices("m", "2", "No", 0.9, 0.8, 0.7)
+    archive.add(prices=yes)
+    archive.add(prices=no)
+    archive.add(prices=prices("m", "1", "Yes", 0.15))
+    held = archive.prices("m", frame="polars")
+    assert held.filter(pl.col("token_label").cast(pl.String) == "No")["price"].to_list() == [0.9, 0.8, 0.7]
+    assert held.filter(pl.col("token_label").cast(pl.String) == "Yes")["price"].to_list() == [0.15, 0.2, 0.3]
+    assert archive.verify().empty
