@@ -159,6 +159,9 @@ def asof_join(
     by = "token_id" if "token_id" in names and "token_id" in others else "market_id"
     taken = {c: c + suffix for c in b.collect_schema().names() if c in names and c not in WHO}
     b = b.drop(*(c for c in WHO if c in names and c != by and c in others)).rename(taken)
+    if a.implementation.is_polars():
+        # Plain texts, as a scan gives them, and categories are the same ids.
+        b = b.with_columns(nw.col(by).cast(a.collect_schema()[by]))
     out = latest(a, b, by, on, taken.get(KNOWN, KNOWN), strict=strict)
     order = [c for c in WHO if c in names]
     return closed(out.sort(*order, on, nulls_last=True), left)  # type: ignore[no-any-return]

@@ -245,3 +245,19 @@ def test_a_bucket_is_known_at_its_end(kind: str) -> None:
     for resolution in Resolution:
         (row,) = rows(md.available_at(of_kind(columns, kind), resolution))
         assert stamped(row)[-1] == START + resolution.micros
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
+    """A frame of a scan or of one's own, whose ids are plain text, joins one of a client, and the other way round."""
+    archive = md.simulate(events=1, days=1)
+    market = archive.records("markets")[0]["id"]
+    prices = archive.prices(market, resolution="1h", frame="polars").select("ts", "token_id", "price")
+    plain = prices.with_columns(pl.col("token_id").cast(pl.String))
+    want = md.asof_join(prices, prices.rename({"price": "before"}), resolution="1h")
+    for left, right in ((plain, prices), (prices, plain)):
+        a, b = (f.lazy() if lazy else f for f in (left, right.rename({"price": "before"})))
+        got = md.asof_join(a, b, resolution="1h")
+        out = got.collect() if lazy else got
+        assert out.schema["token_id"] == left.schema["token_id"]
+        assert out["before"].to_list() == want["before"].to_list()
