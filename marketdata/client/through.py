@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Self
 
+from marketdata.errors import MarketDataError
 from marketdata.fetch.position import Report
 from marketdata.wire.columns import View
 
@@ -52,8 +54,21 @@ def read_through(
     report: Report,
     progress: bool | None,
 ) -> Any:
-    """A view from an archive, once it has fetched what it lacks; the report counts that."""
+    """A view from an archive, once it has fetched what it lacks; the report counts that.
+
+    Raises
+    ------
+    MarketDataError
+        With ``.partial``, what the archive holds of it, and no ``.resume``: the same call goes on.
+    """
     read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
     if view == "books":
         read = partial(read, levels=levels)
-    return read(market, *span, resolution, frame=client.frame, on_missing="fetch")
+    try:
+        return read(market, *span, resolution, frame=client.frame, on_missing="fetch")
+    except MarketDataError as error:
+        # What had come is in the archive: the same call goes on, and a walk of its own would bring less.
+        error.resume = None
+        with suppress(MarketDataError):
+            error.partial = read(market, *span, resolution, frame=client.frame, on_missing="partial")
+        raise

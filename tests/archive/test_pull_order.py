@@ -67,3 +67,17 @@ def test_a_pull_that_broke_and_went_on_holds_everything(tmp_path: Path, order: s
     assert held["price"].n_unique() == len(held)
     assert held["ts"].min() == to_datetime(START)
     assert archive.verify().is_empty()
+
+
+def test_a_client_with_an_archive_shows_what_it_holds_when_it_stops(tmp_path: Path) -> None:
+    """The rows that had come hang on the error; the same call goes on, and there is nothing else to resume."""
+    wanted = minutes(COUNT)
+    with FaultServer(service("by time", 5, own=False)) as server:
+        archive = md.Archive(tmp_path, frame="polars")
+        with md.Client(server.base_url, "a-key-of-a-test-0123456789", "polars", archive=archive) as client:
+            with pytest.raises(md.PlanError) as stopped:
+                client.prices("m1", to_datetime(wanted.start), to_datetime(wanted.end), "1m")
+            whole = client.prices("m1", to_datetime(wanted.start), to_datetime(wanted.end), "1m")
+    assert stopped.value.resume is None
+    assert 0 < len(stopped.value.partial) < len(whole) == COUNT * len(LABELS)
+    assert stopped.value.partial.join(whole, on=["ts", "token_id", "price"], how="anti").is_empty()
