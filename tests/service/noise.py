@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections import defaultdict
@@ -14,7 +15,7 @@ Exchanges = dict[str, list[tuple[float, float]]]
 
 
 def noise(address: str, target: str, clients: Mapping[str, int], seconds: float) -> Exchanges:
-    """When each request that passed began and ended, by key; a client that is refused waits 0.2 s."""
+    """When each request that passed began and ended, by key; a client that is refused waits about 0.2 s."""
     host, port = address.removeprefix("http://").split(":")
     return asyncio.run(_all(host, int(port), target, clients, time.monotonic() + seconds))
 
@@ -36,7 +37,8 @@ async def _all(host: str, port: int, target: str, clients: Mapping[str, int], un
                 passed[key].append((begun, time.monotonic()))
             else:
                 assert head.startswith(b"HTTP/1.1 429"), head
-                await asyncio.sleep(PAUSE)
+                # Clients of different people do not come back at the same moment.
+                await asyncio.sleep(PAUSE * random.uniform(0.5, 1.5))
         writer.close()
 
     await asyncio.gather(*(one(key) for key, number in clients.items() for _ in range(number)))
