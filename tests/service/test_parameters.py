@@ -229,7 +229,9 @@ def test_a_name_of_the_framework_is_no_parameter(ask: Web) -> None:
 
 def test_a_session_may_ask_by_id_or_slug(ask: Web) -> None:
     """Id and slug are the same market, and the answer has the id."""
-    by_id, by_slug = ask.history("prices"), ask.history("prices", "will-it-rain")
+    # A cursor holds the second in which it was given, so the whole range stands on one page.
+    by_id, by_slug = ask.history("prices", hours=0.5), ask.history("prices", "will-it-rain", hours=0.5)
     assert by_id.body == by_slug.body
+    assert by_id.body["metadata"]["next_cursor"] is None
     assert by_slug.body["market_id"] == "m1"
     assert isinstance(ask.session, requests.Session)
