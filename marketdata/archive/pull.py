@@ -233,8 +233,9 @@ def _market(holdings: Holdings, client: Any, name: str) -> str:
     known = holdings.catalog["markets"].find(name)
     if known is None:
         known = records.market(records.plain(client.market(name)))
-        holdings.catalog["markets"].upsert([known])
-        holdings.catalog["events"].upsert(records.derive_events([known]))
+        markets, events = holdings.catalog["markets"], holdings.catalog["events"]
+        markets.upsert([known])
+        events.upsert(records.derive_events([known], markets.records(), events.records()))
     return str(known["id"])
 
 

@@ -88,6 +88,17 @@ def test_an_event_spans_markets_that_came_one_by_one(archive: md.Archive) -> Non
         ]
 
 
+def test_an_event_spans_markets_that_were_pulled_one_by_one(archive: md.Archive, tmp_path: Path) -> None:
+    """A pull of one market after the other makes the event that adding both makes."""
+    rows = [market(name, {name: "Yes"}, event_slug="e", tags=[name]) for name in ("a", "b")]
+    archive.add(markets=rows)
+    copy = md.Archive(tmp_path / "copy")
+    with asked(archive) as web, md.Client(web.base_url, web.api_key) as client:
+        for name in ("a", "b"):
+            copy.pull(client, name, views=["prices"], start="2026-01-05", end="2026-01-06")
+    assert [event["tags"] for event in copy.records("events")] == [["a", "b"]]
+
+
 def test_a_parent_is_told_by_its_id_where_there_is_one(archive: md.Archive) -> None:
     """Two events of one slug: the filter by id gives the markets of that one, the filter by slug those of both."""
     for name in ("1", "2"):
