@@ -104,8 +104,6 @@ def _points(piece: Piece, index: Index) -> list[Any]:
     if isinstance(columns, BookColumns):
         return _books(piece, columns, index, times)
     if isinstance(columns, PriceColumns):
-        if not columns.extra:
-            return [{"t": t, "p": p} for t, p in zip(times, columns.price[index].tolist(), strict=True)]
         return _numbers({"p": columns.price, **columns.extra}, index, times)
     assert isinstance(columns, MetricColumns)
     return _numbers(columns.values, index, times)
