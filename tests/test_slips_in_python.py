@@ -70,7 +70,7 @@ def test_charts_are_found_from_the_face() -> None:
     """``md.plot`` is there without an import, and dir() shows names for users only."""
     assert "overview" in dir(md.plot)
     shown = {name for name in dir(md) if not name.startswith("__")}
-    assert shown == {"plot", "testing", *md.__all__} - {"__version__"}
+    assert shown == {"plot", *md.__all__}
 
 
 def test_a_place_to_go_on_is_short() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
@@ -39,40 +38,18 @@ MEASURES = measures()
 OFFERED = {n for n in vars(Accessor) if not n.startswith("_") and n != "plot"}
 
 
-def face() -> dict[str, set[str]]:
-    """The three lists of the package's face."""
-    tree = ast.parse((ROOT / "marketdata" / "__init__.py").read_text(encoding="utf-8"))
-
-    def imported(body: list[ast.stmt]) -> set[str]:
-        ours = (n for n in body if isinstance(n, ast.ImportFrom) and str(n.module).startswith("marketdata"))
-        return {alias.name for node in ours for alias in node.names}
-
-    at_once = imported(tree.body)
-    checked = next(n.body for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
-    return {
-        "the imports under TYPE_CHECKING": imported(checked) | at_once,
-        "_HOMES": set(md._HOMES) | at_once | {"testing"},
-        "__all__": set(md.__all__),
-    }
-
-
-def test_the_lists_of_the_face_agree() -> None:
-    """What type checkers import, what is loaded on first use, and what is exported are the same names."""
-    lists = face()
-    every = set().union(*lists.values())
-    assert {where: sorted(every - names) for where, names in lists.items() if every - names} == {}
-
-
-@pytest.mark.parametrize(("name", "home"), md._HOMES.items())
+@pytest.mark.parametrize(("name", "home"), md._MODULES.items())
 def test_a_name_is_loaded_from_where_type_checkers_find_it(name: str, home: str) -> None:
-    """The home of a name on first use is the module that defines it, or a package that hands it on."""
-    assert getattr(md, name).__module__.startswith(f"marketdata.{home}")
+    """The module that the stub names defines it, or hands it on from below."""
+    found = getattr(md, name)
+    assert (found.__name__ if inspect.ismodule(found) else found.__module__).startswith(home)
 
 
 @pytest.mark.parametrize("name", sorted(MEASURES))
 def test_a_measure_is_a_function_of_the_package(name: str) -> None:
     """A public function of `tidy` from frame to frame is also `md.<name>`."""
-    assert md._HOMES.get(name) == MEASURES[name], f'marketdata/__init__.py: _HOMES lacks "{name}": "{MEASURES[name]}"'
+    home = f"marketdata.{MEASURES[name]}"
+    assert md._MODULES.get(name) == home, f"marketdata/__init__.pyi: from {home} import {name} as {name}"
 
 
 @pytest.mark.parametrize("name", sorted({*MEASURES, *OFFERED}))
