@@ -29,6 +29,19 @@ class CoverageState(StrEnum):
     MISSING = "missing"
 
 
+class Interval(NamedTuple):
+    """A half-open range of a market's view to replace, and the state to record for it [microseconds UTC].
+
+    ``tries`` counts the answers without points that the range had before.
+    """
+
+    market_id: str
+    start: int
+    end: int
+    state: CoverageState
+    tries: int = 0
+
+
 class Claim(NamedTuple):
     """What is established for [start, end): how many points, and the hash of their content.
 

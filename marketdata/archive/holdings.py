@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marketdata.archive import points
 from marketdata.archive.catalog import KINDS, Catalog, Kind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
-from marketdata.archive.coverage import Claim, CoverageState, cut, within
+from marketdata.archive.coverage import Claim, CoverageState, Interval, cut, within
 from marketdata.archive.hashing import content_hash
 from marketdata.archive.layout import SCHEMAS
 from marketdata.archive.ledger import COVERAGE, Key, Ledger
 from marketdata.archive.table import Table
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, AnyColumns, View, empty
+from marketdata.wire.columns import VIEWS, AnyColumns, View, concat, empty
 
 
 class Holdings:
@@ -45,6 +45,39 @@ class Holdings:
         named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
         named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
         return {**named, "coverage": self.ledger.table}
+
+    def commit(
+        self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
+    ) -> None:
+        """Replace exactly the points inside the intervals, then record what is known of them.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        columns
+            All points of all the intervals, at 1m, in tidy order.
+        intervals
+            Disjoint per market; several per market are allowed. An interval without points in ``columns`` is empty.
+        fetched_at
+            When it was fetched [microseconds UTC]; now, without it.
+        """
+        rounds: list[dict[str, Interval]] = []
+        for interval in intervals:
+            free = next((r for r in rounds if interval.market_id not in r), None)
+            if free is None:
+                rounds.append(free := {})
+            free[interval.market_id] = interval
+        parts = points.by_market(columns)
+        for chosen in rounds:
+            inside = [parts[m].between(i.start, i.end) for m, i in chosen.items() if m in parts]
+            self.store(
+                view,
+                concat(inside).sort() if inside else empty(view),  # type: ignore[type-var]
+                {m: Range(i.start, i.end) for m, i in chosen.items()},
+                {m: i.state for m, i in chosen.items()},
+                {m: i.tries for m, i in chosen.items()},
+                fetched_at,
+            )
 
     def store(
         self,

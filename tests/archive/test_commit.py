@@ -1,0 +1,43 @@
+"""A commit replaces exactly the points inside its intervals and records what is known of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from archive.source import MARKETS, MINUTE, START
+from archive.test_faults import books
+
+from marketdata.archive import Archive
+from marketdata.archive.coverage import CoverageState, Interval
+from marketdata.wire.columns import concat, empty
+
+M, N = MARKETS
+
+
+def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: Archive) -> None:
+    """Several intervals of one market and one of another go in at once; points between them stay as they were."""
+    store = archive._holdings
+    archive.add(books=books(M, 0, 30, size=1.0))
+    new = concat([books(M, 0, 5, size=2.0), books(M, 20, 5, size=2.0), books(N, 0, 3, size=2.0)])
+    final, provisional = CoverageState.FINAL, CoverageState.PROVISIONAL
+    intervals = [
+        Interval(M, START, START + 5 * MINUTE, final),
+        Interval(N, START, START + 3 * MINUTE, provisional),
+        Interval(M, START + 20 * MINUTE, START + 25 * MINUTE, provisional),
+    ]
+    store.commit("books", new.sort(), intervals, fetched_at=2**53)
+    held = archive.columns("books", M).cut(1)
+    bids = held.levels[np.cumsum(held.counts)[::2] - held.counts[::2], 1]
+    sizes = {((int(t) - START) // MINUTE, float(s)) for t, s in zip(held.ts, bids, strict=True)}
+    assert sizes == {(k, 2.0 if k < 5 or 20 <= k < 25 else 1.0) for k in range(30)}
+    assert len(archive.columns("books", N)) == 6
+    states = {(row["market_id"], row["state"]) for row in archive.coverage().to_dicts()}
+    assert (N, "provisional") in states
+    assert (N, "final") not in states
+
+
+def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
+    """What an interval holds and the columns do not is removed."""
+    archive.add(books=books(M, 0, 10))
+    interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
+    archive._holdings.commit("books", empty("books"), [interval], fetched_at=2**53)
+    assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
