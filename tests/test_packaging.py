@@ -115,7 +115,7 @@ def test_the_sdist_can_test_itself(built) -> None:
     """The sdist holds tests, documentation and the checks beside the package, and no built or cached file."""
     with tarfile.open(built[1]) as archive:
         names = [n.partition("/")[2] for n in archive.getnames()]
-    for wanted in ("tests/conftest.py", "docs/how_it_works.md", ".ci/run", "Makefile", "LICENSE", "CHANGELOG.md"):
+    for wanted in ("conftest.py", "docs/how_it_works.md", ".ci/run", "Makefile", "LICENSE", "CHANGELOG.md"):
         assert wanted in names
     assert not [n for n in names if re.search(r"__pycache__|\.pyc$|_build/|\.venv|\.png\.png", n)]
 

@@ -1,4 +1,4 @@
-"""For tests of code that uses this library: run without waiting, replay without a network.
+"""For tests of code that uses this library: small frames, runs without waiting, replays without a network.
 
 Examples
 --------
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from marketdata.fetch.clock import SYSTEM, Clock
+from marketdata.testing.samples import books, markets, metrics, prices
 
 # What a replay needs of an answer's head; whatever else a service or a proxy sends is nobody's business.
 _HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
@@ -118,4 +119,4 @@ def _without(value: Any, secrets: tuple[str, ...]) -> Any:
     return value
 
 
-__all__ = ["no_waiting", "vcr_config"]
+__all__ = ["books", "markets", "metrics", "no_waiting", "prices", "vcr_config"]

@@ -1,0 +1,204 @@
+"""Small tidy frames with round numbers, for examples and tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from marketdata import accessor
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.tidy import records
+from marketdata.tidy.frames import FrameKind
+from marketdata.times import to_micros, to_text
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+
+_START = to_micros("2026-01-01", "start")
+_NAMES = ("rain", "snow", "wind", "frost")
+# How the mid of the first token moves, in cents, and then again.
+_MOVES = (0, 1, 3, 2, 4, 2, 1)
+
+
+def _tokens(markets: int) -> tuple[Token, ...]:
+    if not 1 <= markets <= len(_NAMES):
+        raise ConfigError(f"markets={markets!r} is not available; allowed are 1 to {len(_NAMES)}.")
+    labels = ("Yes", "No")
+    return tuple(Token(_NAMES[m], f"{m + 1}{t + 1}", labels[t]) for m in range(markets) for t in range(2))
+
+
+def _ts(buckets: int, resolution: str, repeat: int) -> Any:
+    if buckets < 0:
+        raise ConfigError(f"buckets={buckets!r} is not available; allowed are 0 and more.")
+    return np.tile(_START + np.arange(buckets, dtype=np.int64) * Resolution.of(resolution).micros, repeat)
+
+
+def _mids(markets: int, buckets: int) -> Any:
+    """The mid in cents, one row per token: that of No is what Yes leaves."""
+    moves = np.resize(np.array(_MOVES, dtype=np.int64), buckets)
+    yes = [40 + 10 * m + moves for m in range(markets)]
+    return np.stack([row for mid in yes for row in (mid, 100 - mid)])
+
+
+def books(
+    frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, levels: int = 2, resolution: str = "1m"
+) -> Any:
+    """Order books of two tokens a market, Yes and No, from 2026-01-01 on.
+
+    The book of No mirrors that of Yes. Bids and asks are one cent apart from the mid and from each other.
+
+    Parameters
+    ----------
+    frame : {"pandas", "polars"}
+        Kind of the frame.
+    markets : int
+        1 to 4: "rain", "snow", "wind", "frost".
+    buckets : int
+        Snapshots of each token.
+    levels : int
+        1 to 30 levels on each side.
+    resolution : {"1m", "10m", "1h", "6h", "1d"}
+        Time between snapshots.
+
+    Returns
+    -------
+    frame
+        One row per level of a book side: ``ts market_id token_id token_label side level price size``.
+
+    Raises
+    ------
+    ConfigError
+        If a number is out of range or the resolution is none of the five.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").rows()[:4]
+    [('Yes', 'bid', 0, 0.39, 100.0), ('Yes', 'bid', 1, 0.38, 200.0),
+     ('Yes', 'ask', 0, 0.41, 300.0), ('Yes', 'ask', 1, 0.42, 400.0)]
+    """
+    if not 1 <= levels <= 30:
+        raise ConfigError(f"levels={levels!r} is not available; allowed are 1 to 30.")
+    tokens, mids, deep = _tokens(markets), _mids(markets, buckets), np.arange(levels)
+    own, other = 100.0 * (deep + 1), 100.0 * (deep + 3)
+    # Yes has the smaller bids; what rests on the bid side of Yes rests on the ask side of No.
+    sizes = np.array([[[own, other]], [[other, own]]] * markets)
+    steps = np.stack([-1 - deep, 1 + deep])
+    price = (mids[:, :, None, None] + steps) / 100
+    levels_ = np.stack([price, np.broadcast_to(sizes, price.shape)], axis=-1).reshape(-1, 2)
+    token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
+    counts = np.full(2 * len(token), levels, np.int64)
+    return accessor.to_frame(BookColumns(tokens, token, _ts(buckets, resolution, len(tokens)), counts, levels_), frame)
+
+
+def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
+    """Prices of the tokens of `books`: the mids, which sum to 1.
+
+    Parameters
+    ----------
+    frame, markets, buckets, resolution
+        As in `books`.
+
+    Returns
+    -------
+    frame
+        One row per token and bucket: ``ts market_id token_id token_label price``.
+
+    Raises
+    ------
+    ConfigError
+        As in `books`.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> md.testing.prices()[["market_id", "token_label", "price"]].values.tolist()
+    [['rain', 'Yes', 0.4], ['rain', 'Yes', 0.41], ['rain', 'Yes', 0.43],
+     ['rain', 'No', 0.6], ['rain', 'No', 0.59], ['rain', 'No', 0.57]]
+    """
+    tokens, mids = _tokens(markets), _mids(markets, buckets)
+    token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
+    return accessor.to_frame(
+        PriceColumns(tokens, token, _ts(buckets, resolution, len(tokens)), mids.reshape(-1) / 100), frame
+    )
+
+
+def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
+    """Metrics of the markets of `books`.
+
+    Parameters
+    ----------
+    frame, markets, buckets, resolution
+        As in `books`.
+
+    Returns
+    -------
+    frame
+        One row per market and bucket: ``ts market_id volume liquidity spread``.
+
+    Raises
+    ------
+    ConfigError
+        As in `books`.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> md.testing.metrics("polars").drop("ts").rows()
+    [('rain', 100.0, 1000.0, 0.02), ('rain', 110.0, 1000.0, 0.02), ('rain', 130.0, 1000.0, 0.02)]
+    """
+    named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
+    market = np.repeat(np.arange(markets, dtype=np.int32), buckets)
+    volume = 100.0 + 10.0 * np.tile(np.resize(np.array(_MOVES, dtype=np.int64), buckets), markets)
+    values = {"volume": volume, "liquidity": np.full(len(market), 1000.0), "spread": np.full(len(market), 0.02)}
+    return accessor.to_frame(MetricColumns(named, market, _ts(buckets, resolution, markets), values), frame)
+
+
+def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
+    """Records of the markets of `books`; each is resolved, the first with Yes, the second with No, and so on.
+
+    Parameters
+    ----------
+    frame, markets
+        As in `books`.
+
+    Returns
+    -------
+    frame
+        One row per market: ``market_id slug question status start_date end_date token_ids token_labels event_slug
+        resolved_token_id resolved_token_label``.
+
+    Raises
+    ------
+    ConfigError
+        As in `books`.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> md.testing.markets(markets=2)[["market_id", "slug", "resolved_token_label"]].values.tolist()
+    [['rain', 'rain-tomorrow', 'Yes'], ['snow', 'snow-tomorrow', 'No']]
+    """
+    tokens = _tokens(markets)
+    pairs = [tokens[i : i + 2] for i in range(0, len(tokens), 2)]
+    end = to_text(_START + Resolution.D1.micros)
+    rows = [
+        {
+            "id": pair[0].market_id,
+            "slug": f"{pair[0].market_id}-tomorrow",
+            "question": f"Will there be {pair[0].market_id} tomorrow?",
+            "status": "resolved",
+            "start_date": to_text(_START),
+            "end_date": end,
+            "tokens": [{"id": token.token_id, "label": token.token_label} for token in pair],
+            "event_slug": "weather-tomorrow",
+            "resolved_token_id": pair[i % 2].token_id,
+            "resolved_token_label": pair[i % 2].token_label,
+        }
+        for i, pair in enumerate(pairs)
+    ]
+    accessor.register(frame)
+    return records.to_frame("markets", rows, frame)
+
+
+__all__ = ["books", "markets", "metrics", "prices"]
