@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from marketdata.tidy import backtest, book, clock, execution, frames, ladders, measures, quality, rules, sense, series
+from marketdata.tidy import (
+    backtest,
+    book,
+    clock,
+    cross_token,
+    forecast_scores,
+    frames,
+    ladders,
+    liquidity,
+    quality,
+    rules,
+    series,
+    trade_cost,
+)
 from marketdata.wire.columns import AnyColumns
 
 if TYPE_CHECKING:
@@ -55,35 +68,35 @@ class Accessor(Generic[F]):
 
     def depth(self, *, levels: int | None = None, within: float | None = None) -> F:
         """Shares that rest on each side of every book; see `marketdata.depth`."""
-        return measures.depth(self._frame, levels=levels, within=within)
+        return liquidity.depth(self._frame, levels=levels, within=within)
 
     def imbalance(self, *, levels: int | None = None, within: float | None = None) -> F:
         """How much more rests on the bid than on the ask side, -1 to 1; see `marketdata.imbalance`."""
-        return measures.imbalance(self._frame, levels=levels, within=within)
+        return liquidity.imbalance(self._frame, levels=levels, within=within)
 
     def microprice(self) -> F:
         """Mid weighted towards the side where less rests; see `marketdata.microprice`."""
-        return measures.microprice(self._frame)
+        return liquidity.microprice(self._frame)
 
     def spread_bps(self) -> F:
         """Spread relative to the mid, in 1/10000; see `marketdata.spread_bps`."""
-        return measures.spread_bps(self._frame)
+        return liquidity.spread_bps(self._frame)
 
     def locked(self) -> F:
         """Whether best bid and best ask are equal; see `marketdata.locked`."""
-        return measures.locked(self._frame)
+        return liquidity.locked(self._frame)
 
     def crossed(self) -> F:
         """Whether the best bid is above the best ask; see `marketdata.crossed`."""
-        return measures.crossed(self._frame)
+        return liquidity.crossed(self._frame)
 
-    def vwap(self, size: float | None = None) -> F:
-        """Average price of taking so many shares from each side; see `marketdata.vwap`."""
-        return execution.vwap(self._frame, size)
+    def fill_price(self, size: float | None = None) -> F:
+        """Average price of taking so many shares from each side; see `marketdata.fill_price`."""
+        return trade_cost.fill_price(self._frame, size)
 
     def sweep(self, side: str, *, size: float | None = None, notional: float | None = None) -> F:
         """What taking one side costs, what is filled and what is not; see `marketdata.sweep`."""
-        return execution.sweep(self._frame, side, size=size, notional=notional)
+        return trade_cost.sweep(self._frame, side, size=size, notional=notional)
 
     def ladder(self, ts: Any) -> F:
         """The book of each token as it stood at one moment; see `marketdata.ladder`."""
@@ -99,27 +112,27 @@ class Accessor(Generic[F]):
 
     def complement(self) -> F:
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""
-        return sense.complement(self._frame)
+        return cross_token.complement(self._frame)
 
     def overround(self) -> F:
         """What all tokens of a market cost together; see `marketdata.overround`."""
-        return sense.overround(self._frame)
+        return cross_token.overround(self._frame)
 
     def arbitrage(self) -> F:
         """Where all tokens together cost less, or bring more, than 1; see `marketdata.arbitrage`."""
-        return sense.arbitrage(self._frame)
+        return cross_token.arbitrage(self._frame)
 
     def probabilities(self) -> F:
         """Prices scaled so that the tokens of a market sum to 1; see `marketdata.probabilities`."""
-        return sense.probabilities(self._frame)
+        return cross_token.probabilities(self._frame)
 
     def brier(self, outcomes: Any) -> F:
         """Mean squared error of the prices of each token; see `marketdata.brier`."""
-        return sense.brier(self._frame, outcomes)
+        return forecast_scores.brier(self._frame, outcomes)
 
     def calibration(self, outcomes: Any, bins: int = 10) -> F:
         """How often what was priced at p came true; see `marketdata.calibration`."""
-        return sense.calibration(self._frame, outcomes, bins)
+        return forecast_scores.calibration(self._frame, outcomes, bins)
 
     def available_at(self, resolution: str) -> F:
         """Add the end of the bucket, from which a row is known; see `marketdata.available_at`."""

@@ -15,7 +15,7 @@ from test_packaging import ROOT, Environment
 
 import marketdata as md
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
-from marketdata.tidy.converters import HFT_EVENT
+from marketdata.tidy.export.hftbacktest import HFT_EVENT
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
 

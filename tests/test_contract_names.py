@@ -56,7 +56,7 @@ VERBS = {
     "spread_bps": ["frame"],
     "locked": ["frame"],
     "crossed": ["frame"],
-    "vwap": ["frame", "size"],
+    "fill_price": ["frame", "size"],
     "sweep": ["frame", "side", "*size", "*notional"],
     "ladder": ["frame", "ts"],
     "to_wide": ["frame", "levels"],

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter
 
 from marketdata.errors import NotTidyError
 from marketdata.plot.style import ASK, BID, FAINT, INK, TOKENS, chosen, dress, finish, new_axes
-from marketdata.tidy import ladders, schema, sense
+from marketdata.tidy import forecast_scores, ladders, schema
 from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def calibration(
     >>> plot.calibration(archive.prices(list(won), resolution="1h"), won, Figure().subplots()).get_ylabel()
     'share that came true'
     """
-    table = collected(sense.calibration(frame, outcomes, bins))
+    table = collected(forecast_scores.calibration(frame, outcomes, bins))
     forecast, outcome, points = (floats(table[c]) for c in ("forecast", "outcome", "points"))
     ax = new_axes(ax, (5.5, 5.5))
     ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), label="prices are right")

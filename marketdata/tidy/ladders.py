@@ -11,8 +11,8 @@ import numpy as np
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy import frames
+from marketdata.tidy.arguments import whole
 from marketdata.tidy.kinds import floats, identity, micros, new_series, texts
-from marketdata.tidy.measures import whole
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, WHO, kind_of

@@ -118,7 +118,7 @@ def test_measures_of_the_top_equal_a_plain_walk(kind: str, books: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(books=book_columns(), size=st.one_of(st.none(), amounts))
-def test_vwap_equals_a_plain_walk(kind: str, books: Any, size: float | None) -> None:
+def test_fill_price_equals_a_plain_walk(kind: str, books: Any, size: float | None) -> None:
     """The average price of each side is exact, and null where the side holds less than the size."""
 
     def average(side: Levels) -> Fraction | None:
@@ -130,7 +130,7 @@ def test_vwap_equals_a_plain_walk(kind: str, books: Any, size: float | None) -> 
         return paid / shares
 
     want = walk(books, lambda b, a: (average(b), average(a)))
-    got = rows(md.vwap(of_kind(books, kind), size))
+    got = rows(md.fill_price(of_kind(books, kind), size))
     # Where the size is the depth to the last bit, floats may decide either way.
     edges = [sum(s for _, s in side) for side in sides_of(books)]
     if size is None or all(abs(e - Fraction(size)) > e * Fraction(1, 10**12) or e == Fraction(size) for e in edges):
@@ -183,8 +183,8 @@ def test_a_sweep_of_the_whole_side_fills_exactly_its_depth(kind: str, books: Any
             have = depth[row[:4]][at] or 0.0
             assert row[4] == min(have, wanted)
             assert row[5] == wanted - row[4]
-        vwap = {row[:4]: row[4 + at] for row in rows(md.vwap(frame, wanted))}
-        assert all((vwap[key] is None) == (d[at] is None or d[at] < wanted) for key, d in depth.items())
+        prices = {row[:4]: row[4 + at] for row in rows(md.fill_price(frame, wanted))}
+        assert all((prices[key] is None) == (d[at] is None or d[at] < wanted) for key, d in depth.items())
 
 
 @few
@@ -195,7 +195,7 @@ def test_runs_and_groups_give_the_same_sums(books: Any, cut: dict[str, Any], wan
     view = snapshots.snapshots(frame)
     assert isinstance(view, snapshots.Runs)
     assert isinstance(snapshots.snapshots(frame.lazy()), snapshots.Groups)
-    for measure in (lambda f: md.depth(f, **cut), lambda f: md.sweep(f, "buy", notional=wanted), md.vwap):
+    for measure in (lambda f: md.depth(f, **cut), lambda f: md.sweep(f, "buy", notional=wanted), md.fill_price):
         assert close(rows(measure(frame)), rows(measure(frame.lazy())), least=max(1e-15, wanted * 1e-14))
 
 
@@ -242,8 +242,8 @@ def test_levels_that_do_not_count_are_refused(wrong: Any) -> None:
     [
         lambda f: md.depth(f, levels=1, within=0.1),
         lambda f: md.depth(f, within=-0.1),
-        lambda f: md.vwap(f, 0),
-        lambda f: md.vwap(f, np.inf),
+        lambda f: md.fill_price(f, 0),
+        lambda f: md.fill_price(f, np.inf),
         lambda f: md.sweep(f, "both", size=1),
         lambda f: md.sweep(f, "buy"),
         lambda f: md.sweep(f, "buy", size=1, notional=1),
@@ -259,7 +259,9 @@ def test_arguments_that_make_no_sense_are_refused(call: Callable[[Any], Any]) ->
         call(frame)
 
 
-@pytest.mark.parametrize("verb", [md.depth, md.imbalance, md.microprice, md.spread_bps, md.locked, md.crossed, md.vwap])
+@pytest.mark.parametrize(
+    "verb", [md.depth, md.imbalance, md.microprice, md.spread_bps, md.locked, md.crossed, md.fill_price]
+)
 def test_a_frame_of_another_kind_is_refused(verb: Callable[[Any], Any]) -> None:
     """Metrics are no books: their spread is another number."""
     frame = to_frame(md.wire.columns.empty("metrics"), "pandas")  # type: ignore[attr-defined]

@@ -1,8 +1,4 @@
-"""The formats of backtesting packages, without importing one.
-
-hftbacktest takes a numpy array, nautilus_trader makes its types from plain dictionaries, and vectorbt takes the matrix
-of `wide`. Every event stands at the end of its bucket, when it was known at the earliest.
-"""
+"""Records of nautilus_trader, without importing it: every event is at the end of its bucket, when it was known."""
 
 from __future__ import annotations
 
@@ -14,92 +10,10 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.tidy.frames import to_columns
-from marketdata.tidy.kinds import wrapped
-from marketdata.tidy.measures import number
-from marketdata.tidy.schema import kind_of
-from marketdata.wire.columns import BookColumns
+from marketdata.tidy.export.hftbacktest import book_columns
 
-# The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
-HFT_EVENT = np.dtype(
-    [
-        ("ev", "u8"),
-        ("exch_ts", "i8"),
-        ("local_ts", "i8"),
-        ("px", "f8"),
-        ("qty", "f8"),
-        ("order_id", "u8"),
-        ("ival", "i8"),
-        ("fval", "f8"),
-    ],
-    align=True,
-)
-_CLEAR, _SNAPSHOT = 3, 4
-_BUY, _SELL = 1 << 29, 1 << 28
-_SEEN_BY_BOTH = (1 << 31) | (1 << 30)
 _DEPTH10 = 10
 _MOST_DIGITS = 9
-
-
-def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDArray[Any]:
-    """The event array of hftbacktest: each snapshot clears both sides and sets its levels.
-
-    Parameters
-    ----------
-    frame
-        Tidy books of one token, of any kind.
-    resolution : {"1m", "10m", "1h", "6h", "1d"}
-        Bucket width of the frame.
-    latency : float
-        Time from exchange to you [seconds].
-
-    Returns
-    -------
-    numpy array
-        Of hftbacktest's ``event_dtype``, in time order: ``exch_ts`` the end of the bucket, ``local_ts`` later by the
-        latency [nanoseconds since the epoch UTC], ``px`` [probability 0 to 1], ``qty`` [shares].
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If it holds several tokens, the resolution does not exist, or the latency is not from 0.
-
-    Notes
-    -----
-    Source: hftbacktest 2.4, ``types.event_dtype``; events 3 (clear) and 4 (snapshot), for exchange and local side. The
-    array is passed to ``BacktestAsset().data(...)``.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> token = archive.records("markets")[0]["tokens"][0]["id"]
-    >>> books = archive.books(archive.records("markets")[0]["id"])
-    >>> array = md.to_hftbacktest(books[books["token_id"] == token], "1m")
-    >>> int(array["ev"][0] & 0xFF), float(array["px"].max()) <= 1
-    (3, True)
-    """
-    width = Resolution.of(resolution).micros
-    delay = round(number("latency", latency, least=0.0) * 1e9)
-    books = _books(frame)
-    if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
-        raise ConfigError("The frame holds several tokens; an event array is of one. Filter by token_id first.")
-    counts = books.counts
-    ends = np.cumsum(counts + 1)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, HFT_EVENT)
-    clears = ends - counts - 1
-    held = np.ones(len(out), bool)
-    held[clears] = False
-    side = np.tile(np.array([_BUY, _SELL]), len(books))
-    out["ev"] = np.repeat(side, counts + 1) | _SEEN_BY_BOTH | np.where(held, _SNAPSHOT, _CLEAR)
-    out["exch_ts"] = np.repeat((books.ts + width) * 1000, (counts + 1).reshape(-1, 2).sum(axis=1))
-    out["local_ts"] = out["exch_ts"] + delay
-    # A clear reaches from the best price to its own: to the end of all prices.
-    out["px"][clears] = np.tile([0.0, 1.0], len(books))
-    out["px"][held], out["qty"][held] = books.levels[:, 0], books.levels[:, 1]
-    return out
 
 
 def to_nautilus_quotes(
@@ -201,17 +115,10 @@ def _order(side: str, price: str, size: str) -> dict[str, Any]:
     return {"type": "BookOrder", "side": side, "price": price, "size": size, "order_id": 0}
 
 
-def _books(frame: Any) -> BookColumns:
-    kind_of(wrapped(frame).collect_schema().names(), ("books",))
-    books = to_columns("books", frame)
-    assert isinstance(books, BookColumns)
-    return books
-
-
 def _texts(frame: Any, resolution: str, venue: str, digits: tuple[int, int] | None) -> Iterator[tuple[Any, ...]]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
     width = Resolution.of(resolution).micros
-    books = _books(frame)
+    books = book_columns(frame)
     columns = [books.levels[:, i] for i in (0, 1)]
     decimals = digits or (_digits(columns[0]), _digits(columns[1]))
     for name, column, places in zip(("price", "size"), columns, decimals, strict=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeVar
 
 import narwhals as nw
 
 from marketdata.errors import ConfigError
+from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.book import bbo
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import WHO
@@ -308,32 +308,3 @@ def _near(book: Snapshots, levels: int | None, within: float | None) -> tuple[Sn
     book = book.with_best()
     distance = (nw.col("price") - (nw.col(BEST_BID) + nw.col(BEST_ASK)) / 2).abs()
     return book, (distance <= within + _SLACK).fill_null(value=False)
-
-
-def whole(name: str, value: Any) -> int:
-    """Check an argument that counts.
-
-    Raises
-    ------
-    ConfigError
-        If it is no whole number from 1.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers from 1.")
-    return int(value)
-
-
-def number(name: str, value: Any, *, least: float | None = None) -> float:
-    """Check an argument that measures.
-
-    Raises
-    ------
-    ConfigError
-        If it is not finite, below ``least``, or without ``least`` not above 0.
-    """
-    good = isinstance(value, int | float) or hasattr(value, "__float__")
-    good = good and not isinstance(value, bool | str) and math.isfinite(value)
-    if not good or (value <= 0 if least is None else value < least):
-        allowed = "above 0" if least is None else f"from {least:g}"
-        raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
-    return float(value)

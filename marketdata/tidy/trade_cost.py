@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from marketdata.errors import ConfigError
-from marketdata.tidy.measures import number
+from marketdata.tidy.arguments import number
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import ASK, BID
 from marketdata.tidy.snapshots import HELD, KEYS, closed, is_ask_row, is_bid_row, only, snapshots
@@ -18,7 +18,7 @@ _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 
 @token_by_token
-def vwap(frame: F, size: float | None = None) -> F:
+def fill_price(frame: F, size: float | None = None) -> F:
     """Average price of taking ``size`` shares from each side of every book.
 
     Parameters
@@ -31,9 +31,9 @@ def vwap(frame: F, size: float | None = None) -> F:
     Returns
     -------
     frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label bid_vwap ask_vwap`` [probability 0 to 1]: what each
-        share sold into the bids brings, and what each share bought from the asks costs. Null where the side is
-        missing or holds less than ``size``. Tidy order.
+        One row per (token, ts): ``ts market_id token_id token_label bid_fill_price ask_fill_price`` [probability
+        0 to 1]: what each share sold into the bids brings, and what each share bought from the asks costs. Null where
+        the side is missing or holds less than ``size``. Tidy order.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def vwap(frame: F, size: float | None = None) -> F:
 
     Notes
     -----
-    vwap = sum(price * taken) / sum(taken), best levels first, the last one in part. Fees are not counted.
+    fill_price = sum(price * taken) / sum(taken), best levels first, the last one in part. Fees are not counted.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def vwap(frame: F, size: float | None = None) -> F:
     ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
     ...     "side": ["bid", "ask", "ask"], "level": [0, 0, 1], "price": [0.25, 0.5, 0.75], "size": [10.0, 10.0, 20.0],
     ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.vwap(book, size=20).select("bid_vwap", "ask_vwap").row(0)
+    >>> md.fill_price(book, size=20).select("bid_fill_price", "ask_fill_price").row(0)
     (None, 0.625)
     """
     book, level = snapshots(frame), nw.col("size")
@@ -67,14 +67,16 @@ def vwap(frame: F, size: float | None = None) -> F:
         values |= {
             f"__{side}_depth": only(rows, level),
             f"__{side}_taken": only(rows, taken),
-            f"{side}_vwap": only(rows, nw.col("price") * taken),
+            f"{side}_fill_price": only(rows, nw.col("price") * taken),
         }
     out = book.sums(**values)
     prices = []
     for side in (BID, ASK):
         enough = nw.col(f"__{side}_depth") >= (size or 0.0)
         shares = nw.col(f"__{side}_taken")
-        prices.append(nw.when(enough & (shares > 0)).then(nw.col(f"{side}_vwap") / shares).alias(f"{side}_vwap"))
+        prices.append(
+            nw.when(enough & (shares > 0)).then(nw.col(f"{side}_fill_price") / shares).alias(f"{side}_fill_price")
+        )
     return closed(out.select(*KEYS, *prices), frame)  # type: ignore[no-any-return]
 
 
