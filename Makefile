@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?= demo.png
+# one name a line: conftest.py
+SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint audit package bench soak docs engines constraints clean
+.PHONY: help demo test skipped lint audit package bench soak docs engines constraints clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -15,6 +17,9 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 
 test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
 	$(BIN)/python -m pytest -q -n auto --dist loadscope
+
+skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
+	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs -n auto --dist loadscope @$(SKIPPED)
 
 lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .

@@ -1,8 +1,11 @@
-"""Settings of every test, and the names that examples of docstrings use without making them."""
+"""What holds for every test of the tree, examples of docstrings included."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +18,68 @@ settings.register_profile(
 )
 settings.register_profile("soak", settings.get_profile("house"), max_examples=2_000)
 settings.load_profile("house")
+
+ROOT = Path(__file__).parent
+EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+def cure(package: str) -> str | None:
+    """The command that installs a package which some extra brings; None if every installation has it."""
+    for extra, requirements in EXTRAS.items():
+        if package in {re.split(r"\W", requirement)[0] for requirement in requirements}:
+            return f"{package} is not installed: pip install 'marketdata[{extra}]'"
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    """Doctests of a module whose optional library is absent skip, and say so; any other failed import is an error."""
+    report = yield
+    problem = report.call.excinfo.value if report.call.excinfo else None
+    if isinstance(problem, collector.CollectError):  # a file named on the command line is imported first
+        problem = problem.__cause__
+    if isinstance(problem, ModuleNotFoundError) and problem.name:
+        reason = cure(problem.name.partition(".")[0])
+        if reason:
+            report.outcome, report.longrepr = "skipped", (str(collector.path), 0, reason)
+    return report
+
+
+class Skipped:
+    """Keeps the names of the tests that a run skipped, one a line, for ``make skipped``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.names = path, dict[str, None]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test skipped by itself."""
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.names[report.nodeid] = None
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file skipped as a whole."""
+        if report.skipped:
+            self.names[report.nodeid] = None
+
+    def pytest_sessionfinish(self) -> None:
+        """The file of names; none where nothing was skipped."""
+        self.path.unlink(missing_ok=True)
+        if self.names:
+            self.path.write_text("\n".join(self.names) + "\n", encoding="utf-8")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One list a run: workers report to the process that started them."""
+    if config.cache is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skipped(config.cache.mkdir("skipped") / "tests"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
+    for mark in item.iter_markers("fault"):
+        item.extra_keyword_matches.update(mark.args)
 
 
 @pytest.fixture(autouse=True)
