@@ -14,7 +14,7 @@ from faults import Act, Ask, ok, refuse
 from marketdata.fetch.position import Request
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
-from marketdata.wire.page import Page
+from marketdata.wire.columns import Page
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01

@@ -12,8 +12,8 @@ import pytest
 from marketdata.errors import ConfigError, ContractError
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_micros, to_range, to_text
+from marketdata.wire.columns import Page
 from marketdata.wire.decode import decode_page
-from marketdata.wire.page import Page
 
 T0 = "2026-01-01T00:00:00Z"
 RANGE = Range(to_micros("2026-01-01", "start"), to_micros("2026-01-02", "end"))

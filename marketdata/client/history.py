@@ -17,8 +17,7 @@ from marketdata.fetch.position import LARGEST_LIMIT, Position, Report, Request, 
 from marketdata.fetch.transport import Transport
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty, merged
-from marketdata.wire.page import Page
+from marketdata.wire.columns import AnyColumns, BookColumns, Page, View, concat, empty, merged
 
 _FRAME_POINTS = {"books": 20_000, "prices": 500_000, "metrics": 500_000}
 _BUFFERED_PAGES = 64

@@ -11,9 +11,8 @@ from marketdata.fetch.position import LARGEST_LIMIT
 from marketdata.fetch.transport import Transport
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, View, concat
+from marketdata.wire.columns import AnyColumns, Page, View, concat
 from marketdata.wire.decode import decode_page
-from marketdata.wire.page import Page
 
 
 class Probe:

@@ -10,8 +10,7 @@ import numpy as np
 from marketdata.errors import ContractError
 from marketdata.fetch.position import Position, digests
 from marketdata.times import SECOND, to_text
-from marketdata.wire.columns import AnyColumns, concat
-from marketdata.wire.page import Page
+from marketdata.wire.columns import AnyColumns, Page, concat
 
 Key = tuple[str, int]
 

@@ -25,9 +25,8 @@ from marketdata.fetch.answers import Answer, ask_twice
 from marketdata.fetch.arrivals import Fresh, Key, hold, join, keep, sift
 from marketdata.fetch.position import LARGEST_LIMIT, Kind, Position, Report, Request, Resume, digests
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import View
+from marketdata.wire.columns import Page, View
 from marketdata.wire.decode import decode_page
-from marketdata.wire.page import Page
 
 GetPage = Callable[[Sequence[str], Mapping[str, str]], Answer]
 _FRUITLESS = 3

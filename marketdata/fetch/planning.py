@@ -17,7 +17,7 @@ from marketdata.fetch.plan import pages_of, tokens_of
 from marketdata.fetch.position import Position, Report, Request, Resume
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.page import Page
+from marketdata.wire.columns import Page
 
 # The last page of a segment is half filled on average: 4 % of 12 pages, 2 % of the 20 taken where walks are enough.
 _LEAST_PAGES = 12

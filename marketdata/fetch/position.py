@@ -14,8 +14,8 @@ import numpy as np
 from marketdata.fetch.shown import html_table
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
-from marketdata.wire.checks import REPAIRS as PAGE_REPAIRS
 from marketdata.wire.columns import AnyColumns, BookColumns, PriceColumns, View
+from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
 Kind = Literal["market", "token"]
 LARGEST_LIMIT = 200

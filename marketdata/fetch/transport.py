@@ -32,7 +32,7 @@ from marketdata.fetch.pacing import Pacer, pacer_for
 from marketdata.fetch.refusals import refusal, retry_after, server_date
 from marketdata.fetch.retry import Policy, Quota
 from marketdata.fetch.sessions import ATTEMPT, Line, Sessions
-from marketdata.wire import plain
+from marketdata.wire import reference_decoder
 
 _AGENT = "marketdata-python"
 _LIBRARY_ERRORS = (
@@ -176,7 +176,7 @@ class Transport:
         ContractError
             If it is not JSON twice, and all that ``get`` raises.
         """
-        top = ask_twice(self.get, segments, params, lambda a: plain.load(a.body))[1]
+        top = ask_twice(self.get, segments, params, lambda a: reference_decoder.load(a.body))[1]
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
@@ -191,7 +191,7 @@ class Transport:
         self._asked_usage = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
-            self._follow(plain.load(self.get(_USAGE, deadline=0.0).body))
+            self._follow(reference_decoder.load(self.get(_USAGE, deadline=0.0).body))
 
     def _follow(self, usage: Any) -> None:
         """Tell the pacer what an answer of ``usage`` says; what is not a number is ignored."""

@@ -1,7 +1,7 @@
 """Page bytes to columns, with no Python object per level.
 
 One buffer per book side, joined once. A flat buffer can not tell ``[0.4],[0.5,1,2]`` from two pairs, so
-the bytes are proven to hold pairs only; whatever is not plainly right goes to the plain decoder, which
+the bytes are proven to hold pairs only; whatever is not plainly right goes to the reference decoder, which
 finds the place and words the error.
 """
 
@@ -21,12 +21,11 @@ from pydantic import ValidationError
 
 from marketdata.errors import ContractError
 from marketdata.times import Range
-from marketdata.wire import plain
-from marketdata.wire.checks import check
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, Token, View, empty, merged
+from marketdata.wire import reference_decoder
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, Page, Token, View, empty, merged
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope
-from marketdata.wire.page import Page
 from marketdata.wire.structure import count_brackets
+from marketdata.wire.validation import check
 
 _SHAPE = np.frombuffer(b"0000-00-00T00:00:00Z", np.uint8)
 _DIGIT = ord("0") == _SHAPE
@@ -58,7 +57,7 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
     rng : Range, optional
         What was asked [microseconds UTC]; a ``t`` that is a number is read only if it lies inside.
     fast : bool
-        False takes the plain decoder, the reference.
+        False takes the reference decoder, the reference.
 
     Raises
     ------
@@ -142,10 +141,10 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
 
 
 def _plain(view: View, body: bytes, rng: Range | None) -> _Read:
-    top = plain.load(body)
+    top = reference_decoder.load(body)
     envelope = _envelope(view, top)
     notes: Counter[str] = Counter()
-    columns = plain.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
+    columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
     return _Read(columns, envelope, notes)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from marketdata.errors import ContractError
 from marketdata.testing.strategies import book_pages, encodings
 from marketdata.wire import decode
+from marketdata.wire.columns import Page
 from marketdata.wire.decode import decode_page
-from marketdata.wire.page import Page
 
 WRONG = [
     [0.4],
@@ -112,8 +112,8 @@ def test_pairs_in_the_wrong_place_are_refused(bids: list[object], asks: list[obj
 
 
 def test_ordinary_pages_take_the_fast_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page with nothing unusual never reaches the plain decoder."""
-    monkeypatch.setattr(decode.plain, "load", lambda body: pytest.fail("the plain decoder was asked"))
+    """A page with nothing unusual never reaches the reference decoder."""
+    monkeypatch.setattr(decode.reference_decoder, "load", lambda body: pytest.fail("the reference decoder was asked"))
     snapshot = {"t": "2026-01-01T00:00:00Z", "bids": [[0.5, 1], [0.4, 2]], "asks": []}
     page = {
         "market_id": "m",

@@ -1,4 +1,4 @@
-"""The plain decoder: one Python value at a time. It words the errors, and the fast one is compared with it."""
+"""The reference decoder: one Python value at a time. It words the errors, and the fast one is compared with it."""
 
 from __future__ import annotations
 
