@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from marketdata.tidy import (
     backtest,
@@ -19,9 +19,6 @@ from marketdata.tidy import (
     trade_cost,
 )
 from marketdata.wire.columns import AnyColumns
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 F = TypeVar("F")
 
@@ -174,47 +171,53 @@ class Accessor(Generic[F]):
 
     @property
     def plot(self) -> Plots:
-        """Charts of the frame, drawn with matplotlib; see `marketdata.plot`."""
+        """Charts of the frame; see `marketdata.plot`."""
         return Plots(self._frame)
 
 
 class Plots:
-    """What ``df.md.plot`` offers; every chart is also a function of ``marketdata.plot`` and returns its Axes."""
+    """What ``df.md.plot`` offers; every chart is also a function of ``marketdata.plot`` and returns what that does."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
 
-    def price_band(self, ax: Axes | None = None, **more: Any) -> Axes:
+    def prices(self, ax: Any = None, **more: Any) -> Any:
+        """The price of each token; see `marketdata.plot.prices`."""
+        from marketdata import plot
+
+        return plot.prices(self._frame, ax, **more)
+
+    def price_band(self, ax: Any = None, **more: Any) -> Any:
         """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
         from marketdata import plot
 
         return plot.price_band(self._frame, ax, **more)
 
-    def depth(self, ax: Axes | None = None, **more: Any) -> Axes:
+    def depth(self, ax: Any = None, **more: Any) -> Any:
         """What rests in the book over time, as a heat map; see `marketdata.plot.depth`."""
         from marketdata import plot
 
         return plot.depth(self._frame, ax, **more)
 
-    def metrics(self, ax: Axes | None = None, **more: Any) -> Axes:
+    def metrics(self, ax: Any = None, **more: Any) -> Any:
         """One metric over time; see `marketdata.plot.metrics`."""
         from marketdata import plot
 
         return plot.metrics(self._frame, ax, **more)
 
-    def ladder(self, ts: Any = None, ax: Axes | None = None, **more: Any) -> Axes:
+    def ladder(self, ts: Any = None, ax: Any = None, **more: Any) -> Any:
         """The book of one token at one moment; see `marketdata.plot.ladder`."""
         from marketdata import plot
 
         return plot.ladder(self._frame, ts, ax, **more)
 
-    def calibration(self, outcomes: Any, ax: Axes | None = None, **more: Any) -> Axes:
+    def calibration(self, outcomes: Any, ax: Any = None, **more: Any) -> Any:
         """How often what was priced at p came true; see `marketdata.plot.calibration`."""
         from marketdata import plot
 
         return plot.calibration(self._frame, outcomes, ax, **more)
 
-    def coverage(self, ax: Axes | None = None, **more: Any) -> Axes:
+    def coverage(self, ax: Any = None, **more: Any) -> Any:
         """What an archive holds, from its coverage frame; see `marketdata.plot.coverage`."""
         from marketdata import plot
 

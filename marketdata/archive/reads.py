@@ -380,4 +380,5 @@ class Reads(Views[Frame]):
         """
         from marketdata import plot
 
-        return plot.coverage(self.coverage(), ax, title=title, simulated=self.simulated)
+        drawn: Axes = plot.coverage(self.coverage(), ax, title=title, simulated=self.simulated)
+        return drawn

@@ -1,12 +1,11 @@
-"""Charts of tidy frames; every function takes a frame of any kind and returns the Axes (overview: the Figure).
+"""Charts of tidy frames, drawn with matplotlib or, interactive, with plotly.
 
-Colours: one per token, in the order of their labels in the frame; bids teal, asks coral. The time axis is UTC.
+Every function takes a frame of any kind and returns matplotlib Axes (overview: the Figure) or a plotly Figure. Colours:
+one per token, in the order of their labels; bids teal, asks coral. Times are UTC.
 """
 
 from __future__ import annotations
 
-from marketdata.plot.history import depth, metrics, overview, price_band
-from marketdata.plot.moment import calibration, coverage, ladder
-from marketdata.plot.style import Page
+from marketdata.plot.charts import calibration, coverage, depth, ladder, metrics, overview, price_band, prices
 
-__all__ = ["Page", "calibration", "coverage", "depth", "ladder", "metrics", "overview", "price_band"]
+__all__ = ["calibration", "coverage", "depth", "ladder", "metrics", "overview", "price_band", "prices"]

@@ -1,0 +1,841 @@
+"""The charts: each reads its frame, says what is drawn where, and hands that to a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.plot.chart import (
+    ASK,
+    BID,
+    FAINT,
+    FURTHER,
+    PALETTE,
+    Array,
+    Band,
+    Bars,
+    Chart,
+    Detail,
+    Dots,
+    Heat,
+    Line,
+    Panel,
+)
+from marketdata.tidy import forecast_scores, ladders, schema
+from marketdata.tidy.book import bbo
+from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
+from marketdata.wire.columns import METRICS
+
+Backend = Literal["matplotlib", "plotly"]
+Questions = Mapping[str, str] | Any
+
+_MOST_PANELS = 60
+_MINUTE = 60_000_000
+_EDGES = np.linspace(0.0, 1.0, 101)
+_STATES = {
+    "final": BID,
+    "recorded": "#7fb8d6",
+    "provisional": "#f0c419",
+    "unproven": "#8957e5",
+    "empty_observed": "#c9d1d9",
+    "missing": ASK,
+}
+_TOUCH = ("mid", "best_bid", "best_bid_size", "best_ask", "best_ask_size")
+_MOST_NAMED = 150
+_TALLEST = 40
+"""Inches."""
+_SHARES = "shares at the price (bar) and up to it (line)"
+_COVERAGE = ("view", "market_id", "start", "end", "state")
+_SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
+
+
+def prices(
+    frame: Any,
+    ax: Any = None,
+    *,
+    markets: Questions = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the price of each token as a line, one panel per market.
+
+    Parameters
+    ----------
+    frame : tidy prices frame
+        Of any kind.
+    ax : matplotlib Axes, optional
+        Where to draw a frame of one market; a new figure without it.
+    markets : frame of market records, or mapping of market id to text, optional
+        The questions that the panels show; without it they show shortened ids.
+    title : str, optional
+        Text above; without it, for one market, its question.
+    simulated : bool
+        Mark the chart as simulated.
+    backend : "matplotlib" or "plotly"
+        plotly draws an interactive figure; it needs ``pip install 'marketdata[plotly]'``.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        y: price [probability 0 to 1]; x: start of the bucket [UTC]. Gaps of the data are gaps of the line. Of several
+        markets the Axes of the first panel; ``ax.figure.axes`` has all. Of a market with more than six tokens the six
+        with the highest last price have a colour each, and all others are thin grey lines.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame holds no prices.
+    ConfigError
+        If an argument is not one of those allowed, or the frame has more than 60 markets.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> ax = md.plot.prices(md.testing.prices(), Figure().subplots(), markets={"rain": "Will it rain?"})
+    >>> ax.get_title("left"), ax.get_ylabel(), [line.get_label() for line in ax.lines]
+    ('Will it rain?', 'price [probability]', ['Yes', 'No'])
+    """
+    schema.kind_of(_names(frame), ["prices"])
+    data = collected(frame)
+    counts = [c for c in ("price_count",) if c in data.columns]
+
+    def marks(token: _Token, look: _Look) -> Iterator[Line]:
+        ts, price, *rest = _broken(token.ts, *(token.columns[c] for c in ("price", *counts)))
+        details = [Detail("points", values, ",.0f") for values in rest]
+        yield Line(ts, price, look.name, look.colour, look.width, legend=look.legend, details=details)
+
+    rows, title = _by_market(data, ["price", *counts], "price", "price [probability]", marks, markets, title)
+    return _drawn(rows, ax, title, backend, simulated=simulated)
+
+
+def price_band(
+    frame: Any,
+    ax: Any = None,
+    *,
+    markets: Questions = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the mid of each token as a line, and bid to ask as a band around it, one panel per market.
+
+    Parameters
+    ----------
+    frame : tidy books or bbo frame
+        Of any kind.
+    ax, markets, title, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        As `prices` returns it; y: mid [probability 0 to 1]. The grey lines of a market with more than six tokens have
+        no band. plotly shows bid, ask and their sizes at the pointer.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is neither books nor bbo.
+    ConfigError
+        If an argument is not one of those allowed, or the frame has more than 60 markets.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> ax = md.plot.price_band(md.testing.books(), Figure().subplots())
+    >>> ax.get_ylabel(), [line.get_label() for line in ax.lines]
+    ('mid [probability]', ['Yes', 'No'])
+    >>> md.plot.price_band(md.testing.books(markets=3), backend="plotly").layout.hovermode
+    'x unified'
+    """
+    kind = schema.kind_of(_names(frame), ["bbo", "books"])
+    data = collected(frame if kind == "bbo" else bbo(frame))
+    rows, title = _by_market(data, _TOUCH, "mid", "mid [probability]", _band_marks, markets, title)
+    return _drawn(rows, ax, title, backend, simulated=simulated)
+
+
+def depth(
+    frame: Any,
+    ax: Any = None,
+    *,
+    token: str | None = None,
+    bins: int = 360,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
+
+    Parameters
+    ----------
+    frame : tidy books frame
+        Of any kind.
+    token : str, optional
+        Id or label of the token; without it the first of the frame's one market (Yes before No).
+    bins : int
+        Columns of the picture; each shows the mean over its snapshots.
+    ax, title, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        y: price [probability 0 to 1]; x: time [UTC]; shade: log10(1 + shares) in cells of 0.01.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is not books.
+    ConfigError
+        If the frame has no such token, or ``token`` fits tokens of several markets.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> md.plot.depth(md.testing.books(), Figure().subplots(), token="No").get_ylabel()
+    'price of No'
+    """
+    schema.kind_of(_names(frame), ["books"])
+    data = collected(frame)
+    label, one = _chosen(data, token)
+    panel = Panel(f"price of {label}" if label else "price [probability]")
+    if one is not None:
+        panel.marks.append(_heat(one, bins))
+    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+
+
+def metrics(
+    frame: Any,
+    ax: Any = None,
+    *,
+    column: str = "volume",
+    markets: Questions = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw one metric over time, a line per market.
+
+    Parameters
+    ----------
+    frame : tidy metrics frame
+        Of any kind.
+    column : str
+        Which metric.
+    ax, markets, title, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        y: the metric in the unit of the service, which its interface does not name (simulated data: USD; ``spread``:
+        probability); x: time [UTC]. A metric that goes up and down is a faint line, and its median over 1/120 of the
+        time a strong one.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is not metrics.
+    ConfigError
+        If it has no such column.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> md.plot.metrics(md.testing.metrics(), Figure().subplots(), column="liquidity", simulated=True).get_ylabel()
+    'liquidity [USD]'
+    """
+    data = collected(frame)
+    names = list(data.columns)
+    schema.kind_of(names, ["metrics"])
+    if column not in (allowed := schema.value_columns(names)):
+        raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
+    panel = _metric_panel(data, column, _texts_of_markets(markets), simulated=simulated)
+    if title is None and len(set(texts(data["market_id"]))) == 1:
+        title = _texts_of_markets(markets).get(texts(data["market_id"][:1])[0] or "")
+    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+
+
+def overview(
+    books: Any,
+    metrics_frame: Any | None = None,
+    *,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw one market on one page: mid with its band, depth below, metrics at the bottom.
+
+    Parameters
+    ----------
+    books : tidy books frame
+        Of one market, of any kind.
+    metrics_frame : tidy metrics frame, optional
+        Of the same market.
+    title : str, optional
+        Text above, the question of the market for one.
+    simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Figure, or plotly Figure
+        Save the first with ``figure.savefig("chart.png")``, the other with ``figure.write_html("chart.html")``.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame is not of its kind.
+    ConfigError
+        If ``books`` has several markets, or ``backend`` is not one of those allowed.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> page = md.plot.overview(md.testing.books(), md.testing.metrics(), title="Will it rain?")
+    >>> page.axes[0].get_ylabel(), page.axes[-1].get_title(loc="left")
+    ('mid [probability]', 'spread of the market [probability]')
+    """
+    schema.kind_of(_names(books), ["books"])
+    data = collected(books)
+    if len(ids := sorted({m or "" for m in texts(data["market_id"].unique())})) > 1:
+        raise ConfigError(f"overview draws one market, the frame holds {len(ids)}; filter it on one market_id.")
+    touch = collected(bbo(data.to_native()))
+    rows, _ = _by_market(touch, _TOUCH, "mid", "mid [probability]", _band_marks, None, None)
+    label, one = _chosen(data, None)
+    below = Panel(f"price of {label}" if label else "price [probability]")
+    if one is not None:
+        below.marks.append(_heat(one, 360))
+    for panel in (one for row in rows for one in row if one):
+        panel.x_label = ""
+    rows.append([below])
+    if metrics_frame is not None and (seen := _metric_panels(metrics_frame, simulated=simulated)):
+        rows.append([*seen])
+    heights = [3, 2.4, 1.7][: len(rows)]
+    chart = Chart(rows, (11, 8.2 if len(rows) > 2 else 6.4), title, simulated, heights, shared_x=True)
+    return _backend(backend).draw(chart) if backend == "plotly" else _backend(backend).page(chart)
+
+
+def ladder(
+    frame: Any,
+    ts: Any = None,
+    ax: Any = None,
+    *,
+    token: str | None = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the book of one token at one time: price up, size along, bids to the left and asks to the right.
+
+    Parameters
+    ----------
+    frame : tidy books frame
+        Of any kind.
+    ts : optional
+        The time, as `marketdata.ladder` takes it; without it the last snapshot of the token.
+    token : str, optional
+        Id or label of the token; without it the first of the frame's one market (Yes before No).
+    title : str, optional
+        Text above; without it the time of the snapshot.
+    ax, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        y: price [probability 0 to 1]; x: shares at each price, bids negative, with the running total as a line.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is not books.
+    ConfigError
+        If the frame has no such token, or ``ts`` cannot be read.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> md.plot.ladder(md.testing.books(), "2026-01-01T00:01", Figure().subplots(), token="Yes").get_title(loc="left")
+    'Yes at 2026-01-01 00:01:00 UTC'
+    """
+    schema.kind_of(_names(frame), ["books"])
+    data = collected(frame)
+    label, one = _chosen(data, token)
+    panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
+    if one is not None:
+        time = ts if ts is not None else one["ts"].max()
+        rows = nw.from_native(ladders.ladder(one.to_native(), time), eager_only=True)
+        panel.empty = "the book is empty at this time"
+        if len(rows):
+            panel.marks.extend(_sides(rows))
+            totals = np.concatenate([floats(rows[f"{side}_total"]) for side in ("bid", "ask")])
+            panel.thousands = "x" if np.nanmax(totals, initial=0.0) >= 1000 else ""
+            at = np.datetime_as_string(micros(rows["ts"])[:1].astype("M8[us]"), unit="s")[0].replace("T", " ")
+            title = title or f"{label} at {at} UTC"
+    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(7, 5))
+
+
+def calibration(
+    frame: Any,
+    outcomes: Any,
+    ax: Any = None,
+    *,
+    bins: int = 10,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw how often what was priced at p came true; on the diagonal prices were right.
+
+    Parameters
+    ----------
+    frame : tidy prices, books or bbo frame
+        Of any kind, as `marketdata.calibration` takes it.
+    outcomes : mapping, or frame of market records
+        As `marketdata.calibration` takes it.
+    bins : int
+        Number of equal bins from 0 to 1.
+    ax, title, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        x: mean price of the bin; y: share that came true, both [0 to 1]. The larger the dot, the more forecasts.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame is not of its kind.
+    ConfigError
+        If ``outcomes`` or ``bins`` is not one of those allowed.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> prices = md.testing.prices(markets=2)
+    >>> md.plot.calibration(prices, {"rain": "11", "snow": "22"}, Figure().subplots()).get_ylabel()
+    'share that came true'
+    """
+    table = collected(forecast_scores.calibration(frame, outcomes, bins))
+    forecast, outcome, points = (floats(table[c]) for c in ("forecast", "outcome", "points"))
+    panel = Panel("share that came true", "price [probability]", time=False, square=True)
+    panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
+    panel.empty = "no resolved market in the frame"
+    if len(points):
+        ends = np.array([0.0, 1.0])
+        panel.marks.append(
+            Line(ends, ends, "prices are right", FAINT, 0.9, dashed=True, legend="prices are right"),
+        )
+        panel.marks.append(Line(forecast, outcome, "", PALETTE[0], alpha=0.5))
+        area = 20 + 380 * points / points.max()
+        counts = [_short_number(n) for n in points]
+        panel.marks.append(
+            Dots(forecast, outcome, area, counts, PALETTE[0], [Detail("forecasts", points, ",.0f")]),
+        )
+    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(5.5, 5.5))
+
+
+def coverage(
+    frame: Any,
+    ax: Any = None,
+    *,
+    markets: Questions = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw what an archive holds: a row of bars per market and view, coloured by the state of each range.
+
+    Parameters
+    ----------
+    frame : coverage frame
+        What ``archive.coverage()`` gives, of any kind.
+    ax, markets, title, simulated, backend
+        As in `prices`.
+
+    Returns
+    -------
+    matplotlib Axes, or plotly Figure
+        x: time [UTC]; y: market and view. White: never asked for. Of more than 150 rows of bars only some are named.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is no coverage.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> from matplotlib.figure import Figure
+    >>> import pandas as pd
+    >>> day = pd.to_datetime(["2026-01-01", "2026-01-02"], utc=True)
+    >>> held = pd.DataFrame({
+    ...     "view": "books", "market_id": "rain", "start": day[:1], "end": day[1:], "state": "final",
+    ... })
+    >>> ax = md.plot.coverage(held, Figure().subplots())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['final']
+    """
+    names = _names(frame)
+    missing = [c for c in _COVERAGE if c not in names]
+    if missing:
+        raise NotTidyError.from_missing("A coverage frame", missing, names)
+    data = collected(frame)
+    whose = list(zip(texts(data["market_id"]), texts(data["view"]), strict=True))
+    rows = sorted(set(whose), key=str, reverse=True)
+    place = {both: i for i, both in enumerate(rows)}
+    known = _texts_of_markets(markets)
+    # The rows of a market stand together, and the topmost names it.
+    top = {market: i for (market, _), i in place.items()}
+    named = [
+        (i, f"{_name_of(known, market, 48)}  {view}" if top[market] == i else str(view))
+        for (market, view), i in place.items()
+    ]
+    panel = Panel("", y_ticks=named[:: len(rows) // _MOST_NAMED + 1], legend_outside=True)
+    starts, ends = (micros(data[c]).astype("M8[us]") for c in ("start", "end"))
+    at = np.array([place[both] for both in whose])
+    states = np.array([state or "missing" for state in texts(data["state"])], dtype=object)
+    for state in (*_STATES, *sorted(set(states) - _STATES.keys())):
+        if (here := states == state).any():
+            span = [Detail("from", starts[here].astype("M8[s]")), Detail("to", ends[here].astype("M8[s]"))]
+            colour = _STATES.get(state, FAINT)
+            panel.marks.append(Bars(at[here], starts[here], ends[here], 0.7, colour, state, span))
+    size = (10, min(1.2 + 0.2 * len(rows), _TALLEST))
+    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=size)
+
+
+# --- from a chart to a figure -----------------------------------------------------------------------------------------
+
+
+def _backend(name: str) -> Any:
+    if name not in ("matplotlib", "plotly"):
+        raise ConfigError(f"backend={name!r} is not one of matplotlib, plotly.")
+    if find_spec(name) is None:
+        extra = "plot" if name == "matplotlib" else name
+        hint = f"backend={name!r} needs {name}, which is not installed: pip install 'marketdata[{extra}]'"
+        raise ModuleNotFoundError(hint, name=name)
+    return import_module(f"marketdata.plot.draw_{name}")
+
+
+def _drawn(
+    rows: list[list[Panel | None]],
+    ax: Any,
+    title: str | None,
+    backend: str,
+    *,
+    simulated: bool,
+    size: tuple[float, float] | None = None,
+) -> Any:
+    """The chart, drawn."""
+    size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
+    chart = Chart(rows, size, title, simulated, shared_x=len(rows[0]) > 1)
+    panels = len(chart.panels)
+    library = _backend(backend)
+    if backend == "plotly":
+        if ax is not None:
+            raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
+        return library.draw(chart)
+    if ax is not None and panels > 1:
+        raise ConfigError(f"ax= takes one market, the frame holds {panels}; filter it on one market_id, or omit ax.")
+    return library.draw(chart, ax)
+
+
+# --- tokens and markets of a frame ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Token:
+    """Values of one token, ordered by time."""
+
+    market_id: str
+    token_id: str
+    label: str
+    ts: Array
+    columns: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How one token is drawn, and what it is called."""
+
+    name: str
+    colour: str
+    width: float
+    legend: str | None
+    own: bool
+    """Whether the colour is its own."""
+
+
+def _names(frame: Any) -> list[str]:
+    return list(wrapped(frame).collect_schema().names())
+
+
+def _by_market(
+    data: nw.DataFrame[Any],
+    columns: Sequence[str],
+    value: str,
+    y_label: str,
+    marks: Callable[[_Token, _Look], Iterable[Line | Band]],
+    markets: Questions,
+    title: str | None,
+) -> tuple[list[list[Panel | None]], str | None]:
+    """A panel per market, in rows of two; and the title of the chart."""
+    known = _texts_of_markets(markets)
+    by_market: dict[str, list[_Token]] = {}
+    for token in _tokens(data, columns):
+        by_market.setdefault(token.market_id, []).append(token)
+    if len(by_market) > _MOST_PANELS:
+        raise ConfigError(
+            f"The frame holds {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
+        )
+    panels = []
+    for market_id, tokens in by_market.items():
+        panel = Panel(y_label, y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
+        looks = _looks(tokens, value)
+        for token, look in looks:
+            panel.marks.extend(marks(token, look))
+        if len(looks) > len(PALETTE):
+            most = max(np.nanmax(t.columns[value], initial=0.0) for t in tokens)
+            panel.y_range = (-0.02 * most, 1.02 * most) if most else panel.y_range
+        panels.append(panel)
+    if len(panels) < 2:
+        title = title or known.get(next(iter(by_market), ""))
+        only: Panel = panels[0] if panels else Panel(y_label, y_range=(-0.02, 1.02))
+        only.title = ""
+        return [[only]], title
+    first, last = (
+        min(t.ts[0] for some in by_market.values() for t in some),
+        max(t.ts[-1] for some in by_market.values() for t in some),
+    )
+    for at, panel in enumerate(panels):
+        panel.x_range = (first - (last - first) // 50, last + (last - first) // 50)
+        if at < len(panels) - 2:
+            panel.x_label = ""
+    places: list[Panel | None] = [*panels, None]
+    return [places[at : at + 2] for at in range(0, len(panels), 2)], title
+
+
+def _tokens(data: nw.DataFrame[Any], columns: Sequence[str]) -> Iterator[_Token]:
+    """Each token's rows by time; markets and tokens in the order of their ids."""
+    ids = [nw.col(c).cast(nw.String) for c in ("market_id", "token_id", "token_label")]
+    data = data.select(*ids, "ts", *columns).sort("market_id", "token_id", "ts")
+    if not len(data):
+        return
+    ts, values = micros(data["ts"]).astype("M8[us]"), {c: floats(data[c]) for c in columns}
+    keys = [data[c].to_numpy() for c in ("market_id", "token_id")]
+    new = np.logical_or.reduce([np.asarray(key[1:] != key[:-1], bool) for key in keys])
+    starts = np.r_[0, np.flatnonzero(new) + 1]
+    heads = zip(*(texts(data[c][starts]) for c in ("market_id", "token_id", "token_label")), strict=True)
+    for (market, token, label), a, b in zip(heads, starts, np.r_[starts[1:], len(ts)], strict=True):
+        own = {c: v[a:b] for c, v in values.items()}
+        yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
+
+
+def _looks(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, _Look]]:
+    """The tokens of one market in the order in which they are drawn, each with its look."""
+    ordered = sorted(tokens, key=lambda t: _rank(t.label, t.token_id))
+    if len(ordered) <= len(PALETTE):
+        return [(t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(ordered, PALETTE, strict=False)]
+    last = {t.token_id: float(np.nan_to_num(t.columns[value][-1])) for t in tokens}
+    ordered.sort(key=lambda t: -last[t.token_id])
+    first, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
+    entry = f"{len(rest)} further tokens"
+    further = [(t, _Look(t.label, FURTHER, 0.5, entry if t is rest[0] else None, own=False)) for t in rest]
+    return [*further, *((t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(first, PALETTE, strict=True))]
+
+
+def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
+    """Yes, Up and Over first, then by label."""
+    return label.lower() not in {"yes", "up", "over"}, label, token_id
+
+
+def _chosen(data: nw.DataFrame[Any], token: str | None) -> tuple[str, nw.DataFrame[Any] | None]:
+    """Label and rows of the token that is meant; of a frame without rows nothing."""
+    if not len(data):
+        return "", None
+    ids = ["market_id", "token_id", "token_label"]
+    rows = data.select(nw.col(*ids).cast(nw.String)).unique()
+    every = [
+        (market or "", token_id or "", label or _shortened(token_id or "", 13))
+        for market, token_id, label in zip(*(texts(rows[c]) for c in ids), strict=True)
+    ]
+    found = sorted((t for t in every if token is None or token in t[1:]), key=lambda t: _rank(t[2], t[1]))
+    if not found:
+        have = ", ".join(sorted({label for _, _, label in every}))
+        raise ConfigError(f"token={token!r} is not in the frame; it has {have}.")
+    if (several := len({market for market, _, _ in found})) > 1:
+        what = "The frame holds tokens" if token is None else f"token={token!r} is"
+        raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
+    market, token_id, label = found[0]
+    one = (nw.col("market_id").cast(nw.String) == market) & (nw.col("token_id").cast(nw.String) == token_id)
+    return label, data.filter(one)
+
+
+def _texts_of_markets(markets: Questions) -> dict[str, str]:
+    """Question (or slug) of each market id.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither a mapping nor a frame of market records.
+    """
+    if markets is None:
+        return {}
+    if isinstance(markets, Mapping):
+        return dict(markets)
+    names = _names(markets)
+    key = next((c for c in ("market_id", "id") if c in names), None)
+    text = next((c for c in ("question", "slug") if c in names), None)
+    if key is None or text is None:
+        raise ConfigError(
+            "markets= is a mapping of market id to text, or a frame with market_id and question, as client.markets() "
+            f"gives it; this one has {', '.join(names)}."
+        )
+    data = collected(markets)
+    pairs = zip(texts(data[key]), texts(data[text]), strict=True)
+    return {m: t for m, t in pairs if m and t}
+
+
+def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
+    """The question of a market, else its id, both at most so long."""
+    if market_id is not None and market_id in known:
+        return _shortened(known[market_id], most)
+    return f"market {_shortened(market_id or '?', 13)}"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+
+
+def _short_number(number: float) -> str:
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.0f}{letter}"
+    return f"{number:.0f}"
+
+
+# --- numbers that are drawn -------------------------------------------------------------------------------------------
+
+
+def _broken(ts: Array, *values: Array) -> list[Array]:
+    """The series with a NaN put into every gap of more than ten usual steps, so that no line bridges it."""
+    if len(ts) < 3:
+        return [ts, *values]
+    step = np.diff(ts)
+    gaps = np.flatnonzero(step > 10 * np.median(step)) + 1
+    return [np.insert(ts, gaps, ts[gaps - 1] + np.median(step)), *(np.insert(v, gaps, np.nan) for v in values)]
+
+
+def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
+    ts, mid, bid, bid_size, ask, ask_size = _broken(token.ts, *(token.columns[c] for c in _TOUCH))
+    if look.own:
+        yield Band(ts, bid, ask, look.colour, 0.4)
+    details = [Detail("bid", bid), Detail("of", bid_size, ",.0f"), Detail("ask", ask), Detail("of", ask_size, ",.0f")]
+    yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
+
+
+def _heat(data: nw.DataFrame[Any], bins: int) -> Heat:
+    """log10 of the mean shares per cell of time and price: positive bids, negative asks."""
+    every = micros(data["ts"])
+    times = np.unique(every)
+    step = int(np.median(np.diff(times))) if len(times) > 1 else _MINUTE
+    first, last = times[0], times[-1] + step
+    # No column is narrower than the step of the frame: it would be empty between two snapshots.
+    edges = np.linspace(first, last, max(1, min(bins, (last - first) // step)) + 1)
+    snapshots = np.histogram(times, edges)[0][:, None]
+    shade = np.zeros((len(edges) - 1, len(_EDGES) - 1))
+    shares = np.zeros_like(shade)
+    for side, sign in ((schema.BID, 1.0), (schema.ASK, -1.0)):
+        there = data.filter((nw.col("side").cast(nw.String) == side) & ~nw.col("price").is_null())
+        # Half a fine tick down for bids, up for asks, so that each side keeps to its own cell.
+        price = np.clip(floats(there["price"]) - sign * 5e-4, 0.0, 1.0)
+        total = np.histogram2d(micros(there["ts"]), price, (edges, _EDGES), weights=floats(there["size"]))[0]
+        mean = np.divide(total, snapshots, out=np.zeros_like(total), where=snapshots > 0)
+        shade += sign * np.log10(1.0 + mean)
+        shares += mean
+    limit = float(np.quantile(np.abs(shade[shade != 0.0]), 0.99)) if shade.any() else 1.0
+    return Heat(edges.astype(np.int64).astype("M8[us]"), _EDGES, shade, shares, limit)
+
+
+def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
+    """A small panel for each metric of the interface that the frame has values of."""
+    data = collected(frame)
+    names = [c for c in METRICS if c in data.columns and not np.isnan(floats(data[c])).all()]
+    out = []
+    for name in names:
+        panel = _metric_panel(data, name, {}, simulated=simulated)
+        panel.title, panel.y_label = panel.y_label, ""
+        out.append(panel)
+    return out
+
+
+def _metric_panel(data: nw.DataFrame[Any], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
+    panel = Panel(_metric_label(column, simulated=simulated))
+    data = data.select(nw.col("market_id").cast(nw.String), "ts", column).sort("market_id", "ts")
+    ids = data["market_id"].to_numpy()
+    starts = np.r_[0, np.flatnonzero(np.asarray(ids[1:] != ids[:-1], bool)) + 1] if len(ids) else np.zeros(0, int)
+    every, values = micros(data["ts"]).astype("M8[us]"), floats(data[column])
+    alone = len(starts) == 1
+    for at, (a, b) in enumerate(zip(starts, np.r_[starts[1:], len(ids)], strict=True)):
+        ts, value = _broken(every[a:b], values[a:b])
+        own = at < len(PALETTE)
+        colour = PALETTE[at] if own else FURTHER
+        name = _name_of(known, ids[a], 60)
+        entry = name if own else f"{len(starts) - len(PALETTE)} further markets" if at == len(PALETTE) else None
+        legend = None if alone else entry
+        if column == "volume":
+            if alone:
+                panel.marks.append(Band(ts, np.zeros(len(ts)), value, colour, 0.18))
+            panel.marks.append(Line(ts, value, name, colour, legend=legend))
+        else:
+            panel.marks.append(Line(ts, value, name, colour, 0.5, 0.35))
+            panel.marks.append(Line(*_medians(ts, value), f"{name}, median", colour, 1.2, legend=legend))
+    panel.thousands = "y" if np.nanmax(np.abs(values), initial=0.0) >= 1000 else ""
+    return panel
+
+
+def _metric_label(column: str, *, simulated: bool) -> str:
+    """The metric with its unit: the interface names none, see docs/numbers.md."""
+    if column == "spread":
+        return "spread of the market [probability]"
+    return f"{column} [{_SIMULATED_UNITS.get(column, 'simulated') if simulated else 'unit of the service'}]"
+
+
+def _medians(ts: Array, value: Array) -> tuple[Array, Array]:
+    """The usual level: medians of 120 parts of the drawn time; NaN where nothing was seen."""
+    if len(ts) < 240:
+        return ts, value
+    cell = np.minimum((ts - ts[0]) * 120 // (ts[-1] - ts[0]), 119).astype(int)
+    inside = [value[cell == i] for i in range(120)]
+    middle = ts[0] + (ts[-1] - ts[0]) * (2 * np.arange(120) + 1) // 240
+    return middle, np.array([np.nanmedian(v) if np.isfinite(v).any() else np.nan for v in inside])
+
+
+def _sides(rows: nw.DataFrame[Any]) -> Iterator[Bars | Line]:
+    """Bars of the sizes and lines of the running totals, of one book."""
+    prices = np.concatenate([floats(rows["bid_price"]), floats(rows["ask_price"])])
+    steps = np.diff(np.unique(prices[~np.isnan(prices)]))
+    height = 0.8 * float(np.median(steps)) if len(steps) else 0.008
+    for side, sign, colour in (("bid", -1.0, BID), ("ask", 1.0, ASK)):
+        price, size, total = (floats(rows[f"{side}_{c}"]) for c in ("price", "size", "total"))
+        there = ~np.isnan(price)
+        price, size, total = price[there], size[there], total[there]
+        details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
+        yield Bars(price, np.zeros(len(size)), sign * size, height, colour, f"{side}s", details)
+        yield Line(sign * total, price, f"{side} total", colour, 1.0, 0.6, steps=True)

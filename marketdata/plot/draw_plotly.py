@@ -1,0 +1,259 @@
+"""Charts drawn with plotly: zoom by dragging, numbers by pointing."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from math import lcm
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from marketdata.plot.chart import (
+    ASK,
+    BID,
+    FAINT,
+    FRAME,
+    GRID,
+    INK,
+    Array,
+    Band,
+    Bars,
+    Chart,
+    Detail,
+    Dots,
+    Heat,
+    Line,
+    Panel,
+    finite_runs,
+)
+
+_PIXELS = 88
+_MOST_TOGETHER = 8
+"""Lines of a panel up to which one box shows the values of all."""
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+
+
+def draw(chart: Chart) -> go.Figure:
+    """Draw all panels on one interactive figure, as wide as its place on the page."""
+    columns = lcm(*(len(row) for row in chart.rows))
+    height = chart.size[1] * _PIXELS
+    figure = make_subplots(
+        rows=len(chart.rows),
+        cols=columns,
+        specs=[_specs(row, columns) for row in chart.rows],
+        row_heights=list(chart.heights) if chart.heights else None,
+        vertical_spacing=min(50 / height, 1 / len(chart.rows)),
+        horizontal_spacing=0.07,
+    )
+    seen: set[str] = set()
+    for at, row in enumerate(chart.rows):
+        for column, panel in enumerate(row):
+            if panel is not None:
+                _fill(figure, panel, at + 1, column * (columns // len(row)) + 1, seen)
+    _dress(figure, chart, height, entries=len(seen))
+    return figure
+
+
+def _specs(row: list[Panel | None], columns: int) -> list[dict[str, int] | None]:
+    width = columns // len(row)
+    return [{"colspan": width} if at % width == 0 and row[at // width] else None for at in range(columns)]
+
+
+def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -> None:
+    for mark in panel.marks:
+        match mark:
+            case Line():
+                figure.add_trace(_line(mark, panel, seen), row, col)
+            case Band():
+                for trace in _band(mark):
+                    figure.add_trace(trace, row, col)
+            case Heat():
+                figure.add_trace(_heat(mark), row, col)
+                low, high = next(figure.select_yaxes(row=row, col=col)).domain
+                figure.data[-1].colorbar.update(y=(low + high) / 2, len=high - low)
+            case Bars():
+                figure.add_trace(_bars(mark, panel, seen), row, col)
+            case Dots():
+                figure.add_trace(_dots(mark), row, col)
+    x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
+    x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
+    look: dict[str, Any] = {"gridcolor": GRID, "linecolor": FRAME, "zeroline": False, "tickfont": {"size": 11}}
+    figure.update_xaxes(title={"text": panel.x_label, "font": {"size": 11, "color": FAINT}}, row=row, col=col, **look)
+    figure.update_yaxes(title={"text": _plain(panel.y_label), "font": {"size": 12}}, row=row, col=col, **look)
+    if panel.time:
+        figure.update_xaxes(type="date", row=row, col=col)
+    if "x" in panel.thousands:
+        figure.update_xaxes(tickformat="~s", row=row, col=col)
+    if "y" in panel.thousands:
+        figure.update_yaxes(tickformat="~s", row=row, col=col)
+    if panel.x_range:
+        span = _times(np.array(panel.x_range)) if panel.time else panel.x_range
+        figure.update_xaxes(range=span, row=row, col=col)
+    if panel.y_range:
+        figure.update_yaxes(range=panel.y_range, row=row, col=col)
+    if panel.square:
+        figure.update_yaxes(scaleanchor=x, constrain="domain", row=row, col=col)
+        figure.update_xaxes(constrain="domain", row=row, col=col)
+    if panel.y_ticks is not None:
+        at, texts = [p for p, _ in panel.y_ticks], [_plain(t) for _, t in panel.y_ticks]
+        figure.update_yaxes(tickvals=at, ticktext=texts, row=row, col=col)
+    if panel.time and not panel.x_label:
+        figure.update_xaxes(showticklabels=False, row=row, col=col)
+    inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
+    if panel.title:
+        figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
+    if not panel.marks:
+        figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
+        figure.update_xaxes(showticklabels=False, row=row, col=col)
+
+
+def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
+    dash = "5px,4px" if mark.dashed else None
+    line = {"color": mark.colour, "width": mark.width * 1.4, "dash": dash, "shape": "hvh" if mark.steps else None}
+    return go.Scatter(
+        x=_axis(mark.x, panel),
+        y=mark.y,
+        mode="lines",
+        line=line,
+        opacity=mark.alpha,
+        **_entry(mark.legend, seen),
+        **_hover(mark.name, "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}", mark.details),
+    )
+
+
+def _band(mark: Band) -> list[go.Scatter]:
+    """One closed shape for each stretch without a gap, all in one trace."""
+    runs = finite_runs(mark.low, mark.high)
+    if not runs:
+        return []
+    ends = np.array(["NaT"], "M8[us]")
+    x = np.concatenate([part for run in runs for part in (mark.x[run], mark.x[run][::-1], ends)])
+    y = np.concatenate([part for run in runs for part in (mark.low[run], mark.high[run][::-1], [np.nan])])
+    shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": mark.colour, "opacity": mark.alpha}
+    return [go.Scatter(x=_times(x), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
+
+
+def _heat(mark: Heat) -> go.Heatmap:
+    most = f"{10**mark.limit:,.0f}"
+    middle = mark.x_edges[:-1] + (mark.x_edges[1:] - mark.x_edges[:-1]) // 2
+    return go.Heatmap(
+        x=_times(middle),
+        y=(mark.y_edges[1:] + mark.y_edges[:-1]) / 2,
+        z=mark.shade.T.astype(np.float32),
+        customdata=mark.shares.T.astype(np.float32),
+        zmin=-mark.limit,
+        zmax=mark.limit,
+        colorscale=[[0.0, ASK], [0.5, "#ffffff"], [1.0, BID]],
+        hovertemplate="%{x}<br>price %{y:.3f}<br>%{customdata:,.0f} shares<extra></extra>",
+        colorbar={
+            "tickvals": [-mark.limit, 0.0, mark.limit],
+            "ticktext": [f"asks<br>{most}", "0", f"bids<br>{most}"],
+            "thickness": 10,
+            "outlinewidth": 0,
+            "tickfont": {"size": 10},
+        },
+    )
+
+
+def _bars(mark: Bars, panel: Panel, seen: set[str]) -> go.Bar:
+    times = panel.time
+    width = (mark.end - mark.start).astype("m8[ms]").astype(np.int64) if times else mark.end - mark.start
+    return go.Bar(
+        y=mark.y,
+        x=width,
+        base=_axis(mark.start, panel),
+        width=mark.height,
+        orientation="h",
+        marker={"color": mark.colour, "line": {"width": 0}},
+        **_entry(mark.name, seen),
+        **_hover(mark.name, "", mark.details),
+    )
+
+
+def _dots(mark: Dots) -> go.Scatter:
+    return go.Scatter(
+        x=mark.x,
+        y=mark.y,
+        mode="markers+text",
+        marker={"color": mark.colour, "size": np.sqrt(mark.area) * 1.3, "opacity": 0.75},
+        text=list(mark.texts),
+        textposition=["top center" if y < 0.9 else "bottom center" for y in mark.y],
+        textfont={"size": 10, "color": FAINT},
+        showlegend=False,
+        **_hover("", "%{x:.3f}, %{y:.3f}", mark.details),
+    )
+
+
+def _entry(legend: str | None, seen: set[str]) -> dict[str, Any]:
+    """One entry in the legend for each name, which shows and hides all of that name."""
+    if legend is None:
+        return {"showlegend": False}
+    first = legend not in seen
+    seen.add(legend)
+    return {"name": _plain(legend), "legendgroup": legend, "showlegend": first}
+
+
+def _hover(name: str, point: str, details: Sequence[Detail]) -> dict[str, Any]:
+    """The name of a mark, its value and its details, for the box at the pointer."""
+    numbers = all(d.values.dtype.kind in "fiu" for d in details)
+    columns = [d.values if numbers else d.values.astype(str) for d in details]
+    shown = [f"{d.name} %{{customdata[{i}]{f':{d.form}' if numbers else ''}}}" for i, d in enumerate(details)]
+    text = ", ".join(part for part in (point, *shown) if part)
+    return {
+        "customdata": np.column_stack(columns) if columns else None,
+        "hovertemplate": (f"{_plain(name)}: " if name else "") + text + "<extra></extra>",
+    }
+
+
+def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> None:
+    panels = chart.panels
+    lines = [[m for m in p.marks if not isinstance(m, Band)] for p in panels]
+    unified = panels[0].time and all(isinstance(m, Line) for some in lines for m in some)
+    unified = unified and max(map(len, lines)) <= _MOST_TOGETHER
+    title = _wrapped(chart.title or "", 80)
+    if chart.simulated:
+        title += f"{'<br>' if title else ''}<span style='color:{ASK};font-size:12px'>simulated data</span>"
+    top = 20 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
+    bottom = 50
+    legend = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
+    figure.update_layout(
+        title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 12}},
+        title_font_size=15,
+        font={"family": _FONT, "color": INK, "size": 12},
+        legend={"font": {"size": 11}, **legend},
+        height=int(height + top + bottom + (24 * (1 + entries // 6) if entries else 0)),
+        margin={"l": 56, "r": 16, "t": top, "b": bottom},
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        hovermode="x unified" if unified else "closest",
+        barmode="overlay",
+        dragmode="zoom",
+    )
+    figure.update_annotations(font_size=12)
+    if chart.shared_x:
+        for at, row in enumerate(chart.rows):
+            if len(row) == len(chart.rows[0]):
+                figure.update_xaxes(matches="x", row=at + 1)
+
+
+def _axis(values: Array, panel: Panel) -> Any:
+    return _times(values) if panel.time else values
+
+
+def _times(values: Array) -> Any:
+    """Times as short texts; no time is None."""
+    texts = np.datetime_as_string(values.astype("M8[us]"), unit="auto").tolist()
+    return [None if t == "NaT" else t for t in texts]
+
+
+def _plain(text: str) -> str:
+    """Text as it is: neither tags nor formulas."""
+    return html.escape(text, quote=False).replace("$", "&#36;")
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "<br>".join(_plain(part) for part in wrap(text, width))
