@@ -46,7 +46,13 @@ with md.serve(archive) as service, md.Client(service.base_url, service.api_key) 
 """
 )
 DRAWN = PAGE + "from marketdata import plot\nplot.price_band(md.read_pages('books', [page])).figure.savefig('a.png')\n"
-SMOKE = {"plot": DRAWN, "cli": "from marketdata.cli import main\nassert main(['--version']) == 0", "archive": ROUND}
+INTERACTIVE = DRAWN.replace(").figure.savefig('a.png')", ", backend='plotly').write_html('a.html')")
+SMOKE = {
+    "plot": DRAWN,
+    "plotly": INTERACTIVE,
+    "cli": "from marketdata.cli import main\nassert main(['--version']) == 0",
+    "archive": ROUND,
+}
 SMOKE["service"] = SERVED
 
 
@@ -132,7 +138,7 @@ def test_the_core_alone_reads_pages(clean) -> None:
     assert "typer is not installed" in done.stderr
 
 
-@pytest.mark.parametrize("extra", ["plot", "cli", "archive", "service"])
+@pytest.mark.parametrize("extra", ["plot", "plotly", "cli", "archive", "service"])
 def test_an_extra_brings_what_it_promises(clean, built, extra: str) -> None:
     """Each extra, installed after the one before, makes its part work; pip finds no conflict."""
     assert set(SMOKE) == set(EXTRAS) - {"all", *ENGINES}

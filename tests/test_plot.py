@@ -1,18 +1,27 @@
-"""Charts: what is drawn is what the frame says."""
+"""Charts: what is drawn is what the frame says, by each backend and from each kind of frame."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import subprocess
+import sys
+from typing import Any
 
 import matplotlib as mpl
+import narwhals as nw
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata import plot
+from marketdata import plot, testing
 
 mpl.use("Agg")
+go = pytest.importorskip("plotly.graph_objects")
+BACKENDS = ["matplotlib", "plotly"]
+QUESTIONS = {"rain": "Will it rain?", "snow": "Will it snow?", "wind": "Will it blow?", "frost": "Will it freeze?"}
 
 
 def pair(archive: md.Archive) -> str:
@@ -24,159 +33,376 @@ def archive() -> md.Archive:
     return md.simulate(events=1, days=2, markets=1, seed=1)
 
 
-@pytest.fixture(scope="module", params=["pandas", "polars"])
-def frames(archive, request):
-    market = pair(archive)
-    return tuple(getattr(archive, view)(market, frame=request.param) for view in ("books", "metrics"))
+@pytest.fixture(scope="module")
+def books(archive) -> pd.DataFrame:
+    return archive.books(pair(archive), resolution="10m")
+
+
+@pytest.fixture(scope="module")
+def many(archive) -> dict[str, Any]:
+    """A market of 210 tokens."""
+    return next(m for m in archive.records("markets") if len(m["tokens"]) > 200)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
 
 
 @pytest.fixture
 def ax():
     import matplotlib.pyplot as plt
 
-    figure, ax = plt.subplots()
-    yield ax
-    plt.close(figure)
+    return plt.subplots()[1]
 
 
-def test_price_band_draws_mid_and_band_of_each_token(frames, ax) -> None:
-    """One line per token holds its mids, one band per token its bids and asks; the Axes given is returned."""
-    books, _ = frames
-    assert plot.price_band(books, ax, title="A title") is ax
-    assert [line.get_label() for line in ax.lines] == ["Yes", "No"]
-    assert len(ax.collections) == 2
-    bbo = md.bbo(books)
-    yes = bbo[bbo["token_label"] == "Yes"] if hasattr(bbo, "loc") else bbo.filter(token_label="Yes")
-    drawn = np.asarray(ax.lines[0].get_ydata(), float)
-    mid = yes["mid"].to_numpy().astype(float)
-    assert np.array_equal(np.sort(drawn[~np.isnan(drawn)]), np.sort(mid[~np.isnan(mid)]))
-    assert ax.get_ylabel() == "probability"
-    assert ax.get_xlabel() == "time [UTC]"
-    assert ax.get_title("left") == "A title"
+def times(x: Any) -> list[float]:
+    """Seconds of drawn times, of either backend; a break is NaN."""
+    stamps = pd.to_datetime(pd.Series(list(x)), utc=True, format="ISO8601" if isinstance(x[0], str) else None)
+    return [float("nan") if pd.isna(t) else t.timestamp() for t in stamps]
 
 
-def test_price_band_takes_books_and_bbo_alike(frames, ax) -> None:
-    """A bbo frame gives the lines that its books give."""
-    books, _ = frames
-    plot.price_band(books, ax)
-    plot.price_band(md.bbo(books), ax)
-    assert np.array_equal(ax.lines[0].get_ydata(), ax.lines[2].get_ydata(), equal_nan=True)
+def lines(figure: Any) -> list[tuple[str, list[float], list[float]]]:
+    """What every line of a figure says: its name in the legend, its times and its values."""
+    if isinstance(figure, go.Figure):
+        found = [t for t in figure.data if t.type == "scatter" and t.mode == "lines" and t.fill is None]
+        return [(t.name or "", times(t.x), list(np.asarray(t.y, float))) for t in found]
+    out = []
+    for ax in getattr(figure, "figure", figure).axes:
+        for line in ax.lines:
+            name = line.get_label()
+            name = "" if name.startswith("_") else name
+            out.append((name, times(np.asarray(line.get_xdata(orig=True))), list(np.asarray(line.get_ydata(), float))))
+    return out
 
 
-def test_a_gap_of_the_data_is_a_gap_of_the_line(archive, ax) -> None:
-    """No line is drawn over hours without data."""
+def texts(figure: Any) -> list[str]:
+    """Every text that a matplotlib figure shows."""
+    figure = getattr(figure, "figure", figure)
+    return [text.get_text() for text in figure.findobj(mpl.text.Text) if text.get_text()]
+
+
+def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows in no order, ids as objects, an index that says nothing, times in another zone."""
+    out = frame.sample(frac=1, random_state=5).set_index(np.zeros(len(frame)))
+    ids = [c for c in ("market_id", "token_id", "token_label", "side") if c in out]
+    return out.astype(dict.fromkeys(ids, object)).assign(ts=out["ts"].dt.tz_convert("Asia/Tokyo"))
+
+
+FOREIGN = {
+    "shuffled pandas": shuffled,
+    "pandas, no zone, ns": lambda f: f.assign(ts=f["ts"].dt.tz_localize(None).astype("datetime64[ns]")),
+    "polars": lambda f: pl.from_pandas(f),
+    "lazy polars": lambda f: pl.from_pandas(f).sort("ts", descending=True).lazy(),
+    "Arrow": lambda f: pl.from_pandas(f).to_arrow(),
+}
+CHARTS = {
+    "prices": lambda b, p, m, **o: plot.prices(p, **o),
+    "price_band": lambda b, p, m, **o: plot.price_band(b, **o),
+    "metrics": lambda b, p, m, **o: plot.metrics(m, column="volume", **o),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("chart", CHARTS)
+def test_frames_of_any_kind_and_order_draw_the_same_lines(books, archive, chart: str, kind: str, backend: str) -> None:
+    """Rows in any order, ids as objects, times in another zone or in none, of any frame library: the same lines."""
     market = pair(archive)
-    metrics = archive.metrics(market, frame="polars")
+    frames = (books, archive.prices(market, resolution="10m"), archive.metrics(market, resolution="10m"))
+    wanted = lines(CHARTS[chart](*frames, backend="matplotlib"))
+    drawn = lines(CHARTS[chart](*(FOREIGN[kind](f) for f in frames), backend=backend))
+    assert len(drawn) == len(wanted) > 0
+    for (name, x, y), (name_, x_, y_) in zip(wanted, drawn, strict=True):
+        assert name == name_
+        np.testing.assert_array_equal(x, x_)
+        np.testing.assert_allclose(y, y_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_price_band_draws_the_mid_of_each_token(books, backend: str) -> None:
+    """One line per token holds its mids at their times, and nothing else but breaks."""
+    touch = md.bbo(books)
+    drawn = lines(plot.price_band(books, backend=backend))
+    assert [name for name, _, _ in drawn] == ["Yes", "No"]
+    for label, x, y in drawn:
+        one = touch[touch["token_label"] == label]
+        there = ~np.isnan(y)
+        mids = one.dropna(subset="mid")
+        assert np.asarray(y)[there].tolist() == mids["mid"].tolist()
+        assert np.asarray(x)[there].tolist() == [t.timestamp() for t in mids["ts"]]
+
+
+def test_the_band_reaches_from_bid_to_ask(books, ax) -> None:
+    """Every corner of a token's band is one of its bids or asks, with both backends."""
+    yes = md.bbo(books)[lambda f: f["token_label"] == "Yes"].dropna(subset="mid")
+    wanted = {*yes["best_bid"], *yes["best_ask"]}
+    plot.price_band(books, ax)
+    corners = {float(y) for path in ax.collections[0].get_paths() for y in path.vertices[:, 1]}
+    assert corners == wanted
+    band = next(t for t in plot.price_band(books, backend="plotly").data if t.fill == "toself")
+    assert set(np.asarray(band.y, float)[~np.isnan(np.asarray(band.y, float))]) == wanted
+
+
+def test_axes_say_what_they_show(books, ax) -> None:
+    """The Axes given is returned, with unit, time zone and title."""
+    assert plot.price_band(books, ax, title="A title") is ax
+    assert (ax.get_ylabel(), ax.get_xlabel(), ax.get_title("left")) == ("mid [probability]", "time [UTC]", "A title")
+    figure = plot.price_band(books, title="A title", backend="plotly")
+    assert figure.layout.yaxis.title.text == "mid [probability]"
+    assert figure.layout.xaxis.title.text == "time [UTC]"
+    assert figure.layout.title.text == "A title"
+
+
+def test_price_band_takes_books_and_bbo_alike(books) -> None:
+    """A bbo frame gives the lines that its books give."""
+    np.testing.assert_equal(lines(plot.price_band(md.bbo(books))), lines(plot.price_band(books)))
+
+
+def test_prices_draw_the_prices_of_the_service(archive) -> None:
+    """The chart of prices shows the mean prices of the frame, not those of a book."""
+    prices = archive.prices(pair(archive), resolution="1h")
+    for label, _, y in lines(plot.prices(prices)):
+        drawn = np.asarray(y)[~np.isnan(y)]
+        assert drawn.tolist() == prices.loc[prices["token_label"] == label, "price"].dropna().tolist()
+    with pytest.raises(md.NotTidyError):
+        plot.prices(md.bbo(testing.books()))
+
+
+def test_the_pointer_shows_bid_ask_and_sizes() -> None:
+    """In the interactive chart each point of a mid carries best bid, bid size, best ask and ask size."""
+    touch = md.bbo(testing.books())
+    figure = plot.price_band(touch, backend="plotly")
+    line = next(t for t in figure.data if t.name == "Yes")
+    columns = ["best_bid", "best_bid_size", "best_ask", "best_ask_size"]
+    assert np.array_equal(line.customdata, touch.loc[touch["token_label"] == "Yes", columns])
+    assert [f"%{{customdata[{i}]" in line.hovertemplate for i in range(4)] == [True] * 4
+    assert all(word in line.hovertemplate for word in ("Yes", "bid", "of", "ask"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_gap_of_the_data_is_a_gap_of_the_line(archive, backend: str) -> None:
+    """No line is drawn over hours without data."""
+    metrics = archive.metrics(pair(archive), frame="polars")
     steps = np.diff(metrics["ts"].dt.timestamp("us").to_numpy())
-    plot.metrics(metrics, ax)
     assert steps.max() > 3600e6
-    assert np.isnan(ax.lines[0].get_ydata()).sum() == (steps > 10 * np.median(steps)).sum()
+    ((_, _, y),) = lines(plot.metrics(metrics, backend=backend))
+    assert np.isnan(y).sum() == (steps > 10 * np.median(steps)).sum()
 
 
-def test_depth_shades_bids_below_and_asks_above(frames, ax) -> None:
-    """In each stretch of time bids (positive) lie below asks (negative), and nothing is drawn in a gap."""
-    books, _ = frames
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_token_of_a_market_of_many_is_drawn(archive, many, backend: str) -> None:
+    """Of 210 tokens the six with the highest last price have a colour and a name, and the legend counts the others."""
+    prices = archive.prices(many["id"], resolution="1h")
+    figure = plot.prices(prices, backend=backend)
+    drawn = lines(figure)
+    assert len(drawn) == len(many["tokens"]) == 210
+    last = prices.dropna(subset="price").groupby("token_label", observed=True)["price"].last().sort_values()
+    named = {name for name, _, _ in drawn if name}
+    assert len(named) == 7
+    assert "204 further tokens" in named
+    assert sorted(last[name] for name in named & set(last.index)) == last.iloc[-6:].tolist()
+    total = sum(np.isfinite(y).sum() for _, _, y in drawn)
+    assert total == prices["price"].notna().sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
+    """Tokens are grouped by market, panels carry questions, and the axes of time agree."""
+    figure = plot.price_band(testing.books(markets=3), markets=QUESTIONS, backend=backend)
+    assert [name for name, _, _ in lines(figure)] == ["Yes", "No"] * 3
+    if backend == "plotly":
+        titles = [a.text for a in figure.layout.annotations]
+        ranges = {tuple(axis.range) for axis in figure.select_xaxes()}
+        legend = [t.name for t in figure.data if t.showlegend]
+        assert legend == ["Yes", "No"]
+    else:
+        titles = [one.get_title("left") for one in figure.figure.axes]
+        ranges = {one.get_xlim() for one in figure.figure.axes}
+        assert figure is figure.figure.axes[0]
+    # In the order of their ids: rain, snow, wind.
+    assert titles == [QUESTIONS[m] for m in ("rain", "snow", "wind")]
+    assert len(ranges) == 1
+
+
+def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
+    """A frame of market records names the panels; without it a long id is shortened."""
+    long = "0x" + "5" * 62
+    frame = testing.prices(markets=2).astype({"market_id": str}).replace({"market_id": {"rain": long}})
+    records = pd.DataFrame({"market_id": [long, "snow"], "question": ["Will it rain?", "Will it snow?"], "more": 1})
+    assert "Will it rain?" in texts(plot.prices(frame, markets=records))
+    shown = texts(plot.prices(frame))
+    assert "market 0x5555…555555" in shown
+    assert not any(long in text for text in shown)
+    with pytest.raises(md.ConfigError, match=r"markets=.*question.*token_label"):
+        plot.prices(frame, markets=frame)
+
+
+def test_one_market_has_its_question_as_title(ax) -> None:
+    """A chart of one market is titled with its question unless a title is given."""
+    assert plot.prices(testing.prices(), markets=QUESTIONS).get_title("left") == "Will it rain?"
+    assert plot.prices(testing.prices(), markets=QUESTIONS, title="Own").get_title("left") == "Own"
+    assert plot.metrics(testing.metrics(), ax, markets=QUESTIONS).get_title("left") == "Will it rain?"
+
+
+def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
+    """More than 60 panels, or several on one Axes, are an error that names the number; nothing is left out."""
+    prices = testing.prices()
+    crowd = pd.concat([prices.assign(market_id=str(i)) for i in range(61)])
+    with pytest.raises(md.ConfigError, match="61 markets"):
+        plot.prices(crowd)
+    with pytest.raises(md.ConfigError, match="holds 2"):
+        plot.prices(testing.prices(markets=2), ax)
+    with pytest.raises(md.ConfigError, match="one market, the frame holds 2"):
+        plot.overview(testing.books(markets=2))
+
+
+def test_depth_shades_bids_below_and_asks_above(books, ax) -> None:
+    """At each time bids (positive) lie below asks (negative), and nothing is drawn in a gap."""
     plot.depth(books, ax, token="Yes", bins=480)
     shade = np.asarray(ax.collections[0].get_array())
-    assert shade.shape == (100, 480)
-    middle = np.arange(100)[:, None] * np.ones(480)
+    cells = shade.shape[1]
+    assert shade.shape[0] == 100
+    middle = np.arange(100)[:, None] * np.ones(cells)
     bids, asks = shade > 0, shade < 0
     assert np.where(bids, middle, 0).sum() / bids.sum() < np.where(asks, middle, 0).sum() / asks.sum()
     assert (shade == 0).all(axis=0).any()
     assert ax.get_ylabel() == "price of Yes"
+    heat = plot.depth(books, token="Yes", bins=480, backend="plotly").data[0]
+    np.testing.assert_allclose(heat.z, shade, rtol=1e-6)
 
 
-def test_depth_of_an_unknown_token_names_the_known_ones(frames, ax) -> None:
-    """A token that the frame does not have is refused, and those it has are named."""
-    with pytest.raises(md.ConfigError, match=r"Maybe.*No|Maybe.*Yes"):
-        plot.depth(frames[0], ax, token="Maybe")
+def test_no_column_of_depth_is_narrower_than_the_step_of_the_frame() -> None:
+    """Three snapshots an hour apart are three columns, each with the shares that rest at its time."""
+    books = testing.books(resolution="1h", levels=1)
+    heat = plot.depth(books, backend="plotly").data[0]
+    assert np.asarray(heat.customdata).sum(axis=0).tolist() == [400.0, 400.0, 400.0]
 
 
-def test_metrics_of_an_unknown_column_names_the_known_ones(frames, ax) -> None:
-    """A metric that the frame does not have is refused, and those it has are named."""
+def test_a_token_is_named_or_the_choice_is_refused(books, ax) -> None:
+    """A token that the frame does not have, and a label that several markets share, are refused with what there is."""
+    with pytest.raises(md.ConfigError, match=r"Maybe.*No, Yes"):
+        plot.depth(books, ax, token="Maybe")
+    for draw in (plot.depth, plot.ladder):
+        with pytest.raises(md.ConfigError, match=r"'Yes' is of 2 markets"):
+            draw(testing.books(markets=2), token="Yes")
+        with pytest.raises(md.ConfigError, match=r"tokens of 2 markets"):
+            draw(testing.books(markets=2))
+        assert "No" in draw(testing.books(markets=2), token="22").get_ylabel()
+
+
+def test_metrics_have_the_unit_that_the_pages_name(ax) -> None:
+    """The service names no unit, so the chart does not either; simulated volume is USD traded so far."""
+    frame = testing.metrics()
+    labels = {plot.metrics(frame, column=c).get_ylabel() for c in ("volume", "liquidity", "spread")}
+    assert labels == {
+        "volume [unit of the service]",
+        "liquidity [unit of the service]",
+        "spread of the market [probability]",
+    }
+    assert plot.metrics(frame, simulated=True).get_ylabel() == "volume [USD traded so far]"
     with pytest.raises(md.ConfigError, match=r"weight.*volume"):
-        plot.metrics(frames[1], ax, column="weight")
+        plot.metrics(frame, ax, column="weight")
 
 
-def test_a_frame_of_the_wrong_kind_is_refused(frames, ax) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_metrics_of_several_markets_are_a_line_each(backend: str) -> None:
+    """Each market is one line with its question, and its own values in order of time."""
+    frame = testing.metrics(markets=3)
+    drawn = lines(plot.metrics(frame, markets=QUESTIONS, backend=backend))
+    assert [name for name, _, _ in drawn] == ["Will it rain?", "Will it snow?", "Will it blow?"]
+    for market, (_, _, y) in zip(("rain", "snow", "wind"), drawn, strict=True):
+        assert y == frame.loc[frame["market_id"] == market, "volume"].tolist()
+
+
+def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
     """Metrics are no books, and the error says what is missing."""
     with pytest.raises(md.NotTidyError, match="side"):
-        plot.depth(frames[1], ax)
+        plot.depth(testing.metrics(), ax)
     with pytest.raises(md.NotTidyError, match="volume"):
-        plot.metrics(frames[0], ax)
+        plot.metrics(testing.books(), ax)
 
 
-def test_only_six_tokens_are_drawn_of_many(archive, ax) -> None:
-    """Of a market of 210 tokens the six with the highest last mid are drawn."""
-    market = next(m for m in archive.records("markets") if len(m["tokens"]) > 200)
-    plot.price_band(archive.books(market["id"]), ax)
-    assert len(ax.lines) == 6
-
-
-def test_an_empty_frame_says_that_there_is_no_data(archive, ax) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_empty_frame_says_that_there_is_no_data(backend: str) -> None:
     """A frame without rows gives an empty chart that says so."""
-    market = pair(archive)
-    none = archive.books(market).iloc[:0]
-    for draw in (plot.price_band, plot.depth):
-        draw(none, ax)
-    plot.metrics(archive.metrics(market).iloc[:0], ax)
-    assert {text.get_text() for text in ax.texts} == {"no data in this range"}
+    none = testing.books().iloc[:0]
+    charts = [draw(none, backend=backend) for draw in (plot.price_band, plot.depth, plot.ladder)]
+    charts.append(plot.prices(testing.prices().iloc[:0], backend=backend))
+    charts.append(plot.metrics(testing.metrics().iloc[:0], backend=backend))
+    for chart in charts:
+        shown = [a.text for a in chart.layout.annotations] if backend == "plotly" else texts(chart)
+        assert "no data in this range" in shown
 
 
-def test_overview_is_one_page_marked_as_simulated(frames) -> None:
-    """The page has price, depth with its scale and three metrics, says that it is simulated, and saves as PNG."""
-    figure = plot.overview(*frames, title="Simulated: a market", simulated=True)
-    assert len(figure.axes) == 6
-    assert any("simulated" in text.get_text() for text in figure.texts)
-    out = io.BytesIO()
-    figure.savefig(out)
-    assert out.getvalue()[1:4] == b"PNG"
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_overview_is_one_page_marked_as_simulated(books, archive, backend: str) -> None:
+    """The page has mid, depth and three metrics, and says that it is simulated."""
+    metrics = archive.metrics(pair(archive), resolution="10m")
+    figure = plot.overview(books, metrics, title="A market", simulated=True, backend=backend)
+    if backend == "plotly":
+        assert len(list(figure.select_yaxes())) == 5
+        assert "simulated data" in figure.layout.title.text
+        # Zooming into mids zooms into depth, which has the same axis of time.
+        assert figure.layout.xaxis2.matches == "x"
+    else:
+        assert len(figure.axes) == 6
+        assert "simulated data" in texts(figure)
+        out = io.BytesIO()
+        figure.savefig(out)
+        assert out.getvalue()[1:4] == b"PNG"
 
 
-def test_overview_without_metrics_has_two_panels(frames) -> None:
-    """Books alone give price and depth."""
-    assert len(plot.overview(frames[0]).axes) == 3
+def test_overview_without_metrics_has_two_panels(books) -> None:
+    """Books alone give mids, and depth with its scale."""
+    assert len(plot.overview(books).axes) == 3
 
 
-def test_a_ladder_draws_the_levels_of_one_book(frames, ax) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_ladder_draws_the_levels_of_one_book(books, backend: str) -> None:
     """Each level is one bar at its price, bids to the left and asks to the right, as long as its size."""
-    books, _ = frames
-    ts = next(iter(books["ts"].sort_values() if hasattr(books, "loc") else books["ts"].sort()))
-    plot.ladder(books, ts, ax, token="Yes")
-    rows = md.ladder(books, ts)
-    rows = rows[rows["token_label"] == "Yes"] if hasattr(rows, "loc") else rows.filter(token_label="Yes")
-    sizes = {c: [v for v in rows[c].to_list() if str(v) not in {"None", "nan"}] for c in ("bid_size", "ask_size")}
-    drawn = [bar.get_width() for bar in ax.patches]
-    assert sorted(drawn) == sorted([-s for s in sizes["bid_size"]] + sizes["ask_size"])
-    assert ax.get_ylabel() == "price of Yes"
-    assert "UTC" in ax.get_title("left")
+    ts = books["ts"].min()
+    figure = plot.ladder(books, ts, token="Yes", backend=backend)
+    one = books[(books["ts"] == ts) & (books["token_label"] == "Yes")].dropna(subset="price")
+    sign = one["side"].map({"bid": -1.0, "ask": 1.0}).astype(float)
+    wanted = sorted(zip(one["price"].round(9), (sign * one["size"]).round(9), strict=True))
+    if backend == "plotly":
+        bars = [(y, w) for t in figure.data if t.type == "bar" for y, w in zip(t.y, t.x, strict=True)]
+        title = figure.layout.title.text
+    else:
+        bars = [(bar.get_y() + bar.get_height() / 2, bar.get_width()) for bar in figure.patches]
+        title = figure.get_title("left")
+    assert sorted((round(y, 9), round(w, 9)) for y, w in bars) == wanted
+    assert title == f"Yes at {ts:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def test_an_empty_ladder_has_the_axes_of_a_ladder(frames, ax) -> None:
+def test_an_empty_ladder_has_the_axes_of_a_ladder() -> None:
     """Without rows, and where both sides are empty, the chart says so on axes of shares and price, not of time."""
-    books, _ = frames
-    plot.ladder(books[:0], ax=ax)
-    assert ("shares" in ax.get_xlabel(), ax.get_ylabel()) == (True, "price [probability]")
+    axes = plot.ladder(testing.books()[:0])
+    assert ("shares" in axes.get_xlabel(), axes.get_ylabel()) == (True, "price [probability]")
     stamps = pl.Series(["2026-01-01"] * 2).str.to_datetime(time_zone="UTC")
     nothing = {"level": None, "price": None, "size": None}
     who = {"market_id": "m", "token_id": "1", "token_label": "Yes"}
     empty = pl.DataFrame({"ts": stamps, **who, "side": ["bid", "ask"], **nothing})
-    plot.ladder(empty.cast({"level": pl.Int32, "price": pl.Float64, "size": pl.Float64}), ax=ax)
-    assert ("shares" in ax.get_xlabel(), ax.get_ylabel()) == (True, "price of Yes")
-    assert "empty" in ax.texts[-1].get_text()
+    axes = plot.ladder(empty.cast({"level": pl.Int32, "price": pl.Float64, "size": pl.Float64}))
+    assert ("shares" in axes.get_xlabel(), axes.get_ylabel()) == (True, "price of Yes")
+    assert "empty" in axes.texts[-1].get_text()
 
 
 def test_calibration_draws_its_table(archive, ax) -> None:
     """One dot per bin at its mean price and the share that came true; the diagonal is drawn too."""
-    markets = [m for m in archive.records("markets") if m["resolved_token_id"]]
-    won = {m["id"]: m["resolved_token_id"] for m in markets}
+    won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
     prices = archive.prices(list(won), resolution="1h", on_missing="partial")
     plot.calibration(prices, won, ax, bins=5)
     table = md.calibration(prices, won, bins=5)
-    dots = np.asarray(ax.collections[0].get_offsets())
-    assert np.allclose(dots, table[["forecast", "outcome"]].to_numpy())
-    assert ax.get_ylabel() == "share that came true"
-    assert ax.get_xlabel() == "price [probability]"
+    assert np.allclose(np.asarray(ax.collections[0].get_offsets()), table[["forecast", "outcome"]].to_numpy())
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("share that came true", "price [probability]")
+    dots = next(t for t in plot.calibration(prices, won, bins=5, backend="plotly").data if "markers" in t.mode)
+    assert np.allclose(np.column_stack([dots.x, dots.y]), table[["forecast", "outcome"]].to_numpy())
+    assert np.asarray(dots.customdata)[:, 0].tolist() == table["points"].tolist()
 
 
 def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
@@ -185,54 +411,113 @@ def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
     assert any("no resolved market" in text.get_text() for text in ax.texts)
 
 
-def test_coverage_draws_a_bar_for_each_stretch(archive, ax) -> None:
-    """Every row of the coverage frame is a bar from its start to its end."""
-    coverage = archive.coverage()
-    plot.coverage(coverage, ax)
-    assert len(ax.patches) == len(coverage)
-    assert len(ax.get_yticks()) == len(coverage[["market_id", "view"]].drop_duplicates())
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
+    """Every row of the coverage frame is a bar from its start to its end, of however many markets."""
+    held = archive.coverage()
+    held = pd.concat([held.assign(market_id=f"{i}", state="empty_observed" if i % 2 else "final") for i in range(25)])
+    figure = plot.coverage(held, backend=backend)
+    if backend == "plotly":
+        bars = [(b, w / 1000) for t in figure.data for b, w in zip(times(t.base), t.x, strict=True)]
+        legend = [t.name for t in figure.data if t.showlegend]
+    else:
+        day = 86_400
+        bars = [(bar.get_x() * day, bar.get_width() * day) for bar in figure.patches]
+        legend = [text.get_text() for text in figure.get_legend().get_texts()]
+    wanted = [(a.timestamp(), (b - a).total_seconds()) for a, b in zip(held["start"], held["end"], strict=True)]
+    assert legend == ["final", "empty_observed"]
+    np.testing.assert_allclose(sorted(bars), sorted(wanted), atol=1e-3)
     with pytest.raises(md.NotTidyError, match="state"):
-        plot.coverage(coverage.drop(columns="state"), ax)
+        plot.coverage(held.drop(columns="state"), backend=backend)
 
 
-def test_the_accessor_draws_the_same_charts(frames, archive, ax) -> None:
-    """df.md.plot has every chart but the page, and gives back the Axes."""
-    books, metrics = frames
+def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
+    """df.md.plot has every chart but the page, and passes its options on."""
+    market = pair(archive)
     won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
-    coverage = archive.coverage()
+    assert archive.prices(market).md.plot.prices(ax) is ax
     assert books.md.plot.price_band(ax) is ax
     assert books.md.plot.depth(ax) is ax
     assert books.md.plot.ladder(None, ax) is ax
     assert books.md.plot.calibration(won, ax) is ax
-    assert metrics.md.plot.metrics(ax, column="liquidity") is ax
-    assert coverage.md.plot.coverage(ax) is ax
-    charts = {name for name in dir(books.md.plot) if not name.startswith("_")}
-    assert charts == set(plot.__all__) - {"Page", "overview"}
+    assert archive.metrics(market).md.plot.metrics(ax, column="liquidity") is ax
+    assert archive.coverage().md.plot.coverage(ax) is ax
+    assert isinstance(books.md.plot.price_band(backend="plotly"), go.Figure)
+    assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__) - {"overview"}
 
 
-@pytest.mark.parametrize("text", ["between $90k and $100k?", "A $x_$ b"])
-def test_dollars_are_drawn_as_dollars(archive, ax, text: str) -> None:
-    """Titles, labels and names with dollars are no formulas: they are shown as they are, and nothing fails."""
-    import matplotlib.pyplot as plt
+TEXTS = ["between $90k and $100k?", "A $x_$ b", "<b>5 & 6</b>"]
 
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_dollars_and_tags_are_drawn_as_they_are(archive, ax, text: str) -> None:
+    """Titles, labels and names with dollars or tags are no formulas and no markup, and nothing fails."""
     market = pair(archive)
-    books = archive.books(market, frame="polars")
+    books = archive.books(market, frame="polars", resolution="1h")
     dear = books.with_columns(pl.lit(text).alias("token_label"))
     coverage = archive.coverage(frame="polars").with_columns(pl.lit(text[-12:]).alias("market_id"))
     plot.price_band(dear, ax, title=text)
     charts = (
         ax.figure,
         plot.overview(dear, archive.metrics(market), title=text),
-        plot.depth(dear, title=text).figure,
-        plot.ladder(dear).figure,
+        plot.depth(dear, title=text, token=books["token_id"][0]).figure,
+        plot.ladder(dear, token=books["token_id"][0]).figure,
         plot.metrics(archive.metrics(market), title=text).figure,
         plot.calibration(books, {}, title=text).figure,
         plot.coverage(coverage, title=text).figure,
     )
     for figure in charts:
         figure.canvas.draw()
-        shown = [one for one in figure.findobj(mpl.text.Text) if "$" in one.get_text()]
+        shown = [one for one in figure.findobj(mpl.text.Text) if text[-5:] in one.get_text()]
         assert shown
         assert not any(one.get_parse_math() for one in shown)
     assert ax.get_title("left") == ax.get_legend().get_texts()[0].get_text() == text
-    plt.close("all")
+    drawn = plot.price_band(dear, title=text, backend="plotly")
+    for shown in (drawn.layout.title.text, drawn.data[-1].name, drawn.data[-1].hovertemplate):
+        assert "$" not in shown.replace("%{", "")
+        assert "<b>" not in shown
+
+
+def test_a_backend_is_one_of_two(ax) -> None:
+    """An unknown backend is refused with those there are, and plotly takes no Axes."""
+    with pytest.raises(md.ConfigError, match=r"bokeh.*matplotlib, plotly"):
+        plot.prices(testing.prices(), backend="bokeh")
+    with pytest.raises(md.ConfigError, match="ax="):
+        plot.prices(testing.prices(), ax, backend="plotly")
+
+
+def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> None:
+    """The error names the extra."""
+    there = importlib.util.find_spec
+    monkeypatch.setattr("marketdata.plot.charts.find_spec", lambda name: None if name == "plotly" else there(name))
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'marketdata\[plotly\]'"):
+        plot.prices(testing.prices(), backend="plotly")
+
+
+def test_each_backend_loads_its_own_library_only() -> None:
+    """Charts of plotly need no matplotlib."""
+    code = """
+import sys
+import marketdata as md
+md.plot.prices(md.testing.prices(), backend="plotly")
+assert "matplotlib" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_interactive_chart_is_complete_without_a_network() -> None:
+    """Written as one file, the figure holds its script and names no other address for one."""
+    page = plot.price_band(testing.books(), backend="plotly").to_html(include_mathjax=False)
+    assert 'src="http' not in page
+    assert "Plotly.newPlot" in page
+
+
+def test_a_null_mid_breaks_its_line_and_nothing_else(ax) -> None:
+    """A book without bids has no mid: the line has a break there, and the other token goes on."""
+    books = testing.books("polars", buckets=4)
+    middle = books["ts"].unique().sort()[2]
+    gone = (nw.col("ts") == middle) & (nw.col("side") == "bid") & (nw.col("token_label").cast(nw.String) == "Yes")
+    frame = nw.from_native(books).filter(~gone).to_native()
+    (_, _, yes), (_, _, no) = lines(plot.price_band(frame, ax))
+    assert np.isnan(yes).tolist() == [False, False, True, False]
+    assert not np.isnan(no).any()

@@ -635,14 +635,10 @@ def _tokens(data: nw.DataFrame[Any], columns: Sequence[str]) -> Iterator[_Token]
     """Each token's rows by time; markets and tokens in the order of their ids."""
     ids = [nw.col(c).cast(nw.String) for c in ("market_id", "token_id", "token_label")]
     data = data.select(*ids, "ts", *columns).sort("market_id", "token_id", "ts")
-    if not len(data):
-        return
     ts, values = micros(data["ts"]).astype("M8[us]"), {c: floats(data[c]) for c in columns}
-    keys = [data[c].to_numpy() for c in ("market_id", "token_id")]
-    new = np.logical_or.reduce([np.asarray(key[1:] != key[:-1], bool) for key in keys])
-    starts = np.r_[0, np.flatnonzero(new) + 1]
+    starts, ends = _groups(data["market_id"], data["token_id"])
     heads = zip(*(texts(data[c][starts]) for c in ("market_id", "token_id", "token_label")), strict=True)
-    for (market, token, label), a, b in zip(heads, starts, np.r_[starts[1:], len(ts)], strict=True):
+    for (market, token, label), a, b in zip(heads, starts, ends, strict=True):
         own = {c: v[a:b] for c, v in values.items()}
         yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
 
@@ -652,12 +648,17 @@ def _looks(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, _Look]]:
     ordered = sorted(tokens, key=lambda t: _rank(t.label, t.token_id))
     if len(ordered) <= len(PALETTE):
         return [(t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(ordered, PALETTE, strict=False)]
-    last = {t.token_id: float(np.nan_to_num(t.columns[value][-1])) for t in tokens}
-    ordered.sort(key=lambda t: -last[t.token_id])
+    ordered.sort(key=lambda t: -_last(t.columns[value]))
     first, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
     entry = f"{len(rest)} further tokens"
     further = [(t, _Look(t.label, FURTHER, 0.5, entry if t is rest[0] else None, own=False)) for t in rest]
     return [*further, *((t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(first, PALETTE, strict=True))]
+
+
+def _last(values: Array) -> float:
+    """The last value that is there, else 0."""
+    there = values[~np.isnan(values)]
+    return float(there[-1]) if len(there) else 0.0
 
 
 def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
@@ -733,6 +734,15 @@ def _short_number(number: float) -> str:
 # --- numbers that are drawn -------------------------------------------------------------------------------------------
 
 
+def _groups(*keys: nw.Series[Any]) -> tuple[Array, Array]:
+    """Where each group of equal keys starts and ends, in rows that are sorted by them."""
+    rows = len(keys[0])
+    plain = [key.to_numpy() for key in keys]
+    new = np.logical_or.reduce([np.asarray(key[1:] != key[:-1], bool) for key in plain])
+    starts = np.r_[0, np.flatnonzero(new) + 1] if rows else np.zeros(0, np.int64)
+    return starts, np.r_[starts[1:], [rows] if rows else []].astype(np.int64)
+
+
 def _broken(ts: Array, *values: Array) -> list[Array]:
     """The series with a NaN put into every gap of more than ten usual steps, so that no line bridges it."""
     if len(ts) < 3:
@@ -788,15 +798,15 @@ def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
 def _metric_panel(data: nw.DataFrame[Any], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
     panel = Panel(_metric_label(column, simulated=simulated))
     data = data.select(nw.col("market_id").cast(nw.String), "ts", column).sort("market_id", "ts")
-    ids = data["market_id"].to_numpy()
-    starts = np.r_[0, np.flatnonzero(np.asarray(ids[1:] != ids[:-1], bool)) + 1] if len(ids) else np.zeros(0, int)
+    starts, ends = _groups(data["market_id"])
+    ids = texts(data["market_id"][starts])
     every, values = micros(data["ts"]).astype("M8[us]"), floats(data[column])
     alone = len(starts) == 1
-    for at, (a, b) in enumerate(zip(starts, np.r_[starts[1:], len(ids)], strict=True)):
+    for at, (a, b) in enumerate(zip(starts, ends, strict=True)):
         ts, value = _broken(every[a:b], values[a:b])
         own = at < len(PALETTE)
         colour = PALETTE[at] if own else FURTHER
-        name = _name_of(known, ids[a], 60)
+        name = _name_of(known, ids[at], 60)
         entry = name if own else f"{len(starts) - len(PALETTE)} further markets" if at == len(PALETTE) else None
         legend = None if alone else entry
         if column == "volume":
