@@ -95,7 +95,7 @@ def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
 FOREIGN = {
     "shuffled pandas": shuffled,
     "pandas, no zone, ns": lambda f: f.assign(ts=f["ts"].dt.tz_localize(None).astype("datetime64[ns]")),
-    "polars": lambda f: pl.from_pandas(f),
+    "polars": pl.from_pandas,
     "lazy polars": lambda f: pl.from_pandas(f).sort("ts", descending=True).lazy(),
     "Arrow": lambda f: pl.from_pandas(f).to_arrow(),
 }
