@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from marketdata.tidy import (
@@ -9,6 +10,7 @@ from marketdata.tidy import (
     book,
     clock,
     cross_token,
+    features,
     forecast_scores,
     frames,
     ladders,
@@ -86,6 +88,10 @@ class Accessor(Generic[F]):
     def crossed(self) -> F:
         """Whether the best bid is above the best ask; see `marketdata.crossed`."""
         return liquidity.crossed(self._frame)
+
+    def features(self, measures: Iterable[features.Feature]) -> F:
+        """Many measures of every book in one pass; see `marketdata.features`."""
+        return features.features(self._frame, measures)
 
     def fill_price(self, size: float | None = None) -> F:
         """Average price of taking so many shares from each side; see `marketdata.fill_price`."""

@@ -56,6 +56,7 @@ VERBS = {
     "spread_bps": ["frame"],
     "locked": ["frame"],
     "crossed": ["frame"],
+    "features": ["frame", "measures"],
     "fill_price": ["frame", "size"],
     "sweep": ["frame", "side", "*size", "*notional"],
     "ladder": ["frame", "ts"],

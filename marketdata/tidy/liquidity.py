@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.book import bbo
+from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured
 from marketdata.tidy.partitions import token_by_token
-from marketdata.tidy.schema import WHO
-from marketdata.tidy.snapshots import (
-    BEST_ASK,
-    BEST_BID,
-    HELD,
-    KEYS,
-    Snapshots,
-    closed,
-    is_ask_row,
-    is_bid_row,
-    only,
-    opened,
-    snapshots,
-)
+from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
 # Prices are decimals that floats do not hold exactly: 0.5 - 0.48 is a little more than 0.02.
 _SLACK = 1e-9
+
+_bid, _ask = nw.col("best_bid"), nw.col("best_ask")
+_bid_size, _ask_size = nw.col("best_bid_size"), nw.col("best_ask_size")
+_two_sided = ~_bid.is_null() & ~_ask.is_null()
+_microprice = nw.when(_two_sided & (_bid_size + _ask_size > 0)).then(
+    (_bid * _ask_size + _ask * _bid_size) / (_bid_size + _ask_size)
+)
+_spread_bps = nw.when(_two_sided & (nw.col("mid") > 0)).then(10_000 * nw.col("spread") / nw.col("mid"))
+
+
+def _flag(holds: nw.Expr) -> nw.Expr:
+    # Through numbers, so that pandas keeps a plain truth value.
+    return nw.when(_two_sided & holds).then(1.0).otherwise(0.0) > 0
+
+
+MICROPRICE = Measure({"microprice": _microprice})
+SPREAD_BPS = Measure({"spread_bps": _spread_bps})
+LOCKED = Measure({"locked": _flag(_bid == _ask)})
+CROSSED = Measure({"crossed": _flag(_bid > _ask)})
 
 
 @token_by_token
@@ -73,23 +79,18 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
     >>> md.depth(book, levels=1)["bid_depth"].to_list()
     [10.0]
     """
-    return closed(depth_rows(snapshots(frame), levels, within), frame)  # type: ignore[no-any-return]
+    return measured(frame, depth_measure(levels=levels, within=within))  # type: ignore[no-any-return]
 
 
-def depth_rows(book: Snapshots, levels: int | None = None, within: float | None = None) -> Any:
-    """The measure on a view of books; see `depth`."""
-    book, near = _near(book, levels, within)
-    size = nw.col("size")
-    seen = nw.col(HELD) if within is None else nw.col(HELD) & ~(nw.col(BEST_BID) + nw.col(BEST_ASK)).is_null()
-    out = book.sums(
-        bid_depth=only(is_bid_row & near, size),
-        ask_depth=only(is_ask_row & near, size),
-        __bids=only(is_bid_row & seen, 1.0),
-        __asks=only(is_ask_row & seen, 1.0),
-    )
-    bid = nw.when(nw.col("__bids") > 0).then(nw.col("bid_depth"))
-    ask = nw.when(nw.col("__asks") > 0).then(nw.col("ask_depth"))
-    return out.select(*KEYS, bid.alias("bid_depth"), ask.alias("ask_depth"))
+def depth_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
+    """The measure; see `depth`."""
+    counts, needs, sides = _counted(levels, within)
+    there = nw.lit(value=True) if within is None else _two_sided
+    columns = {
+        f"{side}_depth": nw.when((nw.col(f"{side}_{LEVELS}") > 0) & there).then(nw.col(f"{side}_{sides}"))
+        for side in (BID, ASK)
+    }
+    return Measure(columns, {sides: counts}, needs)
 
 
 @token_by_token
@@ -131,10 +132,15 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
     >>> bool(out.dropna().between(-1, 1).all())
     True
     """
-    out = depth_rows(snapshots(frame), levels, within)
-    bid, ask = nw.col("bid_depth"), nw.col("ask_depth")
+    return measured(frame, imbalance_measure(levels=levels, within=within))  # type: ignore[no-any-return]
+
+
+def imbalance_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
+    """The measure; see `imbalance`."""
+    depths = depth_measure(levels=levels, within=within)
+    bid, ask = (depths.columns[f"{side}_depth"] for side in (BID, ASK))
     value = nw.when(bid + ask > 0).then((bid - ask) / (bid + ask))
-    return closed(out.select(*KEYS, value.alias("imbalance")), frame)  # type: ignore[no-any-return]
+    return Measure({"imbalance": value}, depths.sums, depths.needs)
 
 
 @token_by_token
@@ -172,11 +178,7 @@ def microprice(frame: F) -> F:
     >>> md.microprice(book)["microprice"].to_list()
     [0.625]
     """
-    bid, ask = nw.col("best_bid"), nw.col("best_ask")
-    bid_size, ask_size = nw.col("best_bid_size"), nw.col("best_ask_size")
-    total = bid_size + ask_size
-    value = nw.when((total > 0) & _two_sided).then((bid * ask_size + ask * bid_size) / total)
-    return _of_top(frame, microprice=value)  # type: ignore[no-any-return]
+    return measured(frame, MICROPRICE)  # type: ignore[no-any-return]
 
 
 @token_by_token
@@ -210,9 +212,7 @@ def spread_bps(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread_bps().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'spread_bps']
     """
-    mid = nw.col("mid")
-    value = nw.when(_two_sided & (mid > 0)).then(10_000 * nw.col("spread") / mid)
-    return _of_top(frame, spread_bps=value)  # type: ignore[no-any-return]
+    return measured(frame, SPREAD_BPS)  # type: ignore[no-any-return]
 
 
 @token_by_token
@@ -246,7 +246,7 @@ def locked(frame: F) -> F:
     >>> int(archive.books(archive.records("markets")[0]["id"]).md.locked()["locked"].sum())
     0
     """
-    return _flag(frame, "locked", nw.col("best_bid") == nw.col("best_ask"))  # type: ignore[no-any-return]
+    return measured(frame, LOCKED)  # type: ignore[no-any-return]
 
 
 @token_by_token
@@ -280,31 +280,18 @@ def crossed(frame: F) -> F:
     >>> int(archive.books(archive.records("markets")[0]["id"]).md.crossed()["crossed"].sum())
     0
     """
-    return _flag(frame, "crossed", nw.col("best_bid") > nw.col("best_ask"))  # type: ignore[no-any-return]
+    return measured(frame, CROSSED)  # type: ignore[no-any-return]
 
 
-_two_sided = ~nw.col("best_bid").is_null() & ~nw.col("best_ask").is_null()
-
-
-def _flag(frame: Any, name: str, holds: nw.Expr) -> Any:
-    # Through numbers, so that pandas keeps a plain truth value.
-    found = nw.when(_two_sided & holds).then(1.0).otherwise(0.0)
-    return _of_top(frame, **{name: found > 0})
-
-
-def _of_top(frame: Any, **value: nw.Expr) -> Any:
-    return closed(opened(bbo(frame)).select("ts", *WHO, **value), frame)
-
-
-def _near(book: Snapshots, levels: int | None, within: float | None) -> tuple[Snapshots, nw.Expr]:
-    """The rows that count, as an expression on the view."""
+def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozenset[str], str]:
+    """The size of a level that counts, what it needs, and a name for the sum."""
+    size = nw.col("size")
     if levels is not None and within is not None:
         raise ConfigError(f"levels={levels!r} and within={within!r} exclude each other; give one of them.")
     if levels is not None:
-        return book, (nw.col("level") < whole("levels", levels)).fill_null(value=False)
+        return nw.when(nw.col("level") < whole("levels", levels)).then(size), frozenset(), f"depth_levels_{levels}"
     if within is None:
-        return book, nw.col(HELD)
+        return size, frozenset(), "depth"
     number("within", within, least=0.0)
-    book = book.with_best()
-    distance = (nw.col("price") - (nw.col(BEST_BID) + nw.col(BEST_ASK)) / 2).abs()
-    return book, (distance <= within + _SLACK).fill_null(value=False)
+    near = nw.when(nw.col(DISTANCE) <= within + _SLACK).then(size)
+    return near, frozenset({DISTANCE}), f"depth_within_{within}"

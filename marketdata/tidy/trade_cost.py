@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
+from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured
 from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import ASK, BID
-from marketdata.tidy.snapshots import HELD, KEYS, closed, is_ask_row, is_bid_row, only, snapshots
 
 F = TypeVar("F")
-_BEFORE = "__before"
+# A side holds what is asked for when it lacks no more than this part of it: sums of sizes differ with their order.
+TOLERANCE = 1e-9
 _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 
@@ -44,7 +45,8 @@ def fill_price(frame: F, size: float | None = None) -> F:
 
     Notes
     -----
-    fill_price = sum(price * taken) / sum(taken), best levels first, the last one in part. Fees are not counted.
+    fill_price = sum(price * taken) / sum(taken), best levels first, the last one in part. A side holds ``size`` when it
+    lacks no more than 1e-9 of it. Fees are not counted.
 
     Examples
     --------
@@ -56,28 +58,22 @@ def fill_price(frame: F, size: float | None = None) -> F:
     >>> md.fill_price(book, size=20).select("bid_fill_price", "ask_fill_price").row(0)
     (None, 0.625)
     """
-    book, level = snapshots(frame), nw.col("size")
-    taken = level
-    if size is not None:
-        wanted = number("size", size)
-        book = book.with_before(**{_BEFORE: only(nw.col(HELD), level)})
-        taken = _part(level, wanted - nw.col(_BEFORE))
-    values: dict[str, nw.Expr] = {}
-    for side, rows in ((BID, is_bid_row), (ASK, is_ask_row)):
-        values |= {
-            f"__{side}_depth": only(rows, level),
-            f"__{side}_taken": only(rows, taken),
-            f"{side}_fill_price": only(rows, nw.col("price") * taken),
-        }
-    out = book.sums(**values)
-    prices = []
+    return measured(frame, fill_price_measure(size))  # type: ignore[no-any-return]
+
+
+def fill_price_measure(size: float | None = None) -> Measure:
+    """The measure; see `fill_price`."""
+    price, level = nw.col("price"), nw.col("size")
+    wanted = 0.0 if size is None else number("size", size)
+    taken = level if size is None else _part(level, wanted - nw.col(BEFORE))
+    needs = frozenset() if size is None else frozenset({BEFORE})
+    shares, paid = (f"{what}_{size}" for what in ("shares_of", "paid_for"))
+    columns = {}
     for side in (BID, ASK):
-        enough = nw.col(f"__{side}_depth") >= (size or 0.0)
-        shares = nw.col(f"__{side}_taken")
-        prices.append(
-            nw.when(enough & (shares > 0)).then(nw.col(f"{side}_fill_price") / shares).alias(f"{side}_fill_price")
-        )
-    return closed(out.select(*KEYS, *prices), frame)  # type: ignore[no-any-return]
+        depth, sold = nw.col(f"{side}_depth"), nw.col(f"{side}_{shares}")
+        enough = (depth >= wanted * (1 - TOLERANCE)) & (sold > 0)
+        columns[f"{side}_fill_price"] = nw.when(enough).then(nw.col(f"{side}_{paid}") / sold)
+    return Measure(columns, {"depth": level, shares: taken, paid: price * taken}, needs)
 
 
 @token_by_token
@@ -114,7 +110,8 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     Notes
     -----
     average_price = notional / shares; slippage = abs(average_price - best). What is not there has no price: compare
-    ``shortfall`` with 0 before trusting an average. Fees are not counted.
+    ``shortfall`` with 0 before trusting an average. A side holds what is asked for when it lacks no more than 1e-9 of
+    it. Fees are not counted.
 
     Examples
     --------
@@ -128,44 +125,41 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     >>> md.sweep(book, "buy", notional=100).select("filled", "shortfall", "shares").row(0)
     (20.0, 80.0, 30.0)
     """
+    return measured(frame, sweep_measure(side, size=size, notional=notional))  # type: ignore[no-any-return]
+
+
+def sweep_measure(side: str, *, size: float | None = None, notional: float | None = None) -> Measure:
+    """The measure; see `sweep`."""
     taken_side = _SIDES.get(str(side))
     if taken_side is None:
         raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, _SIDES))}.")
     asked = {name: value for name, value in {"size": size, "notional": notional}.items() if value is not None}
     if len(asked) != 1:
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
-    rows = is_ask_row if taken_side == ASK else is_bid_row
     (name, value), money = *asked.items(), "notional" in asked
     wanted = number(name, value)
     price, level = nw.col("price"), nw.col("size")
-    unit = price * level if money else level
-    book = snapshots(frame).with_before(**{_BEFORE: only(rows, unit)})
-    left = wanted - nw.col(_BEFORE)
-    if not money:
-        taken = _part(level, left)
-    else:
+    if money:
+        left, unit, needs = wanted - nw.col(PAID_BEFORE), price * level, PAID_BEFORE
         affordable = nw.when(left < price * level).then(left / price).otherwise(level)
         taken = nw.when(left > 0).then(affordable).otherwise(0.0)
-    out = book.sums(
-        __there=only(rows, unit),
-        shares=only(rows, taken),
-        notional=only(rows, price * taken),
-        __best=only(rows & (nw.col("level") == 0).fill_null(value=False), price),
-    )
-    return closed(_filled(out, wanted), frame)  # type: ignore[no-any-return]
-
-
-def _filled(out: Any, wanted: float) -> Any:
-    there, shares = nw.col("__there"), nw.col("shares")
-    # What is there decides, not the sum of parts: a side that holds exactly what is wanted leaves no crumb.
-    out = out.with_columns(filled=nw.when(there < wanted).then(there).otherwise(wanted))
-    out = out.with_columns(
-        shortfall=wanted - nw.col("filled"),
-        average_price=nw.when(shares > 0).then(nw.col("notional") / shares),
-    )
-    slippage = nw.when(shares > 0).then((nw.col("average_price") - nw.col("__best")).abs())
-    names = ("filled", "shortfall", "average_price")
-    return out.select(*KEYS, *names, slippage.alias("slippage"), "shares", "notional")
+    else:
+        unit, needs = level, BEFORE
+        taken = _part(level, wanted - nw.col(BEFORE))
+    call = f"{name}_{wanted}"
+    sums = {f"there_{name}": unit, f"shares_{call}": taken, f"paid_{call}": price * taken}
+    there, shares, paid = (nw.col(f"{taken_side}_{c}") for c in sums)
+    filled = nw.when(there < wanted * (1 - TOLERANCE)).then(there).otherwise(wanted)
+    average = nw.when(shares > 0).then(paid / shares)
+    columns = {
+        "filled": filled,
+        "shortfall": wanted - filled,
+        "average_price": average,
+        "slippage": (average - nw.col(f"best_{taken_side}")).abs(),
+        "shares": shares,
+        "notional": paid,
+    }
+    return Measure(columns, sums, frozenset({needs}))
 
 
 def _part(level: nw.Expr, left: nw.Expr) -> nw.Expr:

@@ -26,6 +26,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "spread_bps": lambda b, p, m: md.spread_bps(b),
     "locked": lambda b, p, m: md.locked(b),
     "crossed": lambda b, p, m: md.crossed(b),
+    "features": lambda b, p, m: md.features(b, ["mid", "imbalance", ("depth", {"within": 0.2})]),
     "fill_price": lambda b, p, m: md.fill_price(b, 1e5),
     "sweep": lambda b, p, m: md.sweep(b, "buy", size=1e6),
     "sweep for money": lambda b, p, m: md.sweep(b, "sell", notional=1e5),
