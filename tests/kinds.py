@@ -35,7 +35,7 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
     data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
     columns = [data["ts"].dt.timestamp("us").to_list()]
     columns += [data[c].to_list() for c in data.columns if c != "ts"]
-    plain = [[None if v is None or str(v) in ("<NA>", "nan") else v for v in column] for column in columns]
+    plain = [[None if not isinstance(v, str) and str(v) in ("None", "<NA>", "nan") else v for v in c] for c in columns]
     return list(zip(*plain, strict=True))
 
 
