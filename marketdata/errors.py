@@ -4,9 +4,9 @@
 
     MarketDataError
       ConfigError               base_url, key, range or argument refused before any request
-      RequestError              the service said no: status, detail, url
+      RequestError              the service refused: status, detail, url
         BadRequestError         400
-          LimitTooSmallError    the page can not hold one bucket: minimum
+          LimitTooSmallError    the page cannot hold one bucket: minimum
           TooManyTokensError    more than 200 tokens: use the token calls
           CursorRejectedError   the cursor is expired or unknown
         AuthenticationError     401
@@ -29,7 +29,7 @@
 
     MarketDataWarning
       UnweightedMeanWarning     means of unknown weight were averaged again
-      LeftOutWarning            columns that can not be averaged were left out
+      LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      data kept, but it looks odd
       PartialCoverageWarning    the archive holds only a part of what was asked
 
@@ -45,10 +45,14 @@ from typing import Any
 
 
 class MarketDataError(Exception):
-    """Base of every error of this library.
+    """Base of every error of this library; the message is the problem, then the hint.
 
     Attributes
     ----------
+    argument : str or None
+        Name of the argument that is wrong, where it is one.
+    hint : str
+        What to do in Python.
     attempts : int or None
         How often the request was tried.
     partial : frame or None
@@ -61,13 +65,52 @@ class MarketDataError(Exception):
     partial: Any = None
     resume: Any = None
 
+    def __init__(self, problem: str = "", *, argument: str | None = None, hint: str = "") -> None:
+        super().__init__(f"{problem} {hint}" if hint else problem)
+        self.argument = argument
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        # Derived: where a key is removed from the message, no second text still has it.
+        return str(self).removesuffix(self.hint).rstrip()
+
 
 class ConfigError(MarketDataError, ValueError):
-    """A base_url, key, range or argument was refused before any request."""
+    """A base_url, key, range or argument was refused before any request.
+
+    With an argument the message is ``argument=value problem``, so that a command line can name its option instead.
+
+    Attributes
+    ----------
+    value : object
+        The value that was refused, cut to 60 characters; empty where it may be a secret.
+
+    Examples
+    --------
+    >>> str(ConfigError("is not available; allowed are 1 to 4.", argument="markets", value=7))
+    'markets=7 is not available; allowed are 1 to 4.'
+    """
+
+    def __init__(self, problem: str = "", *, argument: str | None = None, value: Any = ..., hint: str = "") -> None:
+        self.value = "" if value is ... else _short(value)
+        self._shown = f"{argument}={self.value} " if self.value else f"{argument} " if argument else ""
+        super().__init__(f"{self._shown}{problem}", argument=argument, hint=hint)
+
+    @property
+    def problem(self) -> str:
+        """The message without the argument and the hint."""
+        return super().problem.removeprefix(self._shown)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class RequestError(MarketDataError):
-    """The service said no.
+    """The service refused.
 
     Attributes
     ----------
@@ -81,13 +124,15 @@ class RequestError(MarketDataError):
 
     def __init__(
         self,
-        message: str = "",
+        problem: str = "",
         *,
         status: int | None = None,
         detail: str = "",
         url: str | None = None,
+        argument: str | None = None,
+        hint: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(problem, argument=argument, hint=hint)
         self.status = status
         self.detail = detail
         self.url = url
@@ -98,7 +143,7 @@ class BadRequestError(RequestError):
 
 
 class LimitTooSmallError(BadRequestError):
-    """The page limit can not hold one bucket of the market.
+    """The page limit cannot hold one bucket of the market.
 
     Attributes
     ----------
@@ -199,7 +244,7 @@ class NotTidyError(MarketDataError, ValueError):
 
 
 class ArchiveError(MarketDataError):
-    """The archive can not do what was asked."""
+    """The archive cannot do what was asked."""
 
 
 class NotArchivedError(ArchiveError):
@@ -227,7 +272,22 @@ class ArchiveFullError(ArchiveError):
 
 
 class MarketDataWarning(UserWarning):
-    """Base of every warning of this library."""
+    """Base of every warning of this library; the message is the problem, then the hint.
+
+    Attributes
+    ----------
+    hint : str
+        What to do in Python.
+    """
+
+    def __init__(self, problem: str = "", *, hint: str = "") -> None:
+        super().__init__(f"{problem} {hint}" if hint else problem)
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        return str(self).removesuffix(self.hint).rstrip()
 
 
 class UnweightedMeanWarning(MarketDataWarning):
@@ -235,7 +295,7 @@ class UnweightedMeanWarning(MarketDataWarning):
 
 
 class LeftOutWarning(MarketDataWarning):
-    """Columns that can not be averaged were left out of an aggregated frame."""
+    """Columns that cannot be averaged were left out of an aggregated frame."""
 
 
 class ServiceOddityWarning(MarketDataWarning):
@@ -246,9 +306,9 @@ class PartialCoverageWarning(MarketDataWarning):
     """The archive holds only a part of the range that was asked."""
 
 
-def warn(message: str, category: type[MarketDataWarning]) -> None:
-    """Warn, and name the line of the first caller outside of this library, whichever of its doors was taken."""
+def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:
+    """Warn with the line of the first caller outside of this library."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "marketdata":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(category(problem, hint=hint), stacklevel=level)

@@ -64,4 +64,4 @@ class Resolution(StrEnum):
             except ValueError:
                 pass
         allowed = ", ".join(cls)
-        raise ConfigError(f"resolution {value!r} does not exist; the service has {allowed}.")
+        raise ConfigError(f"does not exist; the service has {allowed}.", argument="resolution", value=value)

@@ -1,7 +1,6 @@
-"""Time as users and the wire write it, to whole microseconds UTC and back.
+"""Times of arguments, query parameters and points, to whole microseconds UTC and back.
 
-One parser for both sides: the client's arguments, the service's query parameters and the ``t`` of
-every point. Text and datetimes without a zone are UTC (readings: "time without a zone").
+Text and datetimes without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _LAST = 253_402_300_800 * SECOND  # 10000-01-01
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
 _MILLISECONDS_FROM = 100_000_000_000
 
-# An hour alone wants its T: behind a space it may be an offset whose plus was lost.
+# An hour alone needs its T: after a space it may be an offset whose plus was lost.
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?! \d\d(?!:))"
     r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,18}))?)?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
-# The basic format; a date alone would be no text that is surely a time.
+# The basic format; a date alone (8 digits) could be a number.
 _BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(\d\d(?:[.,]\d{1,18})?)?)?(Z|[+-]\d\d(?:\d\d)?)?", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
@@ -46,12 +45,12 @@ class Range(NamedTuple):
 
 
 def parse_iso(text: str) -> int:
-    """Microseconds of an ISO 8601 text; digits below a microsecond are cut.
+    """Microseconds of an ISO 8601 text; digits below a microsecond are truncated.
 
     Raises
     ------
     ValueError
-        If it is not such a time. A leap second is refused: no bucket starts there.
+        If it is not such a time; a leap second is not one.
     """
     match = _ISO.fullmatch(text) or _ISO.fullmatch(_BASIC.sub(_extended, text))
     if match is None:
@@ -85,7 +84,7 @@ def _dashed(text: str) -> str:
 
 
 def parse_seconds(text: str) -> int:
-    """Microseconds of Unix seconds written as text, to the microsecond.
+    """Microseconds of Unix seconds given as text.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def parse_seconds(text: str) -> int:
 
 
 def to_micros(value: Any, name: str) -> int:
-    """Microseconds since the epoch of a time as a user writes it.
+    """Microseconds since the epoch of a time argument.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ def to_micros(value: Any, name: str) -> int:
         Aware or naive datetime (naive: UTC), date (its midnight UTC), ISO text, Unix seconds [s] as a
         number or a text of 9 to 11 digits, numpy datetime64, pandas or polars timestamp.
     name : str
-        The argument's name, for the error.
+        Name of the argument, for the error.
 
     Raises
     ------
@@ -120,26 +119,24 @@ def to_micros(value: Any, name: str) -> int:
     try:
         micros = _read(value)
     except (ValueError, OverflowError, TypeError) as problem:
-        raise ConfigError(f"{name}={_short(value)} can not be read: {problem}. Allowed: {ALLOWED}.") from None
+        raise ConfigError(f"cannot be read: {problem}. Allowed: {ALLOWED}.", argument=name, value=value) from None
     if not _FIRST <= micros < _LAST:
-        raise ConfigError(f"{name}={_short(value)} is outside of the years 1 to 9999.")
+        raise ConfigError("is outside of the years 1 to 9999.", argument=name, value=value)
     return micros
 
 
 def to_range(start: Any, end: Any) -> Range:
-    """The half-open range of two times as a user writes them.
+    """The half-open range of two time arguments.
 
     Raises
     ------
     ConfigError
-        If one can not be read, or start is not before end.
+        If one cannot be read, or start is not before end.
     """
     out = Range(to_micros(start, "start"), to_micros(end, "end"))
     if out.start >= out.end:
-        raise ConfigError(
-            f"start={_short(start)} is not before end={_short(end)}; "
-            "start is inclusive and end is exclusive, so end must be later."
-        )
+        problem = f"is not before the end, {to_text(out.end)}; the start is inclusive and the end exclusive."
+        raise ConfigError(problem, argument="start", value=start)
     return out
 
 
@@ -189,8 +186,3 @@ def _read(value: Any) -> int:
             raise ValueError(f"as Unix seconds it is a day of 1970{hint}, as text, if it is a date")
         return round(value * SECOND) if isinstance(value, float) else value * SECOND
     raise TypeError(f"{type(value).__name__} is not a time")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -19,7 +21,9 @@ from typer.testing import CliRunner
 
 import marketdata as md
 from marketdata.cli.app import app
-from marketdata.cli.demo import prove
+from marketdata.cli.commands.demo import compare
+from marketdata.service.keys import create_key_file
+from marketdata.service.plans import Plan
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
@@ -37,6 +41,31 @@ def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedPro
         timeout=120,
         env={**clean, "PYTHONPATH": str(Path(md.__file__).parents[1]), "COLUMNS": "100", **env},
     )
+
+
+def terminal(*words: object, cwd: Path, **env: str) -> str:
+    """What a person sees."""
+    pexpect = pytest.importorskip("pexpect")
+    command = ["-m", "marketdata.cli", *map(str, words)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(md.__file__).parents[1]),
+        "TERM": "dumb",
+        "COLUMNS": "200",
+        **env,
+    }
+    process = pexpect.spawn(
+        sys.executable, command, dimensions=(40, 200), encoding="utf-8", timeout=60, env=environment, cwd=str(cwd)
+    )
+    seen = process.read()
+    process.close()
+    assert process.exitstatus == 0, seen
+    return str(seen)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of CSV."""
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +121,7 @@ def test_every_verb_explains_itself(words: list[str]) -> None:
     assert examples
     assert all(example.startswith(f"marketdata {' '.join(words)}") for example in examples)
     assert max(map(len, said.splitlines())) <= 80
-    silent = {"demo", "serve", "import", "new", "revoke"}
+    silent = {"demo", "serve", "new", "revoke"}
     assert ("--json" in said) is (words[-1] not in silent)
 
 
@@ -128,14 +157,14 @@ def test_an_interrupt_ends_with_130_and_one_line(folder) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "MARKETDATA_API_KEY": "mk_any_0123456789"}
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         env["MARKETDATA_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        terminal = pexpect.spawn(
+        process = pexpect.spawn(
             sys.executable, ["-m", "marketdata.cli", "usage"], encoding="utf-8", timeout=30, env=env, cwd=str(folder)
         )
         with silent.accept()[0]:
-            terminal.sendintr()
-            seen = terminal.read()
-        terminal.close()
-    assert terminal.exitstatus == 130
+            process.sendintr()
+            seen = process.read()
+        process.close()
+    assert process.exitstatus == 130
     assert "interrupted" in seen
     assert "Traceback" not in seen
 
@@ -169,16 +198,17 @@ def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
     assert done.returncode == 0, done.stderr
     assert "requests_per_minute" in done.stdout
     assert service["MARKETDATA_API_KEY"] not in done.stdout + done.stderr
-    assert "organization: .\n" in done.stdout
-    assert re.search(r"reset_at: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$", done.stdout, re.MULTILINE)
-    as_json = json.loads(marketdata("usage", "--json", cwd=folder, **service).stdout)
+    seen = terminal("usage", cwd=folder, **service)
+    assert "organization: -" in seen
+    assert re.search(r"reset_at: 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", seen)
+    as_json = json.loads(done.stdout)
     assert as_json["limits"]["requests_per_minute"] > 0
     assert as_json["reset_at"] > 1.7e9
 
 
 def test_markets_are_listed_and_searched(folder, service, market) -> None:
     """Markets are found by a word of their question, as a table or as JSON."""
-    assert market[:40] in marketdata("markets", "--search", "Harbour", cwd=folder, **service).stdout
+    assert market in terminal("markets", "--search", "Harbour", cwd=folder, **service)
     rows = json.loads(marketdata("markets", "--max", "2", "--json", cwd=folder, **service).stdout)
     assert len(rows) == 2
     assert all(row["slug"].startswith("simulated-") for row in rows)
@@ -198,43 +228,54 @@ def test_fetched_rows_are_those_of_the_archive(folder, service, market, suffix) 
     )
 
 
-def test_fetch_prints_a_table(folder, service, market) -> None:
-    """Without a file the first rows are printed, ids shortened."""
-    done = marketdata("fetch", "books", market, *RANGE, "--rows", "3", cwd=folder, **service)
-    lines = done.stdout.splitlines()
-    assert lines[0].split() == ["ts", "market_id", "token_id", "token_label", "side", "level", "price", "size"]
-    assert len(lines) == 5
+def test_a_terminal_gets_a_table_and_a_pipe_every_row_and_character(folder, service, market) -> None:
+    """A person sees the first rows with ids shortened; a pipe gets CSV of all rows and whole ids."""
+    words = ("fetch", "books", market, *RANGE)
+    lines = terminal(*words, "--rows", "3", cwd=folder, **service).splitlines()
+    names = ["ts", "market_id", "token_id", "token_label", "side", "level", "price", "size"]
+    head = next(i for i, line in enumerate(lines) if line.split() == names)
+    assert len(lines[head:]) == 5
     assert "rows; --out FILE" in lines[-1]
+    assert "…" in lines[head + 1]
+    held = md.Archive(folder / "history", frame="polars").books(market, RANGE[1], RANGE[3])
+    rows = rows_of(marketdata(*words, cwd=folder, **service).stdout)
+    assert [row["token_id"] for row in rows] == held["token_id"].cast(pl.String).to_list()
+    assert rows[0]["ts"] == "2025-12-31T12:00:00Z"
 
 
-def test_rows_and_json_mean_the_same_everywhere(folder, market) -> None:
-    """JSON has every row unless --rows says how many, and is JSON too where a file is written."""
-    words = ("export", "history", "prices", market, "-r", "1h", "--json")
-    every, two, written = (marketdata(*words, *more, cwd=folder) for more in ((), ("--rows", 2), ("-o", "x.parquet")))
-    rows = json.loads(every.stdout)
+def test_every_format_has_the_same_rows(folder, market) -> None:
+    """CSV, JSON and JSON lines are the same rows; --rows says how many; a file that is written is told in JSON too."""
+    words = ("export", "history", "prices", market, "-r", "1h")
+    told = {name: marketdata(*words, name, cwd=folder).stdout for name in ("--csv", "--json", "--ndjson")}
+    rows = json.loads(told["--json"])
     assert len(rows) > 10
-    assert json.loads(two.stdout) == rows[:2]
-    assert json.loads(written.stdout) == {"rows": len(rows), "out": "x.parquet"}
+    assert [json.loads(line) for line in told["--ndjson"].splitlines()] == rows
+    assert [{**row, "price": float(row["price"])} for row in rows_of(told["--csv"])] == rows
+    assert json.loads(marketdata(*words, "--json", "--rows", 2, cwd=folder).stdout) == rows[:2]
+    written = json.loads(marketdata(*words, "--json", "-o", "x.parquet", cwd=folder).stdout)
+    assert written == {"rows": len(rows), "out": "x.parquet"}
+    assert marketdata(*words, "--json", "--csv", cwd=folder).returncode == 2
+
+
+def test_an_export_without_a_market_is_of_all(folder) -> None:
+    """Every market that the archive holds is exported where none is named, as rows and as a file."""
+    held = md.Archive(folder / "history", frame="polars").scan("prices", resolution="6h").collect()
+    words = ("export", "history", "prices", "-r", "6h")
+    assert len(rows_of(marketdata(*words, cwd=folder).stdout)) == len(held)
+    assert marketdata(*words, "--out", "all.parquet", cwd=folder).returncode == 0
+    assert pl.read_parquet(folder / "all.parquet")["market_id"].n_unique() == held["market_id"].n_unique() > 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
 def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
-    """Progress is shown to a person; a pipe gets the table only."""
-    import pexpect
-
+    """Progress is shown to a person; a pipe gets rows only."""
     slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
-    words = ["-m", "marketdata.cli", "fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01"]
-    env = {**os.environ, **service, "PYTHONPATH": str(Path(md.__file__).parents[1])}
-    terminal = pexpect.spawn(
-        sys.executable, words, dimensions=(40, 200), encoding="utf-8", timeout=60, env=env, cwd=str(folder)
-    )
-    seen = terminal.read()
-    terminal.close()
-    assert terminal.exitstatus == 0
+    words = ("fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01")
+    seen = terminal(*words, cwd=folder, **service)
     assert "books:" in seen
     assert "%|" in seen
     assert "rows; --out FILE" in seen
-    piped = marketdata(*words[2:], cwd=folder, **service)
+    piped = marketdata(*words, cwd=folder, **service)
     assert (piped.returncode, piped.stderr) == (0, "")
 
 
@@ -249,15 +290,14 @@ def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
     ("words", "code", "said"),
     [
         (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
-        (("fetch", "books", "x", *RANGE, "-r", "5m"), 2, "1m, 10m, 1h, 6h, 1d"),
-        (("fetch", "price", "x", *RANGE), 2, "view 'price' does not exist; allowed are books, prices, metrics"),
-        (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "start"),
+        (("fetch", "books", "x", *RANGE, "-r", "5m"), 2, "'1m', '10m', '1h', '6h', '1d'"),
+        (("fetch", "price", "x", *RANGE), 2, "'price' is not one of 'books', 'prices', 'metrics'"),
+        (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "--start '2026-01-02' is not"),
         (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),
         (("export", "nowhere", "books", "x"), 2, "nowhere"),
-        (("export", "history", "books"), 2, "Name the markets"),
         (("export", "history", "markets", "nowhere"), 4, "nowhere"),
         (("export", "history", "markets", "--start", "2025-12-31"), 2, "--start"),
-        (("import", "new", "empty"), 2, "markets.parquet"),
+        (("import", "new", "empty"), 2, ".parquet"),
         (("coverage", "nowhere"), 2, "nowhere"),
     ],
 )
@@ -303,17 +343,17 @@ def test_what_is_exported_can_be_imported(folder, market, records) -> None:
     copy = md.Archive(folder / f"copy-{records}", frame="polars")
     for view in ("books", "prices", "metrics"):
         assert getattr(copy, view)(market).equals(getattr(held, view)(market))
-    slugs = [record["slug"] for record in held.records("markets")]
-    assert [record["slug"] for record in copy.records("markets")] == slugs
-    if records != "csv":  # has no lists
-        assert copy.records("markets") == held.records("markets")
+    assert copy.records("markets") == held.records("markets")
 
 
 def test_records_are_listed_as_markets_are(folder, market) -> None:
     """`export ARCHIVE markets` shows every market, or those that are named."""
-    every = marketdata("export", "history", "markets", cwd=folder).stdout.splitlines()
+    every = terminal("export", "history", "markets", cwd=folder).splitlines()
     assert every[0].split() == ["slug", "question", "status", "start_date", "end_date"]
-    assert len(every) == 1 + len(md.Archive(folder / "history").records("markets"))
+    piped = rows_of(marketdata("export", "history", "markets", cwd=folder).stdout)
+    records = md.Archive(folder / "history").records("markets")
+    assert len(every) == 1 + len(piped) == 1 + len(records)
+    assert [json.loads(row["token_ids"]) for row in piped] == [[t["id"] for t in r["tokens"]] for r in records]
     one = json.loads(marketdata("export", "history", "markets", market, "--json", cwd=folder).stdout)
     assert [row["slug"] for row in one] == [market]
 
@@ -336,7 +376,8 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     done = marketdata(*words, "--json", cwd=folder, **service)
     assert done.returncode == 0, done.stderr
     assert {row["view"] for row in json.loads(done.stdout)} == {"books", "prices", "metrics"}
-    assert "Nothing is missing" in marketdata(*words, cwd=folder, **service).stdout
+    assert "Nothing is missing" in terminal(*words, cwd=folder, **service)
+    assert rows_of(marketdata(*words, cwd=folder, **service).stdout) == []
     archives = [md.Archive(folder / name, frame="polars") for name in ("history", "pulled")]
     held, pulled = (archive.books(market, RANGE[1], RANGE[3]) for archive in archives)
     assert held.equals(pulled)
@@ -345,9 +386,7 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
 def test_verify_names_the_readings_of_a_service(folder, service, market) -> None:
     """With --service every reading is told, and the local service follows those that its data can show."""
     words = ("verify", "--service", market, "--start", "2025-12-31", "--end", "2026-01-01")
-    done = marketdata(*words, cwd=folder, **service)
-    assert done.returncode == 0, done.stderr
-    assert "label     followed" in done.stdout
+    assert "label     followed" in terminal(*words, cwd=folder, **service)
     told = json.loads(marketdata(*words, "--json", cwd=folder, **service).stdout)
     assert list(told) == ["label", "averages", "books", "empty", "limit"]
     for wrong in (("verify",), ("verify", "history", "--service", market), ("verify", "--service", market)):
@@ -376,22 +415,37 @@ def test_keys_are_made_listed_and_revoked(folder) -> None:
     assert key not in (folder / "keys.toml").read_text()
     assert marketdata("keys", "revoke", "keys.toml", key_id, cwd=folder).returncode == 0
     listed = marketdata("keys", "list", "keys.toml", cwd=folder).stdout
-    cells = listed.splitlines()[1].split()
-    assert (cells[0], cells[-1]) == (key_id, "yes")
+    assert [(row["id"], row["revoked"]) for row in rows_of(listed)] == [(key_id, "true")]
     assert json.loads(marketdata("keys", "list", "keys.toml", "--json", cwd=folder).stdout)[0]["id"] == key_id
     assert key not in listed
+
+
+def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
+    """A file with one plan needs no --plan, one with more names them, and a plan it lacks is refused."""
+    one, two = folder / "one.toml", folder / "two.toml"
+    assert marketdata("keys", "new", one, "--plan", "pro", cwd=folder).returncode == 0
+    assert "(plan pro)" in marketdata("keys", "new", one, cwd=folder).stdout
+    refused = marketdata("keys", "new", one, "--plan", "other", cwd=folder)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "pro" in refused.stderr
+    create_key_file(two, {"basic": Plan("basic"), "pro": Plan("pro")})
+    several = marketdata("keys", "new", two, cwd=folder)
+    assert several.returncode == 2
+    assert "--plan is missing" in several.stderr
+    assert "basic, pro" in several.stderr
 
 
 @pytest.mark.parametrize(("view", "column"), [("books", "size"), ("prices", "price"), ("metrics", "volume")])
 def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, column) -> None:
     """Two answers that differ in one number, or by one row, are not equal."""
-    hourly = getattr(md.Archive(folder / "history"), view)(market, resolution="1h")
-    prove(view, hourly, hourly.copy())
-    changed = hourly.copy()
-    changed.loc[changed[column].first_valid_index(), column] += 0.01
-    for other in (changed, hourly.iloc[1:]):
+    hourly = getattr(md.Archive(folder / "history", frame="polars"), view)(market, resolution="1h")
+    compare(view, hourly, hourly.clone())
+    first = hourly[column].is_not_null().arg_max()
+    at = pl.int_range(pl.len()) == first
+    changed = hourly.with_columns(pl.when(at).then(pl.col(column) * (1 + 1e-9)).otherwise(column))
+    for other in (changed, hourly[1:], hourly.with_columns(pl.lit("x").alias("market_id").cast(pl.Categorical))):
         with pytest.raises(md.ContractError, match=view):
-            prove(view, hourly, other)
+            compare(view, hourly, other)
 
 
 def test_the_demo_proves_itself_and_draws(tmp_path) -> None:

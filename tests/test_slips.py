@@ -31,7 +31,7 @@ def test_an_answer_without_points_says_so(folder: Path, market: str, service: di
     """A range without data gives the empty table, and one line beside it."""
     done = marketdata("fetch", "prices", market, "--start", "2030-01-01", "--end", "2030-01-02", cwd=folder, **service)
     assert done.returncode == 0
-    assert "no points" in done.stderr
+    assert "no rows" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("coverage", "empty"), ("verify", "empty"), ("export", "empty", "books", "slug")])

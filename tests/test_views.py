@@ -12,7 +12,6 @@ import pytest
 import marketdata as md
 from marketdata.archive import imports, intake, layout
 from marketdata.archive.archive import Archive
-from marketdata.cli import files, words
 from marketdata.client import history
 from marketdata.fetch import plan
 from marketdata.service import app, chunks
@@ -42,8 +41,6 @@ PLACES: dict[str, Callable[[], Iterable[str]]] = {
         r'"(\w+)"',
         re.search(r"const VIEWS = \[.*\]", source("service/start/words.js"))[0],  # type: ignore[index]
     ),
-    "cli/words.py: VIEWS": lambda: words.VIEWS,
-    "cli/files.py: _ORDER": lambda: files._ORDER,
     "testing/strategies.py: columns to draw": lambda: {
         "metrics" if n == "metric_columns" else n.replace("_columns", "s") for n in dir(strategies)
     },

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.wire.columns import METRICS, BookColumns, Token
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Kind = Literal["markets", "events", "series", "books", "prices", "metrics"]
 ORDER: tuple[Kind, ...] = ("series", "events", "markets", "books", "prices", "metrics")
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
-_TEXTS = ("market_id", "token_id", "event_id", "series_id", "id", "slug")
+_LISTS = ("token_ids", "token_labels", "tags")
 # Names that collectors give to the token of a book message, and to its exchange clock.
 _MESSAGE_TOKENS = ("token_id", "asset_id")
 _MILLISECOND = 1_000
@@ -63,7 +66,7 @@ def _read(path: Path, token_id: str | None, clock: str) -> Found:
         if path.suffix == ".parquet":
             frame = pl.read_parquet(path)
         elif path.suffix == ".csv":
-            frame = pl.read_csv(path, schema_overrides=dict.fromkeys(_TEXTS, pl.String), infer_schema_length=None)
+            frame = _csv(path)
         else:
             rows = _json_rows(path)
             if rows and {"bids", "asks"} <= rows[0].keys():
@@ -75,6 +78,17 @@ def _read(path: Path, token_id: str | None, clock: str) -> Found:
         raise ConfigError(f"{path.name!r} can not be read as {path.suffix[1:]}: {problem}.") from problem
     kind = kind_of(frame.columns, path.name)
     return Found(path, kind, with_times(frame, path.name), frame.height)
+
+
+def _csv(path: Path) -> pl.DataFrame:
+    """A CSV file with ids as texts, since they may have 77 digits, and lists read from JSON text."""
+    import polars as pl
+
+    names = pl.read_csv(path, n_rows=0, infer_schema=False).columns
+    texts = [name for name in names if name.endswith(("id", "slug", *_LISTS))]
+    frame = pl.read_csv(path, schema_overrides=dict.fromkeys(texts, pl.String), infer_schema_length=None)
+    lists = [name for name in _LISTS if name in names]
+    return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:

@@ -224,7 +224,9 @@ def chosen(
     if not found:
         what = f"event={event!r}" if event is not None else f"series={series!r}"
         raise NotFoundError(
-            f"The service lists no market of {what}; client.events() and client.series() show the slugs."
+            f"The service lists no market of {what}.",
+            argument="event",
+            hint="client.events() and client.series() show the slugs.",
         )
     return found
 
@@ -283,8 +285,9 @@ def wanted_range(start: Any, end: Any) -> Range:
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
-        shown = f"the present ({to_text(last)})" if end is None else f"end={end!r}"
-        raise ConfigError(f"start={start!r} is not before {shown}; start is inclusive and end is exclusive.")
+        shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
+        problem = f"is not before {shown}; the start is inclusive and the end exclusive."
+        raise ConfigError(problem, argument="start", value=start)
     return whole_minutes(Range(first, last))
 
 

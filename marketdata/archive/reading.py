@@ -78,9 +78,9 @@ def held_range(ledger: Ledger, view: View, market_id: str, start: Any, end: Any,
         raise not_held(f"{name} are missing in {_show(missing)}.", missing[0])
     if missing and on_missing == "warn":
         warn(
-            f"{name} are missing in {_show(missing)}; the answer holds the rest. "
-            "Pull the range, or pass on_missing='partial' to read what is there without this warning.",
+            f"{name} are missing in {_show(missing)}; the answer holds the rest.",
             PartialCoverageWarning,
+            hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
         )
     return wanted
 

@@ -33,6 +33,7 @@ from marketdata.times import to_datetime
 _FAR = 2**62
 _FOOTERS = 4096
 _TRIES = 60
+_REBUILD = "Run archive.rebuild() to make it anew from the data files."
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +132,9 @@ class Table:
         if self._handle is not None:
             shown = f"version {self._handle.version()}"
         elif problem is not None:
-            raise ArchiveCorruptError(
-                f"The commit log of {self.uri} is damaged: {what}. Run archive.rebuild() to make it anew from the data."
-            ) from problem
+            raise ArchiveCorruptError(f"The commit log of {self.uri} is damaged: {what}.", hint=_REBUILD) from problem
         self.damage = f"The commit log of {self.uri} is damaged ({what})"
-        warn(
-            f"{self.damage}, so {shown} of it is shown. Run archive.rebuild() to make it anew from the data files.",
-            PartialCoverageWarning,
-        )
+        warn(f"{self.damage}, so {shown} of it is shown.", PartialCoverageWarning, hint=_REBUILD)
 
     def _last_good(self) -> Any:
         from deltalake import DeltaTable
@@ -169,7 +165,7 @@ class Table:
             raise ConfigError("An archive opened with as_of= shows the past and can not be written to.")
         version = self.state().version
         if self.damage is not None:
-            raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it. Run archive.rebuild() first.")
+            raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it.", hint=_REBUILD)
         if version >= 0:
             return
         from deltalake import DeltaTable

@@ -31,35 +31,38 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     """
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
     if not given:
-        raise ConfigError(f"There is no base_url. Pass base_url=... or set {VARIABLE}.")
+        hint = f"Pass base_url=... or set {VARIABLE}."
+        raise ConfigError("is missing.", argument="base_url", hint=hint)
     if not isinstance(given, str):
-        raise ConfigError(f"base_url is a text such as 'https://host', not {type(given).__name__}.")
+        raise ConfigError(f"is a text such as 'https://host', not {type(given).__name__}.", argument="base_url")
     try:
         parts = urlsplit(given.strip())
         port, host = parts.port, parts.hostname or ""
     except ValueError:
-        raise ConfigError("base_url is not an address; it looks like 'https://host'.") from None
+        raise ConfigError("is not an address; it looks like 'https://host'.", argument="base_url") from None
     if "@" in parts.netloc:
-        raise ConfigError("base_url holds a user or a password; give the address alone, the key goes into api_key.")
+        problem = "contains a user or a password; give the address alone, the key is another argument."
+        raise ConfigError(problem, argument="base_url")
     if parts.scheme not in ("https", "http"):
         # Not quoted: it may be the key, given in the wrong place.
         raise ConfigError(
-            "base_url does not begin with https://, or http:// for a service on this machine, as in "
-            "'http://127.0.0.1:8000'."
+            "does not begin with https://, or http:// for a service on this machine, as in 'http://127.0.0.1:8000'.",
+            argument="base_url",
         )
     if parts.query or parts.fragment or "?" in given or "#" in given:
-        raise ConfigError("base_url holds a query or a fragment; give scheme, host and path alone.")
+        raise ConfigError("contains a query or a fragment; give scheme, host and path alone.", argument="base_url")
     netloc_host = f"[{host}]" if ":" in host else host
     if not _HOST.fullmatch(netloc_host):
-        raise ConfigError("base_url has no valid host; it looks like 'https://host'.")
+        raise ConfigError("has no valid host; it looks like 'https://host'.", argument="base_url")
     if parts.scheme == "http" and not allow_insecure and not is_loopback(host):
         raise ConfigError(
-            f"base_url is http to {host}: the key would travel in clear. "
-            "Use https, or pass allow_insecure=True if that is what you want."
+            f"is http to {host}: the key would travel unencrypted; use https.",
+            argument="base_url",
+            hint="Pass allow_insecure=True to send it all the same.",
         )
     path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     if quote(path, safe="/-._~") != path or any(s in (".", "..") for s in path.split("/")):
-        raise ConfigError("base_url has a path that would have to be rewritten; give a plain one.")
+        raise ConfigError("has a path that would have to be rewritten; give a plain one.", argument="base_url")
     return f"{parts.scheme}://{netloc_host}{f':{port}' if port is not None else ''}{path}"
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from marketdata.errors import ConfigError
 
 VARIABLE = "MARKETDATA_API_KEY"
+_HINT = f"Pass api_key=... or set {VARIABLE}."
 T = TypeVar("T")
 
 
@@ -48,16 +49,17 @@ def check_key(key: object) -> Secret:
     Raises
     ------
     ConfigError
-        If it is empty, or holds a space, a line break or a character beyond ASCII. The message does not show it.
+        If it is empty, or contains a space, a line break or a character beyond ASCII. The message does not show it.
     """
     key = veiled(key)
     if not isinstance(key, str):
-        raise ConfigError(f"The API key is a {type(key).__name__}; it must be a text.")
+        raise ConfigError(f"is a {type(key).__name__}; it must be a text.", argument="api_key")
     if not key:
-        raise ConfigError(f"The API key is empty. Pass api_key=... or set {VARIABLE}.")
+        raise ConfigError("is empty.", argument="api_key", hint=_HINT)
     if not all("!" <= c <= "~" for c in key):
         raise ConfigError(
-            "The API key holds a space, a line break or a character beyond ASCII; was it copied whole and alone?"
+            "contains a space, a line break or a character beyond ASCII; was it copied whole and alone?",
+            argument="api_key",
         )
     return Secret(key)
 
@@ -125,7 +127,7 @@ class KeyProvider:
             return check_key(self._call())
         found = veiled(os.environ.get(VARIABLE))
         if found is None:
-            raise ConfigError(f"There is no API key. Pass api_key=... or set {VARIABLE}.")
+            raise ConfigError("is missing.", argument="api_key", hint=_HINT)
         return check_key(found)
 
     def __repr__(self) -> str:

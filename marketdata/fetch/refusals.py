@@ -43,7 +43,7 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
     detail = _text(raw).replace(key, "***")[:_LONGEST]
     shown = detail or "no detail"
     kind = _kind(status, detail)
-    error = kind(f"{status}: {shown} ({url}){_hint(status, url)}", status=status, detail=detail, url=url)
+    error = kind(f"{status}: {shown} ({url})", status=status, detail=detail, url=url, hint=_hint(status, url))
     if isinstance(error, LimitTooSmallError):
         found = _MINIMUM.search(detail)
         error.minimum = int(found[1]) if found else None
@@ -54,9 +54,9 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
 
 def _hint(status: int, url: str) -> str:
     if status == 401:
-        return " Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
+        return "Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
     if status == 404 and "/v1/markets/" in url:
-        return " client.markets(search=...) finds ids and slugs."
+        return "client.markets(search=...) finds ids and slugs."
     return ""
 
 

@@ -246,7 +246,10 @@ def _config(app: Guard) -> uvicorn.Config:
 def _check_address(host: str, *, given_keys: bool) -> None:
     if not given_keys and not _is_loopback(host):
         raise ConfigError(
-            f"host={host!r} is reachable from outside; give keys=<file> (marketdata keys new) or use 127.0.0.1."
+            "is reachable from outside without a key file; use 127.0.0.1 or give one.",
+            argument="host",
+            value=host,
+            hint="Pass keys=<file> (marketdata keys new makes one).",
         )
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         raise ConfigError("WEB_CONCURRENCY asks for several workers; the service is one process per address.")

@@ -113,7 +113,7 @@ def test_K3_errors_hold_no_request(server: FaultServer, transport: Transport) ->
 )
 def test_K4_malformed_key(key: str) -> None:
     """A key that no header can carry is a ValueError before any request, and is not shown."""
-    with pytest.raises(ValueError, match="API key") as caught:
+    with pytest.raises(ValueError, match="api_key") as caught:
         Transport("https://service.invalid", key)
     assert isinstance(caught.value, ConfigError)
     assert not key.strip() or key.strip() not in str(caught.value)
@@ -122,7 +122,7 @@ def test_K4_malformed_key(key: str) -> None:
 def test_K4_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes from a text, a callable or the environment, and from nowhere else."""
     monkeypatch.delenv("MARKETDATA_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="There is no API key"):
+    with pytest.raises(ConfigError, match="api_key is missing"):
         KeyProvider().get()
     with pytest.raises(ConfigError, match="int"):
         check_key(5)

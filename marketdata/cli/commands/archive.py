@@ -1,0 +1,249 @@
+"""Commands that fill, check and read an archive."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from marketdata.cli import output
+from marketdata.cli.commands.client import LISTED
+from marketdata.cli.parameters import (
+    BaseUrl,
+    Csv,
+    Folder,
+    Json,
+    Ndjson,
+    Out,
+    Rows,
+    check_out,
+    client,
+    is_archive,
+    open_archive,
+)
+from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.wire.columns import VIEWS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from marketdata.archive import Archive
+
+_EVERY_ROW = 2**31
+
+
+def pull(
+    archive: Folder,
+    start: Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")],
+    end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.", show_default=False)] = None,
+    market: Annotated[
+        list[str] | None, typer.Option(help="Id or slug; may be given again.", show_default=False)
+    ] = None,
+    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.", show_default=False)] = None,
+    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.", show_default=False)] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="|".join(VIEWS),
+            help="Only this view; may be given again.",
+            autocompletion=lambda: list(VIEWS),
+            show_default=False,
+        ),
+    ] = None,
+    base_url: BaseUrl = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be asked.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Fetch into an archive what it lacks.
+
+    What it holds is not asked again: a second pull asks for nothing. The first one creates the folder.
+
+    \b
+    Examples:
+      marketdata pull history --market SLUG --start 2025-12-31
+      marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
+      marketdata pull history --event SLUG --start 2025-12-01 --dry-run
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    if sum(map(bool, (market, event, series))) != 1:
+        raise ConfigError("Give exactly one of --market, --event and --series.")
+    from marketdata.archive import Archive
+
+    # A pull stores the records of the markets it meets; a question creates no folder.
+    scratch = dry_run and not is_archive(archive)
+    with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
+        asked = Archive(place, frame="polars").pull(
+            client(base_url),
+            market or None,
+            event=event,
+            series=series,
+            views=cast("Any", view or VIEWS),
+            start=start,
+            end=end,
+            dry_run=dry_run,
+            refresh=refresh,
+        )
+    if len(asked) or fmt != "table":
+        output.show(asked, fmt, _EVERY_ROW)
+    else:
+        typer.echo("Nothing is missing; no request was made for points.")
+
+
+def verify(
+    archive: Annotated[str | None, typer.Argument(help="Folder or address of the archive.", show_default=False)] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(metavar="MARKET", help="Check the service with this market instead.", show_default=False),
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="Start, with --service.", show_default=False)] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.", show_default=False)] = None,
+    base_url: BaseUrl = None,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mark damaged ranges as missing, for the next pull.")
+    ] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Compare an archive with its hashes, or a service with the interface.
+
+    An archive is read whole; exit code 1 if anything is damaged. With --service each open point of the interface is
+    shown with what the service does; exit code 1 if it is not what this library assumes.
+
+    \b
+    Examples:
+      marketdata verify history --repair
+      marketdata verify --service SLUG --start 2026-01-01 --end 2026-01-02
+    """
+    if (archive is None) == (service is None):
+        raise ConfigError("Give the folder of an archive, or --service MARKET with --start and --end.")
+    fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    if service is not None:
+        if start is None or end is None:
+            raise ConfigError("--service needs --start and --end; a day is enough.")
+        report = client(base_url).verify(service, start, end)
+        output.record({f.reading: f.found for f in report.findings}, as_json=as_json, text=str(report))
+        if report.variants:
+            raise typer.Exit(1)
+        return
+    damaged = open_archive(str(archive)).verify(repair=repair)
+    if len(damaged) or fmt != "table":
+        output.show(damaged, fmt, _EVERY_ROW)
+    else:
+        typer.echo("Everything is as it was written.")
+    if len(damaged) and not repair:
+        raise typer.Exit(1)
+
+
+def compact(archive: Folder, *, as_json: Json = False) -> None:
+    """Rewrite many small files as few large ones.
+
+    \b
+    Example:
+      marketdata compact history
+    """
+    fewer = open_archive(archive).compact()
+    output.record({"files_fewer": fewer}, as_json=as_json, text=f"{fewer:,} files fewer")
+
+
+def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_ndjson: Ndjson = False) -> None:
+    """Show which ranges an archive holds.
+
+    \b
+    Examples:
+      marketdata coverage history
+      marketdata coverage history --json
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    output.show(open_archive(archive).coverage(), fmt, _EVERY_ROW)
+
+
+def import_(
+    archive: Folder,
+    source: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Files, or folders of files, of records and points.")
+    ],
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+) -> None:
+    """Add recorded files to an archive, and count what was reduced.
+
+    Files are .parquet, .csv, .json, .ndjson or .jsonl; their columns say what they are. Recordings finer than 1m are
+    reduced to 1m. The first import creates the folder of the archive.
+
+    \b
+    Examples:
+      marketdata import history recordings/
+      marketdata import history markets.ndjson books.parquet
+    """
+    import polars as pl
+
+    from marketdata.archive import Archive
+
+    fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    added = Archive(archive, frame="polars").add_files(source)
+    output.show(pl.DataFrame(added, ["file", "holds", "rows"], orient="row"), fmt, _EVERY_ROW)
+
+
+def export(
+    archive: Folder,
+    view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(show_default=False)],
+    market: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MARKET]...", help="Ids or slugs of markets; all without.", show_default=False),
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default=False)] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default=False)] = None,
+    resolution: Annotated[str, typer.Option("--resolution", "-r", help="Width of a bucket.")] = "1m",
+    out: Out = None,
+    rows: Rows = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """Read books, prices, metrics or market records of an archive.
+
+    What is written to files can be imported again: points at 1m, and the records of their markets.
+
+    \b
+    Examples:
+      marketdata export history prices SLUG -r 1h
+      marketdata export history books --out copy/books.parquet
+      marketdata export history markets --out copy/markets.ndjson
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    source = open_archive(archive)
+    if out is not None:
+        check_out(out)
+    data: Any
+    if view == "markets":
+        if start or end:
+            raise ConfigError("Records of markets have no range: leave out --start and --end.")
+        data = _records(source, market or [])
+    elif market:
+        data = getattr(source, view)(market, start, end, resolution)
+    else:
+        data = source.scan(view, None, start, end, resolution)
+    if out is not None:
+        output.write(data, out, as_json=as_json)
+    else:
+        output.show(data, fmt, rows, columns=LISTED if view == "markets" else None)
+
+
+def _records(archive: Archive, wanted: list[str]) -> pl.DataFrame:
+    """The records of these markets, or of all, as a frame."""
+    from marketdata.tidy.records import to_frame
+
+    found = [archive.find_market(name) for name in wanted] if wanted else archive.records("markets")
+    lost = [name for name, record in zip(wanted, found, strict=False) if record is None]
+    if lost or not found:
+        raise NotArchivedError(f"The archive has no market {', '.join(map(repr, lost)) or 'at all'}.")
+    return cast("pl.DataFrame", to_frame("markets", cast("Any", found), "polars"))

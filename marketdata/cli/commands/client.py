@@ -1,0 +1,120 @@
+"""Commands that ask a service."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from marketdata.cli import output
+from marketdata.cli.parameters import (
+    BaseUrl,
+    Bucket,
+    Csv,
+    End,
+    Json,
+    Markets,
+    Ndjson,
+    Out,
+    Rows,
+    Start,
+    View,
+    check_out,
+    client,
+)
+from marketdata.resolution import Resolution
+
+# Columns of a table of markets.
+LISTED = ("slug", "question", "status", "start_date", "end_date")
+
+
+def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
+    """Show the plan of the key and what is left of it.
+
+    \b
+    Examples:
+      marketdata usage
+      marketdata usage --json
+    """
+    output.record(client(base_url).usage(), as_json=as_json)
+
+
+def markets(
+    event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
+    search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
+    rows: Annotated[int, typer.Option("--max", min=1, help="Most markets.")] = 50,
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """List markets.
+
+    \b
+    Examples:
+      marketdata markets --search election --max 10
+      marketdata markets --event SLUG --json
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows)
+    output.show(frame, fmt, rows, columns=LISTED)
+
+
+def fetch(
+    view: View,
+    market: Markets,
+    start: Start,
+    end: End,
+    resolution: Bucket = Resolution.M1,
+    out: Out = None,
+    rows: Rows = None,
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """Fetch books, prices or metrics of markets.
+
+    CSV and JSON lines are printed as the pages arrive.
+
+    \b
+    Examples:
+      marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 -r 1h
+      marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
+      marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 --ndjson
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    if out is not None:
+        check_out(out)
+    source: Any = client(base_url)
+    if out is not None:
+        output.write(getattr(source, view)(market, start, end, resolution), out, as_json=as_json)
+    elif fmt in ("csv", "ndjson"):
+        output.stream(getattr(source, f"iter_{view}")(market, start, end, resolution), fmt, rows)
+    else:
+        output.show(getattr(source, view)(market, start, end, resolution), fmt, rows)
+
+
+def plan(
+    view: View,
+    market: Markets,
+    start: Start,
+    end: End,
+    resolution: Bucket = Resolution.M1,
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Estimate what a fetch would cost, without fetching.
+
+    Requests, points, minutes at the key's rate, and what its plan would refuse.
+
+    \b
+    Example:
+      marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
+    """
+    estimate = client(base_url).plan(view, market, start, end, resolution)
+    output.record(dataclasses.asdict(estimate), as_json=as_json, text=str(estimate))

@@ -1,0 +1,288 @@
+"""``marketdata demo``: discover, fetch, resample, compare and draw, on a local service."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from marketdata.cli import output
+from marketdata.cli.parameters import check_out
+from marketdata.errors import ConfigError, ContractError
+from marketdata.resolution import Resolution
+from marketdata.times import Range, to_datetime, to_micros
+from marketdata.wire.columns import VIEWS, View
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from marketdata.archive import Archive
+    from marketdata.client import Client
+
+_RATE = 1_000_000  # requests a minute: no plan limits this service
+_ROWS = 12
+_DAY = Resolution.D1.micros
+_MOST_POINTS = 100_000  # more are cut to a week, so that the demo stays short
+_MOST_TOKENS = 200  # of a market that the service gives as one (interface 4.2)
+_PICTURES = (".png", ".jpg", ".pdf", ".svg")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One view of the demo: its markets and their range."""
+
+    markets: list[str]
+    rng: Range
+
+    @property
+    def times(self) -> tuple[Any, Any]:
+        """Start and end."""
+        return to_datetime(self.rng.start), to_datetime(self.rng.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is shown of an archive, and what is not."""
+
+    title: str
+    parts: dict[View, Part]
+    chart_market: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Range and points of a market in a view."""
+
+    rng: Range
+    points: int
+
+
+def demo(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of recorded markets, books, prices and metrics as Parquet, CSV or JSON lines.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
+) -> None:
+    """Discover, fetch, resample, compare and draw a week of data.
+
+    A local service, a week of books over HTTP, hours compared with the service's own, and a chart; without a key or a
+    network.
+
+    \b
+    Examples:
+      marketdata demo
+      marketdata demo --out chart.png
+    """
+    check_out(out, _PICTURES)
+    from marketdata.client import Client
+    from marketdata.service import serve
+
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="marketdata-demo-") as scratch:
+        _step("Simulating a week of markets" if data is None else f"Reading {data}")
+        archive = _simulated() if data is None else _recorded(data, scratch)
+        with serve(archive, requests_per_minute=_RATE) as running:
+            _step(f"Serving {'simulated data' if archive.simulated else 'recorded data'} at {running.base_url}")
+            client = Client(running.base_url, running.api_key, frame="polars")
+            scene = discover(client, archive)
+            _step(f"Discovered {scene.title}")
+            fine = _fetch(client, scene)
+            _step("Resampled 1m to 1h here, and compared with what the service answers at 1h")
+            for view, part in scene.parts.items():
+                hourly = fine[view].md.resample("1h")
+                answer = getattr(client, view)(part.markets, *part.times, "1h")
+                compare(view, hourly, answer)
+                print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
+            _quotes(client, fine["books"])
+            _draw(fine, client.market(scene.chart_market), out, simulated=archive.simulated)
+    print(f"\nChart: {out.resolve()}\nDone in {time.perf_counter() - began:.1f} s.")
+
+
+def compare(view: View, ours: Any, theirs: Any) -> None:
+    """Compare two tidy polars frames row by row: books exactly, means to 1e-12, which their sums' order changes.
+
+    Raises
+    ------
+    ContractError
+        If any row differs, or one frame has a row that the other has not.
+    """
+    from polars.testing import assert_frame_equal
+
+    exact = view == "books"
+    try:
+        assert_frame_equal(
+            ours.select(theirs.columns),
+            theirs,
+            check_exact=exact,
+            rel_tol=1e-12,
+            abs_tol=0.0,
+            categorical_as_str=True,
+            check_row_order=True,
+        )
+    except AssertionError as problem:
+        counts = f"{len(ours)} rows here, {len(theirs)} from the service"
+        raise ContractError(f"{view}: what we resample is not what the service answers ({counts}): {problem}") from None
+
+
+def discover(client: Client, archive: Archive) -> Scene:
+    """The first event whose markets have every view; where there is none, every market that has data.
+
+    The event and its markets come from the service, their ranges from the coverage of the archive.
+    """
+    held = _held(archive)
+    events = client.events()
+    for slug, title in zip(events["slug"], events["title"], strict=True):
+        listed: Any = client.markets(event_slug=slug)
+        wide = {i for i, tokens in zip(listed["market_id"], listed["token_ids"], strict=True) if _is_wide(tokens)}
+        shown = [i for i in listed["market_id"] if i in held["books"] and i not in wide]
+        if shown and all(i in held[view] for view in VIEWS for i in shown):
+            _left_out(len(events) - 1, "further events")
+            _left_out(len(listed) - len(shown) - len(wide), "markets without books")
+            _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are asked token by token")
+            parts = {view: Part(shown, _last_week(view, held[view], shown)) for view in VIEWS}
+            return Scene(f"event {slug}: {title}", parts, _first_pair(client, shown))
+    every = {view: Part(list(markets), _densest_week(view, markets)) for view, markets in held.items()}
+    counts = ", ".join(f"{len(markets)} with {view}" for view, markets in held.items())
+    most = max(held["books"], key=lambda i: held["books"][i].points)
+    return Scene(f"every market that has data: {counts}", every, most)
+
+
+def _simulated() -> Archive:
+    from marketdata.simulation import simulate
+
+    return simulate(events=3, days=7, markets=2, levels=15, seed=0)
+
+
+def _recorded(folder: Path, scratch: str) -> Archive:
+    """The files of a folder as an archive.
+
+    Raises
+    ------
+    ConfigError
+        If it has no books: without them there is nothing to draw.
+    """
+    from marketdata.archive import Archive
+
+    archive = Archive(scratch)
+    for file, holds, rows in archive.add_files(folder):
+        print(f"  {Path(file).name}: {rows:,} rows of {holds}")
+    missing = [view for view, markets in _held(archive).items() if not markets]
+    if missing:
+        raise ConfigError(f"{str(folder)!r} has no {' and no '.join(missing)}; the demo needs all three views.")
+    return archive
+
+
+def _fetch(client: Client, scene: Scene) -> dict[View, Any]:
+    """Every view at 1m over HTTP."""
+    began = time.perf_counter()
+    frames = {view: getattr(client, view)(part.markets, *part.times, "1m") for view, part in scene.parts.items()}
+    rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
+    _step(f"Fetched at 1m over HTTP in {time.perf_counter() - began:.1f} s: {rows}")
+    for view, frame in frames.items():
+        print(f"\n{view}\n{output.table(frame, 4)}")
+    return frames
+
+
+def _quotes(client: Client, books: Any) -> None:
+    """Mid and spread of each token, over its hours."""
+    import polars as pl
+
+    both = pl.col("mid").is_not_null()
+    hours = books.md.resample("1h").md.bbo().with_columns(pl.col("market_id", "token_label").cast(pl.String))
+    each = (
+        hours.group_by("market_id", "token_label", maintain_order=True)
+        .agg(
+            pl.len().alias("hours"),
+            pl.col("mid").filter(both).first().alias("first mid"),
+            pl.col("mid").filter(both).last().alias("last mid"),
+            pl.col("spread").mean().round(4).alias("mean spread"),
+            (~both).sum().alias("one-sided hours"),
+        )
+        .filter(pl.col("first mid").is_not_null())
+        .sort("hours", descending=True, maintain_order=True)
+    )
+    names = {i: client.market(i).get("question") or i for i in each["market_id"].unique()}
+    table = each.select(pl.col("market_id").replace(names).alias("market"), pl.exclude("market_id"))
+    _step("Mid and spread, from the last book of each hour")
+    print(output.table(table, _ROWS))
+    _left_out(len(table) - _ROWS, "further tokens")
+
+
+def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> None:
+    from marketdata import plot
+
+    books, metrics = (_of(fine[view], market["id"]) for view in ("books", "metrics"))
+    title = market.get("question") or market["slug"]
+    figure = plot.overview(books, metrics if len(metrics) else None, title=title, simulated=simulated)
+    figure.savefig(out, dpi=110)
+
+
+def _of(frame: Any, market_id: str) -> pl.DataFrame:
+    import polars as pl
+
+    return frame.filter(pl.col("market_id") == market_id)  # type: ignore[no-any-return]
+
+
+def _is_wide(tokens: Any) -> bool:
+    return tokens is not None and len(tokens) > _MOST_TOKENS
+
+
+def _first_pair(client: Client, markets: list[str]) -> str:
+    return next((i for i in markets if len(client.market(i).get("tokens") or ()) == 2), markets[0])
+
+
+def _held(archive: Archive) -> dict[View, dict[str, Held]]:
+    """Range and points of each market in each view."""
+    out: dict[View, dict[str, Held]] = {view: {} for view in VIEWS}
+    coverage: Any = archive.coverage(frame="polars")
+    for row in coverage.iter_rows(named=True):
+        rng = Range(to_micros(row["start"], "start"), to_micros(row["end"], "end"))
+        before = out[row["view"]].get(row["market_id"], Held(rng, 0))
+        union = Range(min(before.rng.start, rng.start), max(before.rng.end, rng.end))
+        out[row["view"]][row["market_id"]] = Held(union, before.points + (row["rows"] or 0))
+    return out
+
+
+def _days(held: dict[str, Held]) -> Range:
+    """The days from the first to the last point of any market."""
+    start, end = min(one.rng.start for one in held.values()), max(one.rng.end for one in held.values())
+    return Range(start // _DAY * _DAY, -(-end // _DAY) * _DAY)
+
+
+def _densest_week(view: View, held: dict[str, Held]) -> Range:
+    """All days, or where these are many points the week with the most."""
+    whole, total = _days(held), sum(one.points for one in held.values())
+    if total <= _MOST_POINTS:
+        return whole
+    weeks = [Range(start, start + 7 * _DAY) for start in range(whole.start, whole.end, _DAY)]
+    points = [
+        sum(one.points for one in held.values() if week.start <= one.rng.start and one.rng.end <= week.end)
+        for week in weeks
+    ]
+    best = max(range(len(weeks)), key=points.__getitem__)
+    _left_out(total - points[best], f"of {total:,} points of {view}: only the week of the most is shown")
+    return weeks[best]
+
+
+def _last_week(view: View, held: dict[str, Held], markets: list[str]) -> Range:
+    """The last week in which any of the markets has data, in whole days."""
+    whole = _days({i: held[i] for i in markets})
+    _left_out((whole.end - whole.start) // _DAY - 7, f"days of {view}: only the last week is shown")
+    return Range(max(whole.start, whole.end - 7 * _DAY), whole.end)
+
+
+def _left_out(count: int, what: str) -> None:
+    if count > 0:
+        print(f"  Left out: {count:,} {what}.")
+
+
+def _step(text: str) -> None:
+    print(f"\n{text}", flush=True)

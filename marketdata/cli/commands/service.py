@@ -1,0 +1,47 @@
+"""``marketdata serve``: the local service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from marketdata.cli.parameters import open_archive
+from marketdata.errors import ConfigError
+
+
+def serve(
+    archive: Annotated[
+        str | None, typer.Argument(metavar="[ARCHIVE]", help="Folder or address of the archive.", show_default=False)
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    keys: Annotated[
+        Path | None, typer.Option(help="TOML file of keys and plans; without it one key is made.", show_default=False)
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Rate of the key that is made.", show_default=False)
+    ] = None,
+    *,
+    simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
+) -> None:
+    """Serve an archive over HTTP until interrupted.
+
+    \b
+    Examples:
+      marketdata serve --simulated
+      marketdata serve history --port 8000
+      marketdata serve history --keys keys.toml --host 0.0.0.0
+    """
+    if archive is not None and simulated:
+        raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
+    if archive is None and not simulated:
+        raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
+    from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
+    from marketdata.service.server import run
+    from marketdata.simulation import simulate
+
+    rate = requests_per_minute or DEFAULT_REQUESTS_PER_MINUTE
+    source = simulate() if archive is None else open_archive(archive)
+    run(source, host, port, keys=keys, requests_per_minute=rate, say=typer.echo)

@@ -1,0 +1,71 @@
+"""Errors and warnings as lines of a terminal: arguments are options, and hints are commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from marketdata import errors
+
+Said = errors.MarketDataError | errors.MarketDataWarning
+
+_CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
+    ((errors.AuthenticationError, errors.PlanError), 3),
+    ((errors.NotFoundError, errors.NotArchivedError), 4),
+    ((errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError), 2),
+    ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
+)
+# Arguments that are an option of another name, or none.
+_OPTIONS = {
+    "api_key": "MARKETDATA_API_KEY",
+    "market": "MARKET",
+    "markets": "--market",
+    "max_rows": "--max",
+    "path_or_url": "ARCHIVE",
+    "view": "VIEW",
+    "views": "--view",
+}
+# What to do on the command line, where the library has a hint for Python.
+_HINTS: dict[tuple[type[Said], str | None], str] = {
+    (errors.ConfigError, "base_url"): "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address.",
+    (errors.ConfigError, "api_key"): "Set it to the key of the service.",
+    (errors.ConfigError, "host"): "Pass --keys FILE (marketdata keys new makes one).",
+    (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",
+    (errors.NotFoundError, None): "marketdata markets --search TEXT finds ids and slugs.",
+    (errors.NotFoundError, "event"): "marketdata markets --json shows slugs of events and series.",
+    (
+        errors.ArchiveCorruptError,
+        None,
+    ): "marketdata.Archive(...).rebuild() in Python makes it anew from the data files.",
+    (errors.PartialCoverageWarning, None): "marketdata pull fetches what is missing.",
+}
+
+
+def line(problem: Exception | Warning) -> str:
+    """One line that says what was wrong and what to do."""
+    return " ".join(" ".join(_parts(problem)).split())
+
+
+def code(problem: Exception) -> int:
+    """The exit code of an error."""
+    return next((code for kinds, code in _CODES if isinstance(problem, kinds)), getattr(problem, "exit_code", 1))
+
+
+def _parts(problem: Exception | Warning) -> Iterator[str]:
+    if isinstance(problem, Said):
+        argument = getattr(problem, "argument", None)
+        if argument and isinstance(problem, errors.ConfigError):
+            yield _OPTIONS.get(argument, "--" + argument.replace("_", "-"))
+            yield problem.value
+        yield problem.problem or type(problem).__name__
+        if problem.hint:
+            yield _HINTS.get((type(problem), argument)) or _HINTS.get((type(problem), None), "")
+    elif hasattr(problem, "format_message"):  # of the option parser
+        yield problem.format_message()
+        context = getattr(problem, "ctx", None)
+        yield f"({context.command_path} --help)" if context else ""
+    elif isinstance(problem, ModuleNotFoundError):
+        yield f"{problem.name} is not installed; pip install 'marketdata[all]' installs every part."
+    elif isinstance(problem, OSError | Warning):
+        yield str(problem)
+    else:
+        yield f"unexpected {type(problem).__name__}: {problem} (--debug shows the traceback)"

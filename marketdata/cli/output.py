@@ -1,0 +1,167 @@
+"""Frames and records on stdout: a table in a terminal, CSV or JSON in a pipe, never shortened there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from marketdata.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Format = Literal["table", "csv", "json", "ndjson"]
+_ROWS = 10
+_WIDEST = 60
+
+
+def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
+    """The format that the options name; without one, a table in a terminal and CSV in a pipe.
+
+    Raises
+    ------
+    ConfigError
+        If there is more than one.
+    """
+    flags: dict[Format, bool] = {"json": as_json, "csv": as_csv, "ndjson": as_ndjson}
+    named = [name for name, wanted in flags.items() if wanted]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join('--' + name for name in named)} exclude each other; give one of them.")
+    return named[0] if named else "table" if sys.stdout.isatty() else "csv"
+
+
+def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[str] | None = None) -> None:
+    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all."""
+    if fmt == "table":
+        data = data.lazy().collect()
+        typer.echo(table(data, rows or _ROWS, columns=columns))
+        if len(data) > (rows or _ROWS):
+            typer.echo(f"... {len(data):,} rows; --out FILE or --csv writes them all")
+        _note(len(data))
+        return
+    lines = _plain(data if rows is None else data.head(rows), lists=fmt != "csv")
+    if fmt == "csv":
+        lines.sink_csv(sys.stdout.buffer)
+    elif fmt == "ndjson":
+        lines.sink_ndjson(sys.stdout.buffer)
+    else:
+        sys.stdout.write("[\n" + ",\n".join(lines.collect().write_ndjson().splitlines()) + "\n]\n")
+
+
+def stream(parts: Iterable[pl.DataFrame], fmt: Format, rows: int | None = None) -> None:
+    """Print frames as they arrive, as lines of CSV or JSON; after `rows` rows no more is asked for."""
+    total = 0
+    for part in parts:
+        some = _plain(part if rows is None else part.head(rows - total), lists=fmt != "csv").collect()
+        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=not total))
+        sys.stdout.flush()
+        total += len(some)
+        if total == rows:
+            break
+    _note(total)
+
+
+def write(data: Any, path: Path, *, as_json: bool = False) -> None:
+    """Write a polars frame, eager or lazy, to a file whose name `parameters.check_out` knows; say how many rows."""
+    import polars as pl
+
+    if path.suffix == ".parquet":
+        data.lazy().sink_parquet(path)
+    elif path.suffix == ".csv":
+        _plain(data, lists=False).sink_csv(path)
+    else:
+        _plain(data).sink_ndjson(path)
+    rows = data.lazy().select(pl.len()).collect().item()
+    _note(rows)
+    typer.echo(json.dumps({"rows": rows, "out": str(path)}) if as_json else f"{rows:,} rows in {path}")
+
+
+def _note(rows: int) -> None:
+    if not rows:
+        typer.echo("marketdata: there are no rows in this range.", err=True)
+
+
+def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
+    """Print one record: the text or a field per line in a terminal, JSON in a pipe."""
+    value = value.model_dump() if hasattr(value, "model_dump") else value
+    if as_json or not sys.stdout.isatty():
+        typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_text))
+    else:
+        typer.echo(fields(value) if text is None else text)
+
+
+def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> str:
+    """The first rows for a person: ids shortened in the middle, times to the minute."""
+    import polars as pl
+    import polars.selectors as cs
+
+    head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
+    head = head.with_columns(
+        cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), (cs.categorical() | cs.enum()).cast(pl.String)
+    ).with_columns(cs.ends_with("_id").map_elements(shortened, return_dtype=pl.String), cs.float().round_sig_figs(7))
+    with pl.Config(
+        tbl_formatting="NOTHING",
+        tbl_hide_column_data_types=True,
+        tbl_hide_dataframe_shape=True,
+        tbl_cols=-1,
+        tbl_rows=-1,
+        tbl_width_chars=_width(),
+        tbl_cell_numeric_alignment="RIGHT",
+        fmt_str_lengths=_WIDEST,
+        fmt_float="full",
+        thousands_separator=True,
+    ):
+        return "\n".join(line.strip() for line in str(head).splitlines())
+
+
+def shortened(value: str) -> str:
+    """An id of many characters with its middle left out."""
+    return value if len(value) <= 16 else f"{value[:8]}…{value[-6:]}"
+
+
+def fields(value: Mapping[str, Any], indent: str = "") -> str:
+    """A record, one field a line; Unix seconds are times."""
+    lines = []
+    for name, one in value.items():
+        if isinstance(one, Mapping) and one:
+            lines += [f"{indent}{name}", fields(one, indent + "  ")]
+        elif name.endswith("_at") and isinstance(one, int | float):
+            lines.append(f"{indent}{name}: {dt.datetime.fromtimestamp(one, dt.UTC):%Y-%m-%d %H:%M:%S} UTC")
+        else:
+            lines.append(f"{indent}{name}: {'-' if one is None else one}")
+    return "\n".join(lines)
+
+
+def _plain(data: Any, *, lists: bool = True) -> pl.LazyFrame:
+    """Ids as texts and times as ISO 8601 in UTC; lists as JSON text where the format has none."""
+    import polars as pl
+    import polars.selectors as cs
+
+    lazy: pl.LazyFrame = data.lazy().with_columns(
+        cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"), (cs.categorical() | cs.enum()).cast(pl.String)
+    )
+    if lists:
+        return lazy
+    names = [name for name, kind in lazy.collect_schema().items() if isinstance(kind, pl.List)]
+    return lazy.with_columns(pl.col(names).map_elements(_json_list, return_dtype=pl.String)) if names else lazy
+
+
+def _json_list(values: pl.Series) -> str:
+    return json.dumps(values.to_list(), ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
+
+
+def _width() -> int:
+    """Columns of the terminal; wide where there is none."""
+    return shutil.get_terminal_size((200, 50)).columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 200

@@ -1,0 +1,84 @@
+"""Arguments and options that several commands share, and what they become."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.wire import columns
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
+    from marketdata.client import Client
+
+View = Annotated[columns.View, typer.Argument(show_default=False)]
+Markets = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)]
+Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)]
+Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
+End = Annotated[str, typer.Option(help="End, exclusive.")]
+Bucket = Annotated[Resolution, typer.Option("--resolution", "-r", help="Width of a bucket.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.", show_default=False)]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
+Rows = Annotated[
+    int | None, typer.Option(min=1, help="Rows to show; all, or 10 of a table, without it.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, as a pipe gets without an option.")]
+Ndjson = Annotated[bool, typer.Option("--ndjson", help="Print a JSON object per line.")]
+
+
+def client(base_url: str | None) -> Client:
+    """A client with the key of the environment."""
+    from marketdata.client import Client
+
+    return Client(base_url, frame="polars")
+
+
+def open_archive(path: str) -> Archive:
+    """The archive of a folder that exists.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such folder, it cannot be read, or it holds no archive.
+    """
+    from marketdata.archive import Archive
+
+    if "://" not in path and not Path(path).is_dir():
+        raise ConfigError(f"{path!r} is not a folder; marketdata pull or marketdata import creates an archive.")
+    if "://" not in path and not os.access(path, os.R_OK | os.X_OK):
+        raise ConfigError(f"{path!r} cannot be read: its permissions do not allow it to this user.")
+    if not is_archive(path):
+        raise ConfigError(f"{path!r} holds no archive yet; marketdata pull or marketdata import fills it.")
+    return Archive(path, frame="polars")
+
+
+def is_archive(path: str) -> bool:
+    """Whether a folder has an archive; an address is not checked."""
+    return "://" in path or any(Path(path).glob("*/_delta_log"))
+
+
+def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:
+    """Refuse a file that could not be written, before its content is fetched.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix is unknown, the folder is missing, it is a folder itself, or this user may not write there.
+    """
+    problem = ""
+    if path.suffix not in ends:
+        problem = f"is refused; allowed are names that end in {', '.join(ends)}."
+    elif path.is_dir():
+        problem = "is a folder; give the name of a file."
+    elif not path.parent.is_dir():
+        problem = f"cannot be written: there is no folder {str(path.parent)!r}; create it first."
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        problem = "cannot be written: its permissions do not allow it to this user."
+    if problem:
+        raise ConfigError(problem, argument="out", value=str(path))
