@@ -47,6 +47,7 @@ from marketdata.tidy.clock import align as align
 from marketdata.tidy.clock import asof_join as asof_join
 from marketdata.tidy.clock import available_at as available_at
 from marketdata.tidy.clock import gaps as gaps
+from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement
 from marketdata.tidy.cross_token import overround as overround

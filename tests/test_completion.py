@@ -48,22 +48,6 @@ def test_a_shell_completes_frames_of_the_client() -> None:
     assert any("simulate" in text for text in offered), offered
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_says_what_it_does_and_where_more_stands(verb: str) -> None:
-    """The docstring of a verb is one sentence and names the function that is documented in full."""
-    lines = (inspect.getdoc(getattr(Accessor, verb)) or "").splitlines()
-    assert lines[0].endswith(f"see `marketdata.{verb}`."), lines
-    full = inspect.getdoc(getattr(md, verb)) or ""
-    assert all(f"{section}\n---" in full for section in ("Parameters", "Returns", "Raises", "Examples")), verb
-
-
-def test_the_accessor_holds_the_frame_and_nothing_else() -> None:
-    """`md.Accessor(frame)` is `frame.md` for code that type checkers read."""
-    frame = pl.DataFrame()
-    assert vars(md.Accessor(frame)) == {"_frame": frame}
-    assert type(frame.md) is md.Accessor
-
-
 @pytest.mark.parametrize(("name", "kind"), [("PandasFrame", pd.DataFrame), ("PolarsFrame", pl.DataFrame)])
 def test_names_for_annotations_are_the_frames_themselves(name: str, kind: type) -> None:
     """At run time a frame name of `marketdata.typing` is the class of the frame library."""

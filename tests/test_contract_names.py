@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import re
 
-import pandas as pd
-import polars as pl
 import pytest
 
 import marketdata as md
@@ -45,63 +43,15 @@ ARCHIVE = {
     "verify": [],
     "compact": [],
 }
-VERBS = {
-    "resample": ["frame", "resolution", "*fill"],
+FUNCTIONS = {
+    "resample": ["frame", "resolution"],
     "bbo": ["frame"],
     "mid": ["frame"],
     "spread": ["frame"],
-    "depth": ["frame", "*levels", "*within"],
-    "imbalance": ["frame", "*levels", "*within"],
-    "microprice": ["frame"],
-    "spread_bps": ["frame"],
-    "locked": ["frame"],
-    "crossed": ["frame"],
-    "features": ["frame", "measures"],
-    "fill_price": ["frame", "size"],
-    "sweep": ["frame", "side", "*size", "*notional"],
-    "ladder": ["frame", "ts"],
-    "to_wide": ["frame", "levels"],
-    "from_wide": ["frame"],
-    "complement": ["frame"],
-    "overround": ["frame"],
-    "arbitrage": ["frame"],
-    "probabilities": ["frame"],
-    "brier": ["frame", "outcomes"],
-    "calibration": ["frame", "outcomes", "bins"],
-    "available_at": ["frame", "resolution"],
-    "asof_join": ["left", "right", "*resolution", "*on", "*strict", "*suffix"],
-    "gaps": ["frame", "resolution"],
-    "align": ["frame", "resolution", "*start", "*end", "*fill"],
-    "ohlc": ["frame", "resolution", "value"],
-    "returns": ["frame", "value", "*how", "*resolution"],
-    "log_odds": ["frame", "value"],
-    "check": ["frame", "resolution"],
-    "wide": ["frame", "value", "*columns"],
-}
-ERRORS = {
-    "ConfigError": "MarketDataError",
-    "RequestError": "MarketDataError",
-    "BadRequestError": "RequestError",
-    "LimitTooSmallError": "BadRequestError",
-    "TooManyTokensError": "BadRequestError",
-    "CursorRejectedError": "BadRequestError",
-    "AuthenticationError": "RequestError",
-    "PlanError": "RequestError",
-    "NotFoundError": "RequestError",
-    "ParameterError": "RequestError",
-    "RateLimitError": "RequestError",
-    "ServerError": "RequestError",
-    "NetworkError": "MarketDataError",
-    "RedirectError": "NetworkError",
-    "PayloadTooLargeError": "NetworkError",
-    "ContractError": "MarketDataError",
-    "PaginationStalledError": "ContractError",
-    "NotTidyError": "MarketDataError",
-    "ArchiveError": "MarketDataError",
-    "NotArchivedError": "ArchiveError",
-    "ArchiveCorruptError": "ArchiveError",
-    "ArchiveBusyError": "ArchiveError",
-    "ArchiveFullError": "ArchiveError",
+    "concat": ["frames"],
+    "read_pages": ["view", "pages", "frame"],
+    "simulate": ["path", "*events", "*days", "*seed"],
+    "serve": ["archive"],
 }
 
 
@@ -125,29 +75,42 @@ def test_the_archive_has_this_method(name: str, parameters: list[str]) -> None:
     accepts(getattr(md.Archive, name), parameters)
 
 
-@pytest.mark.parametrize(("name", "base"), ERRORS.items())
-def test_the_error_tree_is_the_one_drawn(name: str, base: str) -> None:
-    """md.X and md.errors.X are one class, below the base that the tree names, and stand in the drawing."""
-    assert getattr(md, name) is getattr(md.errors, name)
-    assert getattr(md, name).__bases__[0] is getattr(md, base)
-    assert name in (md.errors.__doc__ or "")
+@pytest.mark.parametrize(("name", "parameters"), FUNCTIONS.items())
+def test_the_package_has_this_function(name: str, parameters: list[str]) -> None:
+    """Each function of the contract exists and takes its arguments by these names."""
+    accepts(getattr(md, name), parameters)
 
 
-@pytest.mark.parametrize(("verb", "parameters"), VERBS.items())
-def test_functions_and_accessors_have_the_same_verbs(verb: str, parameters: list[str]) -> None:
-    """Each verb is a function of the package and of df.md and lf.md, with the same arguments and defaults."""
-    for door in ("marketdata.pandas", "marketdata.polars"):
-        importlib.import_module(door)
-    accepts(getattr(md, verb), parameters)
-    of_function = [(p.name, p.default, p.kind) for p in inspect.signature(getattr(md, verb)).parameters.values()]
-    for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
-        of_verb = [(p.name, p.default, p.kind) for p in inspect.signature(getattr(frame.md, verb)).parameters.values()]
-        assert of_verb == of_function[1:]
+def drawn_tree() -> list[tuple[str, str]]:
+    """Each error and warning that the docstring of `errors` draws, and the one it is drawn below."""
+    pairs, above = [], {0: "Exception"}
+    for indent, name in re.findall(
+        r"^( +)(MarketData\w+|\w+Error|\w+Warning)\b", md.errors.__doc__ or "", re.MULTILINE
+    ):
+        depth = len(indent)
+        above = {at: base for at, base in above.items() if at < depth}
+        pairs.append((name, above[max(above)]))
+        above[depth] = name
+    return pairs
 
 
-def test_the_remaining_functions_take_their_arguments() -> None:
-    """simulate, serve and read_pages are called as the contract says."""
-    accepts(md.simulate, ["path", "*events", "*days", "*seed"])
-    accepts(md.serve, ["archive"])
-    accepts(md.read_pages, ["view", "pages", "frame"])
-    assert set(md.__all__) <= set(dir(md))
+def test_the_error_tree_is_the_one_drawn() -> None:
+    """Every error and warning stands in the drawing below its base, and md.X is md.errors.X."""
+    classes = {
+        name: one
+        for name, one in vars(md.errors).items()
+        if isinstance(one, type) and one.__module__ == "marketdata.errors"
+    }
+    drawn = dict(drawn_tree())
+    assert drawn.keys() == classes.keys()
+    assert all(getattr(md, name) is one for name, one in classes.items())
+    for name, base in drawn.items():
+        bases = {"Exception": {"Exception", "UserWarning"}}.get(base, {base})
+        assert classes[name].__bases__[0].__name__ in bases, name
+
+
+@pytest.mark.parametrize(("name", "home"), md._MODULES.items())
+def test_a_name_is_loaded_from_where_type_checkers_find_it(name: str, home: str) -> None:
+    """The module that the stub names defines it, or a module below it."""
+    found = getattr(md, name)
+    assert (found.__name__ if inspect.ismodule(found) else getattr(found, "__module__", home)).startswith(home)

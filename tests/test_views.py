@@ -1,50 +1,36 @@
-"""A view passes through every room; each test names the room that does not know it yet."""
+"""A view is a kind of history; each test names the public place that lacks one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import marketdata as md
-from marketdata.archive import imports, intake, layout
-from marketdata.archive.archive import Archive
-from marketdata.client import history
-from marketdata.fetch import plan
-from marketdata.service import app, chunks
+from marketdata import testing
 from marketdata.testing import strategies
 from marketdata.tidy import schema
 from marketdata.wire.columns import METRICS, VIEWS, empty
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENT, ARCHIVE = set(dir(md.Client)), set(dir(Archive))
+CLIENT, ARCHIVE = set(dir(md.Client)), set(dir(md.Archive))
 
 
 PLACES: dict[str, Callable[[], Iterable[str]]] = {
-    "tidy/schema.py: COLUMNS": lambda: schema.COLUMNS,
-    "fetch/plan.py: _BYTES": lambda: plan._BYTES,
-    "client/history.py: _FRAME_POINTS": lambda: history._FRAME_POINTS,
-    "client/views.py: a method": lambda: CLIENT,
-    "client/client.py: an iter_ twin": lambda: {n.removeprefix("iter_") for n in CLIENT if n.startswith("iter_")},
-    "client/client.py: an awaited twin": lambda: {n[1:] for n in CLIENT if n.startswith("a")},
-    "archive/layout.py: SCHEMAS": lambda: layout.SCHEMAS,
-    "archive/intake.py: _KINDS": lambda: intake._KINDS,
-    "archive/imports.py: Kind and ORDER": lambda: set(get_args(imports.Kind)) & set(imports.ORDER),
-    "archive/views.py: a method": lambda: ARCHIVE,
-    "archive/archive.py: an argument of add": lambda: Archive.add.__annotations__,
-    "service/chunks.py: POINTS and BASE_POINTS": lambda: set(chunks.POINTS) & set(chunks.BASE_POINTS),
-    "service/app.py: a route": lambda: {str(vars(r)["path"]).rsplit("/", 1)[1] for r in app._history_routes().routes},
-    "service/start/words.js: VIEWS": lambda: re.findall(
-        r'"(\w+)"',
-        re.search(r"const VIEWS = \[.*\]", source("service/start/words.js"))[0],  # type: ignore[index]
+    "a method of Client": lambda: CLIENT,
+    "an iter_ twin": lambda: {n.removeprefix("iter_") for n in CLIENT if n.startswith("iter_")},
+    "an awaited twin": lambda: {n[1:] for n in CLIENT if n.startswith("a")},
+    "a method of Archive": lambda: ARCHIVE,
+    "an argument of Archive.add": lambda: md.Archive.add.__annotations__,
+    "columns in tidy.schema": lambda: schema.COLUMNS,
+    "sample frames": lambda: testing.__all__,
+    "drawn frames": lambda: {n.removesuffix("_frames") + "s" for n in dir(strategies) if n.endswith("_frames")},
+    "the start page of the service": lambda: re.findall(
+        r"\w+", re.findall(r"const VIEWS = .*", source("service/start/words.js"))[0]
     ),
-    "testing/strategies.py: columns to draw": lambda: {
-        "metrics" if n == "metric_columns" else n.replace("_columns", "s") for n in dir(strategies)
-    },
-    "docs/numbers.md: a section": lambda: re.findall(
+    "a section of docs/numbers.md": lambda: re.findall(
         r"(?m)^## (\w+)$", (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8").lower()
     ),
 }
@@ -56,9 +42,16 @@ def source(path: str) -> str:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("place", PLACES)
-def test_a_view_has_its_place(place: str, view: str) -> None:
-    """Every room has what it needs for every view."""
-    assert view in PLACES[place](), f"marketdata/{place} lacks {view}"
+def test_a_view_is_offered(place: str, view: str) -> None:
+    """Every public place has every view."""
+    assert view in PLACES[place]()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_service_answers_a_view(view: str, local_client: md.Client, local_archive: md.Archive) -> None:
+    """The local service has a route for every view of a market."""
+    market = local_archive.records("markets")[0]["id"]
+    assert len(getattr(local_client, view)(market, "2025-12-31", "2026-01-01", "1d"))
 
 
 def test_views_have_columns_of_their_own() -> None:
@@ -75,6 +68,5 @@ def test_a_column_is_explained(kind: schema.Kind) -> None:
 
 
 def test_named_metrics_follow_the_ids() -> None:
-    """The metrics that are always there stand in one table, which every room reads."""
+    """A metrics frame has its ids, then the metrics of the interface."""
     assert schema.COLUMNS["metrics"] == ("ts", "market_id", *METRICS)
-    assert layout.METRIC_ROWS.names == ["market_id", "ts", *METRICS]

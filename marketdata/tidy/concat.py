@@ -1,0 +1,146 @@
+"""Frames of several markets as one, with ids that stay categorical."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import narwhals as nw
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.schema import WHO, kind_of
+
+F = TypeVar("F")
+
+
+def concat(frames: Iterable[F]) -> F:
+    """Concatenate tidy frames, for example of several markets, and keep their ids categorical.
+
+    ``pandas.concat`` turns categorical columns of different categories into texts, which take many times the memory.
+
+    Parameters
+    ----------
+    frames : iterable of frames
+        pandas, polars (eager or lazy) or Arrow frames of one kind, with rows of one kind: books, prices, metrics, bbo
+        or what one measure gives.
+
+    Returns
+    -------
+    frame
+        The rows of all frames, in their order, with a new index in pandas. Further columns that a frame lacks are null.
+        Nothing is sorted or deduplicated.
+
+    Raises
+    ------
+    ConfigError
+        If there is no frame, or they are frames of different libraries or of one that is not supported.
+    NotTidyError
+        If they have rows of different kinds.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> both = md.concat([md.testing.prices(markets=1), md.testing.prices(markets=2)])
+    >>> str(both["market_id"].dtype), both["market_id"].cat.categories.tolist()
+    ('category', ['rain', 'snow'])
+    """
+    some: list[Any] = list(frames) if not hasattr(frames, "columns") else [frames]
+    if not some:
+        raise ConfigError("frames is empty; pass a list of at least one frame.")
+    opened = [_opened(frame, i) for i, frame in enumerate(some)]
+    _check_rows([data.collect_schema().names() for data in opened])
+    kinds = {(data.implementation, type(data).__name__) for data in opened}
+    if len(kinds) > 1:
+        names = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in some})
+        raise ConfigError(f"frames are of several libraries ({', '.join(names)}); convert them to one.")
+    ((implementation, _),) = kinds
+    if implementation.is_pandas():
+        return _pandas(some)  # type: ignore[no-any-return]
+    if implementation.is_polars():
+        return _polars(some)  # type: ignore[no-any-return]
+    if implementation.is_pyarrow():
+        return _arrow(some)  # type: ignore[no-any-return]
+    raise ConfigError(f"a frame of {implementation.name.lower()} is not supported; use its own union of rows.")
+
+
+def _opened(frame: Any, place: int) -> Any:
+    try:
+        return nw.from_native(frame)
+    except TypeError:
+        raise ConfigError(
+            f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames."
+        ) from None
+
+
+def _check_rows(names: list[list[str]]) -> None:
+    """Refuse different kinds of rows: further columns of a kind may differ, the columns of a measure may not."""
+    kinds = [_rows_kind(columns) for columns in names]
+    for place, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise NotTidyError(
+                f"frames[0] has rows of {_shown(kinds[0])}, frames[{place}] of {_shown(kind)}; "
+                "frames of one kind are concatenated."
+            )
+
+
+def _rows_kind(columns: list[str]) -> str | frozenset[str]:
+    if "ts" not in columns:
+        return "records"
+    try:
+        return kind_of(columns)
+    except NotTidyError:
+        return frozenset(columns)
+
+
+def _shown(kind: str | frozenset[str]) -> str:
+    return kind if isinstance(kind, str) else f"the columns {sorted(kind)}"
+
+
+def _pandas(frames: list[Any]) -> Any:
+    import pandas as pd
+
+    parts: list[Any] = [frame.copy(deep=False) for frame in frames]
+    for name in dict.fromkeys(column for frame in frames for column in frame.columns):
+        have = [part[name] for part in parts if name in part]
+        if name not in WHO and not (len(have) == len(parts) and all(_is_categorical(one) for one in have)):
+            continue
+        if len({one.dtype for one in have}) == 1 and len(have) == len(parts) and _is_categorical(have[0]):
+            continue
+        # The categories first: rows that become texts on the way would take many times the memory.
+        encoded = [one.astype("category").cat.categories for one in have]
+        dtype = pd.CategoricalDtype(sorted({value for categories in encoded for value in categories}, key=str))
+        for part in parts:
+            rows = part[name].astype("category").cat.set_categories(dtype.categories) if name in part else None
+            part[name] = pd.Categorical([None] * len(part), dtype=dtype) if rows is None else rows.cat.as_unordered()
+    return pd.concat(parts, ignore_index=True)
+
+
+def _is_categorical(series: Any) -> bool:
+    return hasattr(series, "cat")
+
+
+def _polars(frames: list[Any]) -> Any:
+    import polars as pl
+
+    def prepared(frame: Any) -> Any:
+        schema = frame.collect_schema()
+        return frame.with_columns(
+            pl.col(name).cast(pl.String).cast(pl.Categorical)
+            for name in WHO
+            if name in schema and schema[name] != pl.Categorical
+        )
+
+    return pl.concat([prepared(frame) for frame in frames], how="diagonal_relaxed")
+
+
+def _arrow(tables: list[Any]) -> Any:
+    import pyarrow as pa
+
+    def prepared(table: Any) -> Any:
+        for place, field in enumerate(table.schema):
+            if field.name in WHO:
+                texts = table.column(place).cast(pa.large_string())
+                table = table.set_column(place, field.name, texts.dictionary_encode())
+        return table
+
+    return pa.concat_tables([prepared(table) for table in tables], promote_options="permissive").unify_dictionaries()
