@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,9 @@ sys.path.insert(0, str(HERE))
 import click  # noqa: E402
 import examples  # noqa: E402
 import typer  # noqa: E402
+from docutils import nodes  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+from plotly.offline import get_plotlyjs  # noqa: E402
 
 import marketdata  # noqa: E402
 from marketdata.cli.app import app as command  # noqa: E402
@@ -22,7 +26,7 @@ author = "marketdata contributors"
 copyright = f"2026, {author}"  # noqa: A001
 version = release = marketdata.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton", "sphinx_design"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 nitpicky = True
 default_role = "py:obj"
@@ -54,6 +58,21 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
+# Pages that stand alone have no section to navigate.
+html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "coming_from", "reliability", "interface")}
+html_static_path = ["_static", "_made/static"]
+html_css_files = ["site.css"]
+# What is copied is what runs: no prompts, no output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+# Examples of tests run on a machine that builds other pages at the same time.
+settings.register_profile("docs", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("docs")
+
+MADE = HERE / "_made"
+KERNEL = MADE / "ipython"
+os.environ["IPYTHONDIR"] = str(KERNEL)
 
 
 def _help() -> str:
@@ -71,14 +90,24 @@ def _help() -> str:
     return "\n".join(parts)
 
 
-def _gather(_: Any) -> None:
-    """Notebooks and the help of the command line live elsewhere; Sphinx reads copies."""
-    made = HERE / "_made"
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir()
+def _gather(*_: Any) -> None:
+    """Notebooks, the help of the command line and the script of charts live elsewhere; Sphinx reads copies."""
+    shutil.rmtree(MADE, ignore_errors=True)
+    startup = KERNEL / "profile_default" / "startup"
+    static = MADE / "static"
+    for folder in (startup, static):
+        folder.mkdir(parents=True)
     for path in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
-        shutil.copy(path, made / path.name)
-    (made / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
+        shutil.copy(path, MADE / path.name)
+    shutil.copy(HERE / "kernel.py", startup)
+    (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+    (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
+
+
+def _script(app: Any, _page: str, _template: str, _context: Any, doctree: Any) -> None:
+    """Pages with interactive charts load the script that draws them; it is one file of the site."""
+    if doctree is not None and any("plotly-chart" in node.astext() for node in doctree.findall(nodes.raw)):
+        app.add_js_file("plotly.min.js", loading_method="defer")
 
 
 def _run(app: Any, name: str, source: list[str]) -> None:
@@ -87,11 +116,13 @@ def _run(app: Any, name: str, source: list[str]) -> None:
         p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
     }
     source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
-    if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/"):
+    executed = "{code-cell}" in source[0]  # by a kernel, which keeps what it shows
+    if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/") and not executed:
         examples.run(source[0], name)
 
 
 def setup(app: Any) -> None:
     """Run what a page shows while it is read."""
-    app.connect("builder-inited", _gather)
+    app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
+    app.connect("html-page-context", _script)
     app.connect("source-read", _run)

@@ -180,7 +180,7 @@ def test_the_pointer_shows_bid_ask_and_sizes() -> None:
     columns = ["best_bid", "best_bid_size", "best_ask", "best_ask_size"]
     assert np.array_equal(line.customdata, touch.loc[touch["token_label"] == "Yes", columns])
     assert [f"%{{customdata[{i}]" in line.hovertemplate for i in range(4)] == [True] * 4
-    assert all(word in line.hovertemplate for word in ("Yes", "bid", "of", "ask"))
+    assert all(word in line.hovertemplate for word in ("Yes", "bid", "size", "ask"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

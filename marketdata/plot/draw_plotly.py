@@ -214,7 +214,7 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> N
     lines = [[m for m in p.marks if not isinstance(m, Band)] for p in panels]
     unified = panels[0].time and all(isinstance(m, Line) for some in lines for m in some)
     unified = unified and max(map(len, lines)) <= _MOST_TOGETHER
-    title = _wrapped(chart.title or "", 80)
+    title = _wrapped(chart.title or "", 46)
     if chart.simulated:
         title += f"{'<br>' if title else ''}<span style='color:{ASK};font-size:12px'>simulated data</span>"
     top = 20 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
@@ -232,6 +232,7 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> N
         hovermode="x unified" if unified else "closest",
         barmode="overlay",
         dragmode="zoom",
+        modebar_remove=["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     )
     figure.update_annotations(font_size=12)
     if chart.shared_x:

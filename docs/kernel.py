@@ -1,0 +1,33 @@
+"""Runs first in every kernel that executes a page: interactive charts share the one script of the site.
+
+plotly's own renderers put the script of 5 MB into each page, or load it from a network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import plotly.io as pio
+from plotly.io.base_renderers import MimetypeRenderer
+
+
+class SiteRenderer(MimetypeRenderer):
+    """A figure as a place on the page and the numbers that are drawn there."""
+
+    def to_mimebundle(self, fig_dict: dict[str, Any]) -> dict[str, str]:
+        """The figure for the page."""
+        layout = fig_dict["layout"]
+        # Panels side by side need room; the page scrolls them where there is none.
+        narrow = any(v["domain"][1] - v["domain"][0] < 0.6 for k, v in layout.items() if k.startswith("xaxis"))
+        style = f"height: {layout['height']}px" + ("; min-width: 640px" if narrow else "")
+        name = f"chart-{uuid4().hex[:12]}"
+        # "</" would end the script.
+        figure = pio.to_json(fig_dict, validate=False).replace("</", "<\\/")
+        draw = f'Plotly.newPlot("{name}", {{...{figure}, config: {{responsive: true, displaylogo: false}}}})'
+        place = f'<div id="{name}" class="plotly-chart" style="{style}"></div>'
+        return {"text/html": f'{place}<script>addEventListener("DOMContentLoaded", () => {draw});</script>'}
+
+
+pio.renderers["site"] = SiteRenderer()
+pio.renderers.default = "site"
