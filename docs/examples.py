@@ -1,4 +1,4 @@
-"""Runs the Python blocks of a page: in order, sharing their names, printing what the page says."""
+"""Runs the Python blocks and cells of a page: in order, sharing their names, printing what the page says."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
+_LINES = re.MULTILINE | re.DOTALL
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def blocks(text: str) -> list[str]:
-    """The Python blocks of a page."""
-    found = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+    """The Python blocks and cells of a page; options of a cell are no code."""
+    found = re.findall(r"^( *)```(?:python|\{code-cell\}[^\n]*)\n((?: *:[\w-]+:[^\n]*\n)*)(.*?)^ *```", text, _LINES)
+    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, _, block in found]
 
 
 def has_what_it_needs(block: str) -> bool:
@@ -39,6 +41,7 @@ def run(text: str, title: str) -> None:
     here = Path.cwd()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as stack:
         stack.callback(os.chdir, here)
+        stack.callback(_close_charts)
         os.chdir(folder)
         for number, block in enumerate(blocks(text)):
             name = f"{title} block {number + 1}"
@@ -54,3 +57,8 @@ def run(text: str, title: str) -> None:
             if runner.failures:
                 raise AssertionError("".join(said))
             space = example.globs
+
+
+def _close_charts() -> None:
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

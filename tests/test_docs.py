@@ -58,6 +58,12 @@ def test_a_notebook_is_small_and_was_run(path: Path) -> None:
     assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
+def test_the_gallery_shows_every_chart() -> None:
+    """A chart that is added is drawn on the gallery page too."""
+    page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    assert [name for name in marketdata.plot.__all__ if f"plot.{name}(" not in page] == []
+
+
 def test_the_changelog_knows_the_version() -> None:
     """The version of the package has its section in the changelog."""
     assert f"## [{marketdata.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

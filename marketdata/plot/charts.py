@@ -756,7 +756,12 @@ def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
     ts, mid, bid, bid_size, ask, ask_size = _broken(token.ts, *(token.columns[c] for c in _TOUCH))
     if look.own:
         yield Band(ts, bid, ask, look.colour, 0.4)
-    details = [Detail("bid", bid), Detail("size", bid_size, ",.0f"), Detail("ask", ask), Detail("size", ask_size, ",.0f")]
+    details = [
+        Detail("bid", bid),
+        Detail("size", bid_size, ",.0f"),
+        Detail("ask", ask),
+        Detail("size", ask_size, ",.0f"),
+    ]
     yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
 
 
