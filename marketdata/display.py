@@ -1,0 +1,206 @@
+"""How frames are shown: long ids shortened in the middle, values untouched.
+
+Notebooks ask IPython how to show an object; frames with long ids get an answer there, and neither pandas nor polars is
+changed. Where IPython does not run, ``show`` does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import narwhals as nw
+
+from marketdata.errors import ConfigError
+
+_LEAST = 6
+
+
+class Options:
+    """Display options; ``md.options`` is the only instance.
+
+    They are attributes; a call sets them for a ``with`` block.
+
+    Parameters
+    ----------
+    id_width : int or None
+        Ids of more characters are shown with their middle left out, from 6 on; None shows them whole. Default 16.
+
+    Returns
+    -------
+    context manager
+        After its block the options are as before.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> md.options.id_width
+    16
+    >>> with md.options(id_width=None):
+    ...     print(md.options)
+    Options(id_width=None)
+    """
+
+    def __init__(self) -> None:
+        self._id_width: int | None = 16
+
+    @property
+    def id_width(self) -> int | None:
+        """Most characters of an id that is shown."""
+        return self._id_width
+
+    @id_width.setter
+    def id_width(self, value: int | None) -> None:
+        self._id_width = _checked(value)
+
+    @contextlib.contextmanager
+    def __call__(self, *, id_width: int | None) -> Iterator[None]:
+        """Options for the length of a ``with`` block."""
+        before, self.id_width = self._id_width, id_width
+        try:
+            yield
+        finally:
+            self._id_width = before
+
+    def __repr__(self) -> str:
+        return f"Options(id_width={self._id_width})"
+
+
+options = Options()
+
+
+class Shown:
+    """A frame as ``show`` shows it."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __repr__(self) -> str:
+        return repr(self._frame)
+
+    def _repr_html_(self) -> str:
+        return str(self._frame._repr_html_())
+
+
+def show(frame: Any, *, id_width: int | None = 16) -> Shown:
+    """A frame to print or to end a cell with, its long ids shortened.
+
+    In a notebook frames are shown like this without it, as ``md.options`` says.
+
+    Parameters
+    ----------
+    frame : pandas or polars DataFrame
+    id_width : int, optional
+        Most characters of an id, from 6 on; None shows ids whole.
+
+    Returns
+    -------
+    Shown
+        Its text and HTML are those of the frame. Different ids are shown differently.
+
+    Raises
+    ------
+    ConfigError
+        If it is another kind of frame, or ``id_width`` is below 6.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> prices = md.testing.prices().assign(market_id="0x" + "12" * 32)
+    >>> print(md.show(prices[["market_id", "price"]].head(1), id_width=12))
+          market_id  price
+    0  0x1212…21212    0.4
+    """
+    if not _is_shown(frame):
+        raise ConfigError(f"a {type(frame).__name__} is not shown; collect or convert it to pandas or polars first.")
+    return Shown(shortened(frame, _checked(id_width)))
+
+
+def install(kind: type) -> None:
+    """Show frames of a class with short ids in the notebook that runs, unless the user has a formatter for them."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    if shell is None:
+        return
+    formatters = shell.display_formatter.formatters
+    for mime, formatter in (("text/html", _html), ("text/plain", _plain)):
+        try:
+            formatters[mime].lookup_by_type(kind)
+        except KeyError:
+            formatters[mime].for_type(kind, formatter)
+
+
+def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
+    """Each text of more characters than ``width`` and how it is shown; different ones differently.
+
+    Examples
+    --------
+    >>> shorten(["0123456789abcdef", "short"], 8)
+    {'0123456789abcdef': '0123…def'}
+    """
+    if width is None:
+        return {}
+    long = [text for text in texts if len(text) > width]
+    while long:
+        head = width // 2
+        out = {text: f"{text[:head]}…{text[len(text) - (width - head - 1) :]}" for text in long if len(text) > width}
+        if len({*out.values(), *(text for text in long if text not in out)}) == len(long):
+            return out
+        width *= 2
+    return {}
+
+
+def _checked(value: int | None) -> int | None:
+    if value is not None and not (type(value) is int and value >= _LEAST):
+        problem = f"is refused; allowed are None and whole numbers from {_LEAST}."
+        raise ConfigError(problem, argument="id_width", value=value)
+    return value
+
+
+def _html(frame: Any) -> str:
+    return str(shortened(frame, options.id_width)._repr_html_())
+
+
+def _plain(frame: Any, printer: Any, _cycle: bool) -> None:
+    printer.text(repr(shortened(frame, options.id_width)))
+
+
+def _is_shown(frame: Any) -> bool:
+    return nw.dependencies.is_pandas_dataframe(frame) or nw.dependencies.is_polars_dataframe(frame)
+
+
+def shortened(frame: Any, width: int | None) -> Any:
+    """The frame with short ids; the same object where none is long."""
+    replace = _pandas if nw.dependencies.is_pandas_dataframe(frame) else _polars
+    names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]
+    new = {name: column for name in names if (column := replace(frame[name], width)) is not None}
+    if not new:
+        return frame
+    return frame.assign(**new) if replace is _pandas else frame.with_columns(**new)
+
+
+def _pandas(series: Any, width: int | None) -> Any:
+    if hasattr(series, "cat"):
+        short = shorten(map(str, series.cat.categories), width)
+        return series.cat.rename_categories(short) if short else None
+    values = series.dropna()
+    if len(values) and isinstance(values.iloc[0], list):
+        short = shorten({str(one) for some in values for one in some}, width)
+        return series.map(lambda some: [short.get(one, one) for one in some], na_action="ignore") if short else None
+    short = shorten((one for one in values.unique() if isinstance(one, str)), width)
+    return series.replace(short) if short else None
+
+
+def _polars(series: Any, width: int | None) -> Any:
+    import polars as pl
+
+    if isinstance(series.dtype, pl.List) and series.dtype.inner == pl.String:
+        short = shorten(series.explode().drop_nulls().unique().to_list(), width)
+        return pl.col(series.name).list.eval(pl.element().replace(short)) if short else None
+    if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
+        return None
+    # Of many rows few ids are different.
+    short = shorten(series.unique().drop_nulls().cast(pl.String).to_list(), width)
+    return series.cast(pl.String).replace(short) if short else None
