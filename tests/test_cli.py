@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 import marketdata as md
 from marketdata.cli.app import app
 from marketdata.cli.commands.demo import compare
-from marketdata.service.keys import create_key_file
-from marketdata.service.plans import Plan
+from marketdata.service.auth import Plan, create_key_file
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")

@@ -114,7 +114,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built) -> None:
     top = {name.partition("/")[0] for name in names}
     assert {t for t in top if not t.endswith(".dist-info")} == {"marketdata"}
     sources = {p.relative_to(ROOT).as_posix() for p in (ROOT / "marketdata").rglob("*.py")}
-    assert sources | {"marketdata/py.typed", "marketdata/service/start/page.html"} <= names
+    assert sources | {"marketdata/py.typed", "marketdata/service/static/page.html"} <= names
 
 
 def test_the_sdist_can_test_itself(built) -> None:

@@ -71,12 +71,12 @@ class Reads(Views[Frame]):
         """
         return any(record.get("simulated") is True for record in self.records("markets"))
 
-    def version(self, view: View) -> int:
-        """Number of the newest commit of a view's table; -1 before the first. It changes when data does.
+    def version(self, view: View | Kind) -> int:
+        """Number of the newest commit of a table; -1 before the first. It changes when data does.
 
         Parameters
         ----------
-        view : {"books", "prices", "metrics"}
+        view : {"books", "prices", "metrics", "series", "events", "markets"}
 
         Returns
         -------
@@ -97,6 +97,8 @@ class Reads(Views[Frame]):
         >>> archive.version("prices") > before
         True
         """
+        if view in KINDS:
+            return self._holdings.catalog[view].table.state().version
         return self._holdings.points[checked_view(view)].state().version
 
     def records(self, kind: Kind) -> list[dict[str, Any]]:

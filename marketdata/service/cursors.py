@@ -21,7 +21,7 @@ from pathlib import Path
 from itsdangerous import Signer
 
 from marketdata.errors import ConfigError
-from marketdata.service.refusals import invalid_cursor
+from marketdata.service.errors import invalid_cursor
 
 LIFETIME = 24 * 3600
 MAX_LENGTH = 512
@@ -62,7 +62,7 @@ class Cursors:
 
         Raises
         ------
-        Refusal
+        HTTPException
             400 ``Invalid cursor`` for every other text, and for an expired one.
         """
         match = _SHAPE.fullmatch(cursor) if len(cursor) <= MAX_LENGTH else None

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from marketdata.service import refusals
+from marketdata.service import errors
 from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Index, Source, Subject, stretches
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
@@ -86,7 +86,7 @@ class Pages:
 
         Raises
         ------
-        Refusal
+        HTTPException
             400 if one bucket holds more points than the limit.
         """
         version = self._source.version(subject.view)
@@ -111,7 +111,7 @@ class Pages:
                 first = int(chunk.buckets[stop - 1]) + width
             if stop < high:
                 if not page.count:
-                    raise refusals.limit_too_small(int(edges[low + 1] - edges[low]))
+                    raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
                 if position is not None and any(low <= part * len(chunk.buckets) < stop for part in LOOKS_AHEAD):
                     following = next(stretches(held, subject, cell.end, rng.end), None)

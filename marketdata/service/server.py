@@ -6,27 +6,25 @@ import contextlib
 import ipaddress
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import uvicorn
 
-from marketdata.errors import ConfigError
-from marketdata.service.app import Parts, create_app
+from marketdata.errors import ConfigError, MarketDataWarning, warn
+from marketdata.service.app import create_app
+from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE, Entry, KeyFile, Keys, Plan, digest, new_key
 from marketdata.service.chunks import Source
 from marketdata.service.cursors import Cursors, kept_secret
-from marketdata.service.discovery import Catalogue
-from marketdata.service.guard import LOOPBACK_NAMES, MAX_IN_FLIGHT, Guard
-from marketdata.service.history import History
-from marketdata.service.keys import Entry, KeyFile, Keys, digest, new_key
+from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
 from marketdata.service.pages import CACHE_BYTES
-from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, Plan
-from marketdata.service.rates import MEMORY, Rates
-from marketdata.service.sockets import GuardedProtocol
+from marketdata.service.protocol import LimitedProtocol
+from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.variants import pages_of
 
 GRACE_SECONDS = 10
@@ -84,7 +82,8 @@ def serve(
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
     secret: bytes | None = None,
     cache_bytes: int = CACHE_BYTES,
-    rate_store: str = MEMORY,
+    trusted_proxies: Sequence[str] = (),
+    host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     variants: Mapping[str, str] | None = None,
 ) -> Service:
@@ -107,8 +106,10 @@ def serve(
         outlive a restart.
     cache_bytes : int
         Memory for decoded stretches [bytes].
-    rate_store : str
-        ``memory://``, or a store that several services share (``redis://host``).
+    trusted_proxies : sequence of str
+        Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed; by default nobody's.
+    host_names : sequence of str
+        Names that the Host header may have, beside loopback ones where the service listens there only.
     clock : callable
         Unix time [seconds].
     variants : mapping of str to str, optional
@@ -123,7 +124,12 @@ def serve(
     Raises
     ------
     ConfigError
-        If keys, plans, variants or the address are refused.
+        If keys, plans, variants, proxies or the address are refused.
+
+    Warns
+    -----
+    MarketDataWarning
+        If ``host`` can be reached from outside and no proxy is named that could encrypt.
 
     Examples
     --------
@@ -135,23 +141,29 @@ def serve(
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
-    _check_address(host, given_keys=keys is not None)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
     app = build(
         archive,
         store,
-        Rates(rate_store),
         secret=secret,
         cache_bytes=cache_bytes,
         host=host,
+        host_names=host_names,
         clock=clock,
         variants=variants,
     )
-    return start(app, host, port, api_key)
+    return start(app, host, port, api_key, trusted_proxies)
 
 
-def start(app: Guard, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
+def start(
+    app: AccessMiddleware,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    api_key: str | None = None,
+    trusted_proxies: Sequence[str] = (),
+) -> Service:
     """Answer with an application in a thread."""
-    return Service(uvicorn.Server(_config(app)), _listen(host, port), api_key)
+    return Service(uvicorn.Server(_config(app, trusted_proxies)), _listen(host, port), api_key)
 
 
 def run(
@@ -164,7 +176,8 @@ def run(
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
     secret: bytes | None = None,
     cache_bytes: int = CACHE_BYTES,
-    rate_store: str = MEMORY,
+    trusted_proxies: Sequence[str] = (),
+    host_names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
     """Answer the interface over HTTP until the process is told to stop (SIGINT or SIGTERM).
@@ -174,38 +187,68 @@ def run(
     Raises
     ------
     ConfigError
-        If keys, plans or the address are refused: without keys of its own it binds loopback only.
+        If keys, plans, proxies or the address are refused: without keys of its own it binds loopback only.
+
+    Warns
+    -----
+    MarketDataWarning
+        If ``host`` can be reached from outside and no proxy is named that could encrypt.
     """
     store, api_key = _keys(keys, plans, requests_per_minute, time.time)
-    _check_address(host, given_keys=keys is not None)
-    app = build(archive, store, Rates(rate_store), secret=secret, cache_bytes=cache_bytes, host=host)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    app = build(archive, store, secret=secret, cache_bytes=cache_bytes, host=host, host_names=host_names)
     listener = _listen(host, port)
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(_config(app)).run(sockets=[listener])
+    with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
+        uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """The server raises the signal that stopped it once more when it is done; that is no failure."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def build(
     archive: Source,
     keys: Keys,
-    rates: Rates,
     *,
     secret: bytes | None = None,
     cache_bytes: int = CACHE_BYTES,
     host: str = "127.0.0.1",
+    host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     max_in_flight: int = MAX_IN_FLIGHT,
     variants: Mapping[str, str] | None = None,
-) -> Guard:
+) -> AccessMiddleware:
     """The whole service as an ASGI application."""
-    cursors = Cursors([secret or _secret(archive)], clock=clock)
-    pages = pages_of(archive, cache_bytes, variants)
-    history = History(archive, pages, cursors, clock=clock)
-    app = create_app(Parts(archive, history, Catalogue(archive), cursors, rates, keys, pages.holdings, clock))
-    hosts = LOOPBACK_NAMES | {host.lower()} if _is_loopback(host) else None
-    return Guard(app, keys=keys, rates=rates, hosts=hosts, simulated=archive.simulated, max_in_flight=max_in_flight)
+    rate_limiter = RateLimiter()
+    app = create_app(
+        archive,
+        pages=pages_of(archive, cache_bytes, variants),
+        cursors=Cursors([secret or _secret(archive)], clock=clock),
+        keys=keys,
+        rate_limiter=rate_limiter,
+        clock=clock,
+    )
+    hosts = LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None
+    return AccessMiddleware(
+        app,
+        keys=keys,
+        rate_limiter=rate_limiter,
+        hosts=hosts,
+        simulated=archive.simulated,
+        max_in_flight=max_in_flight,
+    )
 
 
 def _keys(
@@ -229,27 +272,43 @@ def _keys(
     return Keys([Entry("local", digest(key.encode()), plan.name)], named, clock=clock), key
 
 
-def _config(app: Guard) -> uvicorn.Config:
+def _config(app: AccessMiddleware, trusted_proxies: Sequence[str]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=GuardedProtocol,
+        http=LimitedProtocol,
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
+        # Without a proxy anyone could write these headers, and with them choose the address that he is counted under.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=",".join(trusted_proxies),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
 
 
-def _check_address(host: str, *, given_keys: bool) -> None:
+def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: bool) -> None:
+    for proxy in trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as problem:
+            raise ConfigError(
+                "is not an address or network such as 127.0.0.1 or 10.0.0.0/8.", argument="trusted_proxy", value=proxy
+            ) from problem
     if not given_keys and not _is_loopback(host):
         raise ConfigError(
             "is reachable from outside without a key file; use 127.0.0.1 or give one.",
             argument="host",
             value=host,
             hint="Pass keys=<file> (marketdata keys new makes one).",
+        )
+    if not trusted_proxies and not _is_loopback(host):
+        warn(
+            f"host={host!r} is reachable from outside, and keys and data travel unencrypted; put a proxy with TLS"
+            " before the service and name its address as trusted proxy.",
+            MarketDataWarning,
         )
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         raise ConfigError("WEB_CONCURRENCY asks for several workers; the service is one process per address.")
@@ -274,7 +333,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except (OSError, OverflowError) as problem:
         listener.close()
-        raise ConfigError(f"{host}:{port} can not be bound: {problem}. Choose another port, or 0.") from problem
+        raise ConfigError(f"{host}:{port} cannot be bound: {problem}. Choose another port, or 0.") from problem
     return listener
 
 

@@ -23,7 +23,7 @@ def small_archive() -> MemoryArchive:
     archive.add_record("events", id="e1", slug="rain", title="Rain", series_slug="weather", tags=["nature", "daily"])
     archive.add_record("events", id="e2", slug="snow", title="Snow", series_id="s1", start_date="2026-01-05T00:00:00Z")
     archive.add_market("m1", {"Yes": LONG_ID, "No": "2"}, slug="will-it-rain", event_id="e1", event_slug="rain")
-    archive.add_market("m3", {"A": "31", "B": "32", "C": "33"}, event_slug="snow")
+    archive.add_market("m3", {"A": "31", "B": "32", "C": "33"}, event_slug="snow", status="closed")
     archive.add_market("wide", {f"L{i}": f"w{i}" for i in range(210)}, event_slug="snow")
     for minute in range(180):
         if minute % 7 == 3:

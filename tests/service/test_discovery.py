@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import requests
+from hypothesis import given
+from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import Web
 
+from marketdata.archive import Archive
+from marketdata.service.catalogue import Catalogue, ListingQuery, Parent
+from marketdata.service.cursors import Cursors
 from marketdata.service.server import Service, serve
+from marketdata.times import parse_iso
 
 
 def ids(body: dict) -> list[str]:
@@ -51,6 +59,8 @@ def test_listings_have_records_and_metadata(web: Web) -> None:
         ("/v1/events", {"start_date_max": "2026-01-05"}, {"e2"}),
         ("/v1/events", {"start_date_max": "2026-01-04"}, set()),
         ("/v1/events", {"end_date_min": "2026-01-04"}, set()),
+        ("/v1/markets", {"status": "closed"}, {"m3"}),
+        ("/v1/markets", {"status": "nonsense"}, set()),
     ],
 )
 def test_listings_are_filtered(web: Web, path: str, params: dict, expected: set[str]) -> None:
@@ -65,6 +75,136 @@ def test_listings_refuse_what_they_do_not_know(web: Web, params: dict) -> None:
     """A wrong limit, sort or order, and a doubled parameter are 422."""
     assert web.get("/v1/markets", **params).status == 422
     assert web.get("/v1/events", start_date_min="soon").status == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/series", "/v1/events", "/v1/markets", "/holdings"])
+def test_a_misspelt_filter_is_refused(web: Web, path: str) -> None:
+    """A filter that a listing does not have is 422 and names those that it has; it never lists everything."""
+    answer = web.get(path, serach="rain", states="open")
+    assert answer.status == 422
+    assert [item["loc"] for item in answer.body["detail"]] == [["query", "serach"], ["query", "states"]]
+    for item in answer.body["detail"]:
+        assert {"limit", "cursor", "search", "sort", "order", "status", "tags"} <= set(re.findall(r"\w+", item["msg"]))
+
+
+texts = st.sampled_from(["", "a", "b", "Ab", "B a", "ß", "2026-01-02T00:00:00Z"])
+found_records = st.lists(
+    st.fixed_dictionaries(
+        {"slug": texts},
+        optional={
+            "title": texts, "question": texts, "status": texts, "start_date": texts, "updated_at": texts,
+            "tags": st.lists(st.sampled_from(["a", "b"])), "event_slug": texts, "event_id": texts,
+        },
+    ),
+    max_size=12,
+)  # fmt: skip
+queries = st.builds(
+    ListingQuery,
+    limit=st.integers(1, 5),
+    cursor=st.none(),
+    search=st.one_of(st.none(), texts),
+    sort=st.sampled_from(["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]),
+    order=st.sampled_from(["asc", "desc"]),
+    status=st.one_of(st.none(), texts),
+    tags=st.lists(st.sampled_from(["a", "b"]), max_size=2).map(tuple),
+    tags_match=st.sampled_from(["any", "all"]),
+    bounds=st.sampled_from([(), (("start_date", 0, parse_iso("2026-01-03")),)]),
+)
+
+
+def plainly_listed(markets: list[dict], query: ListingQuery, event_slug: str | None) -> list[str]:
+    """Ids of a listing, filtered and sorted record by record."""
+
+    def passes(market: dict) -> bool:
+        text = " ".join(str(market[n]) for n in ("id", "slug", "title", "question") if market.get(n) is not None)
+        tags = market.get("tags", [])
+        return (
+            all(word in text.casefold() for word in (query.search or "").casefold().split())
+            and (query.status is None or market.get("status") == query.status)
+            and (not query.tags or (any if query.tags_match == "any" else all)(tag in tags for tag in query.tags))
+            and (not query.bounds or str(market.get("start_date", "")).startswith("2026"))
+            and (event_slug is None or market.get("event_slug") == event_slug)
+        )
+
+    def value(market: dict) -> str | None:
+        found = market.get(query.sort)
+        return market.get("question") if found is None and query.sort == "title" else found
+
+    some = sorted(filter(passes, markets), key=lambda m: m["id"])
+    known = sorted(
+        (m for m in some if value(m) is not None), key=lambda m: str(value(m)), reverse=query.order == "desc"
+    )
+    return [m["id"] for m in known + [m for m in some if value(m) is None]]
+
+
+@given(found_records, queries, st.one_of(st.none(), texts))
+def test_a_listing_is_what_a_plain_loop_lists(markets: list[dict], query: ListingQuery, event_slug: str | None) -> None:
+    """Filters, order and pages give what a loop over all records gives, whatever they hold."""
+    archive, cursors = MemoryArchive(), Cursors([b"0123456789abcdef"])
+    for i, market in enumerate(markets):
+        archive.add_record("markets", id=f"{i:02}", tokens=[], **market)
+    catalogue, got = Catalogue(archive), []
+    while True:
+        records, following = catalogue.page("markets", query, cursors, Parent("event", None, event_slug))
+        got += [record["id"] for record in records]
+        if following is None:
+            break
+        query = replace(query, cursor=following)
+    assert got == plainly_listed(archive.records("markets"), query, event_slug)
+
+
+def test_a_page_reads_no_records_again() -> None:
+    """At any depth, and with any filter, the records of one version of the archive are read once."""
+    reads = []
+
+    class Counting(MemoryArchive):
+        def records(self, kind: str) -> list[dict]:
+            reads.append(kind)
+            return super().records(kind)
+
+    archive = Counting()
+    for i in range(300):
+        archive.add_market(f"{i:03}", {"Yes": f"y{i}"})
+    with serve(archive) as service, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        for search in (None, "market", "slug"):
+            assert sum(len(body["data"]) for body in web.walk("/v1/markets", limit=7, search=search)) in {300, 0}
+        assert reads.count("markets") == 1
+        archive.add_market("new", {"Yes": "n"})
+        assert len(web.get("/v1/markets", limit=200, search="new").body["data"]) == 1
+        assert reads.count("markets") == 2
+
+
+def test_a_walk_goes_on_behind_a_record_that_has_changed() -> None:
+    """A record that no longer passes the filter, or a new one, neither ends a walk nor repeats or skips others."""
+    archive = MemoryArchive()
+    for i in range(9):
+        archive.add_market(f"{i}", {"Yes": f"y{i}"}, status="open")
+    with serve(archive) as service, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        asked = {"limit": 3, "sort": "id", "order": "asc", "status": "open"}
+        first = web.get("/v1/markets", **asked).body
+        archive._records["markets"][2]["status"] = "closed"
+        archive.add_market("5a", {"Yes": "new"}, status="open")
+        rest = [r["id"] for body in walk_on(web, first, asked) for r in body["data"]]
+    assert rest == ["3", "4", "5", "5a", "6", "7", "8"]
+
+
+def walk_on(web: Web, body: dict, asked: dict) -> Iterator[dict]:
+    while (cursor := body["metadata"]["next_cursor"]) is not None:
+        body = web.get("/v1/markets", cursor=cursor, **asked).body
+        yield body
+
+
+def test_an_event_without_a_title_has_its_slug_for_one(tmp_path) -> None:
+    """Events and series that an archive derives from markets have a title, because clients ask for one."""
+    archive = Archive(tmp_path)
+    tokens = {"token_ids": ["1"], "token_labels": ["Yes"]}
+    archive.add(markets=[{"market_id": "m", "event_slug": "rain-in-may", "series_slug": "weather", **tokens}])
+    with serve(archive) as service, requests.Session() as session:
+        web = Web(service.base_url, service.api_key, session)
+        assert [(e["slug"], e["title"]) for e in web.get("/v1/events").body["data"]] == [("rain-in-may", "rain-in-may")]
+        assert [s["title"] for s in web.get("/v1/series").body["data"]] == ["weather"]
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
 from service.web import START
+from starlette.exceptions import HTTPException
 
 from marketdata.resolution import Resolution
 from marketdata.service import chunks
 from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Subject, held_ranges, stretches
 from marketdata.service.pages import Pages, labels_of
-from marketdata.service.refusals import Refusal
 from marketdata.times import Range, to_datetime
 from marketdata.wire.columns import PriceColumns, Token, empty
 
@@ -200,7 +200,7 @@ def test_a_bucket_that_no_page_can_hold_names_its_size() -> None:
     archive = MemoryArchive()
     for token in "abc":
         archive.put("prices", "m", token, START, 0.5)
-    with pytest.raises(Refusal, match="Minimum required: 3"):
+    with pytest.raises(HTTPException, match="Minimum required: 3"):
         Pages(archive).page(Subject("prices", "m", None, Resolution.M1, 1), Range(START, START + MINUTE), 2)
 
 

@@ -9,9 +9,10 @@ import pytest
 import requests
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, raw, strict_json, window
+from starlette.exceptions import HTTPException
 
-from marketdata.service.queries import read_time
-from marketdata.service.refusals import Refusal, shown
+from marketdata.service.dependencies import read_time
+from marketdata.service.errors import shown
 from marketdata.service.server import Service, serve
 from marketdata.times import to_text
 
@@ -131,7 +132,7 @@ def test_s21_a_space_between_date_and_time_is_no_lost_plus() -> None:
     """S21: only a space behind a time of day was a plus."""
     assert to_text(read_time("2026-01-05 05:30", "t")) == "2026-01-05T05:30:00Z"
     assert to_text(read_time("2026-01-05T05:30:00 05:30", "t")) == "2026-01-05T00:00:00Z"
-    with pytest.raises(Refusal, match="Invalid timestamp"):
+    with pytest.raises(HTTPException, match="Invalid timestamp"):
         read_time("2026-01-05 05", "t")
 
 

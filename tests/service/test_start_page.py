@@ -108,7 +108,7 @@ def test_holdings_count_against_the_rate(asked: Web) -> None:
 
 
 def test_holdings_are_what_the_archive_covers(asked: Web) -> None:
-    """Stretches per market and view, half-open; the sum of all; the plans, and which one is the key's."""
+    """Stretches per market and view, half-open; the sum of all; the plan of the key."""
     body = asked.get("/holdings", search="rain").body
     (market,) = body["data"]
     hour = ["2026-01-05T00:00:00Z", "2026-01-05T01:00:00Z"], ["2026-01-05T01:15:00Z", "2026-01-05T02:50:00Z"]
@@ -116,7 +116,17 @@ def test_holdings_are_what_the_archive_covers(asked: Web) -> None:
     assert body["totals"]["books"] == {"markets": 2, "start": hour[0][0], "end": hour[1][1]}
     assert body["totals"]["metrics"] is None
     assert (body["markets"], body["simulated"]) == (2, True)
-    assert [(plan["name"], plan["yours"]) for plan in body["plans"]] == [("local", True)]
+    assert body["plan"]["name"] == "local"
+
+
+def test_holdings_tell_a_key_its_own_plan_alone() -> None:
+    """Names and limits of other plans are nobody's business: an answer has only the plan of the key that asked."""
+    plans = {"mine": {"views": ["prices"]}, "customer-x": {"requests_per_minute": 777}}
+    with serve(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans) as service:
+        answer = requests.get(service.base_url + "/holdings", headers={"X-API-Key": "a"}, timeout=20)
+    assert answer.json()["plan"]["name"] == "mine"
+    assert "customer-x" not in answer.text
+    assert "777" not in answer.text
 
 
 def test_holdings_of_many_gaps_stay_small() -> None:

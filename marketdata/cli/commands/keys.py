@@ -34,8 +34,7 @@ def new(
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.errors import ConfigError
-    from marketdata.service.keys import KeyFile, create_key_file
-    from marketdata.service.plans import Plan
+    from marketdata.service.auth import KeyFile, Plan, create_key_file
 
     if not file.exists():
         create_key_file(file, {plan or "local": Plan(plan or "local")})
@@ -57,7 +56,7 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
     """
     import polars as pl
 
-    from marketdata.service.keys import read_key_file
+    from marketdata.service.auth import read_key_file
 
     entries, _ = read_key_file(file)
     columns = {
@@ -81,7 +80,7 @@ def revoke(file: File, key_id: Annotated[str, typer.Argument(help="Id of the key
     Example:
       marketdata keys revoke keys.toml KEY_ID
     """
-    from marketdata.service.keys import KeyFile
+    from marketdata.service.auth import KeyFile
 
     KeyFile(file).revoke(key_id)
     typer.echo(f"{key_id} is revoked")

@@ -23,6 +23,13 @@ def serve(
     requests_per_minute: Annotated[
         int | None, typer.Option(min=1, help="Rate of the key that is made.", show_default=False)
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network whose X-Forwarded headers are believed; repeatable.", show_default=False),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None, typer.Option(help="Name that the Host header may have; repeatable.", show_default=False)
+    ] = None,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
 ) -> None:
@@ -32,16 +39,25 @@ def serve(
     Examples:
       marketdata serve --simulated
       marketdata serve history --port 8000
-      marketdata serve history --keys keys.toml --host 0.0.0.0
+      marketdata serve history --keys keys.toml --trusted-proxy 127.0.0.1 --host-name data.example.org
     """
     if archive is not None and simulated:
         raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
     if archive is None and not simulated:
         raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
-    from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
+    from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
     from marketdata.simulation import simulate
 
     rate = requests_per_minute or DEFAULT_REQUESTS_PER_MINUTE
     source = simulate() if archive is None else open_archive(archive)
-    run(source, host, port, keys=keys, requests_per_minute=rate, say=typer.echo)
+    run(
+        source,
+        host,
+        port,
+        keys=keys,
+        requests_per_minute=rate,
+        trusted_proxies=trusted_proxy or (),
+        host_names=host_name or (),
+        say=typer.echo,
+    )

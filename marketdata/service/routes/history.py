@@ -1,20 +1,32 @@
-"""Answers of the five history routes."""
+"""The history routes (interface 4.1 to 4.4), and pages of an archive as their bodies."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from marketdata.service import bodies, refusals
+from fastapi import Depends
+from fastapi.responses import Response
+
+from marketdata.service import bodies, errors
+from marketdata.service.auth import Grant
 from marketdata.service.chunks import Source, Subject
 from marketdata.service.cursors import Cursors
+from marketdata.service.dependencies import (
+    GrantDep,
+    GzipDep,
+    HistoryParameters,
+    HistoryQuery,
+    IdOrSlug,
+    TokenId,
+    from_state,
+)
 from marketdata.service.pages import Page, Pages, labels_of
-from marketdata.service.plans import Grant
-from marketdata.service.queries import HistoryQuery
+from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response
+from marketdata.service.routes.router import v1_router
+from marketdata.wire import models
 from marketdata.wire.columns import View
-
-Record = dict[str, Any]
 
 
 class History:
@@ -43,22 +55,22 @@ class History:
 
         Raises
         ------
-        Refusal
+        HTTPException
             403, 404 or 400 as interface section 7 says.
         """
         self._check_plan(view, query, grant)
         record = self._source.find_market(id_or_slug)
         if record is None:
-            raise refusals.market_not_found(id_or_slug)
+            raise errors.market_not_found(id_or_slug)
         market_id = str(record["id"])
         if view == "metrics":
             page, metadata = self._page(Subject(view, market_id, None, query.resolution, 1), query)
             return bodies.metrics_body(page, market_id, query.resolution, metadata)
         tokens = labels_of(record)
-        if len(tokens) > refusals.MAX_TOKENS:
-            raise refusals.too_many_tokens(view)
+        if len(tokens) > errors.MAX_TOKENS:
+            raise errors.too_many_tokens(view)
         if len(tokens) > query.limit:
-            raise refusals.limit_too_small(len(tokens))
+            raise errors.limit_too_small(len(tokens))
         page, metadata = self._page(Subject(view, market_id, None, query.resolution, len(tokens)), query)
         return bodies.market_body(page, market_id, query.resolution, tokens, metadata)
 
@@ -67,13 +79,13 @@ class History:
 
         Raises
         ------
-        Refusal
+        HTTPException
             403, 404 or 400 as interface section 7 says.
         """
         self._check_plan(view, query, grant)
         found = self._source.find_token(token_id)
         if found is None:
-            raise refusals.token_not_found(token_id)
+            raise errors.token_not_found(token_id)
         record, label = found
         market_id = str(record["id"])
         page, metadata = self._page(Subject(view, market_id, token_id, query.resolution, 1), query)
@@ -89,3 +101,47 @@ class History:
         page = self._pages.page(subject, query.range, query.limit, position)
         following = None if page.position is None else self._cursors.give(facts, str(page.position))
         return page, {"count": page.count, "limit": query.limit, "next_cursor": following}
+
+
+HistoryDep = Annotated[History, Depends(from_state("history"))]
+router = v1_router("History", {**NOT_FOUND, **PLAN_REFUSES})
+
+
+@router.get("/markets/{id_or_slug:segment}/books", response_model=models.MarketHistory[models.OrderBookSnapshot])
+def get_market_books(
+    id_or_slug: IdOrSlug, query: HistoryParameters, history: HistoryDep, grant: GrantDep, gzip: GzipDep
+) -> Response:
+    """Order book snapshots of all tokens of a market; the last book of each bucket."""
+    return json_response(history.market("books", id_or_slug, query, grant), gzip=gzip)
+
+
+@router.get("/markets/{id_or_slug:segment}/prices", response_model=models.MarketHistory[models.PricePoint])
+def get_market_prices(
+    id_or_slug: IdOrSlug, query: HistoryParameters, history: HistoryDep, grant: GrantDep, gzip: GzipDep
+) -> Response:
+    """Prices of all tokens of a market; the mean of each bucket."""
+    return json_response(history.market("prices", id_or_slug, query, grant), gzip=gzip)
+
+
+@router.get("/markets/{id_or_slug:segment}/metrics", response_model=models.MetricsHistory)
+def get_market_metrics(
+    id_or_slug: IdOrSlug, query: HistoryParameters, history: HistoryDep, grant: GrantDep, gzip: GzipDep
+) -> Response:
+    """Volume, liquidity and spread of a market; the mean of each bucket."""
+    return json_response(history.market("metrics", id_or_slug, query, grant), gzip=gzip)
+
+
+@router.get("/tokens/{token_id:segment}/books", response_model=models.TokenHistory[models.OrderBookSnapshot])
+def get_token_books(
+    token_id: TokenId, query: HistoryParameters, history: HistoryDep, grant: GrantDep, gzip: GzipDep
+) -> Response:
+    """Order book snapshots of one token; the last book of each bucket."""
+    return json_response(history.token("books", token_id, query, grant), gzip=gzip)
+
+
+@router.get("/tokens/{token_id:segment}/prices", response_model=models.TokenHistory[models.PricePoint])
+def get_token_prices(
+    token_id: TokenId, query: HistoryParameters, history: HistoryDep, grant: GrantDep, gzip: GzipDep
+) -> Response:
+    """Prices of one token; the mean of each bucket."""
+    return json_response(history.token("prices", token_id, query, grant), gzip=gzip)

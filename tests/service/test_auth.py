@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import hmac
 import logging
 import math
 import os
-import time
+import re
 
 import pytest
 import requests
+import tomlkit
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import START, Web, raw, window
 
 from marketdata.errors import ConfigError
-from marketdata.service import keys as keys_module
-from marketdata.service.keys import Entry, KeyFile, Keys, create_key_file, digest, read_key_file
-from marketdata.service.plans import DAY, Plan
-from marketdata.service.rates import WrongKeys
+from marketdata.service import auth as keys_module
+from marketdata.service.auth import DAY, Entry, KeyFile, Keys, Plan, create_key_file, digest, read_key_file
+from marketdata.service.rate_limit import FailedAttempts
 from marketdata.service.server import Service, serve
 
 REFUSED = {"detail": "Invalid or expired API key."}
 NOW = START / 1e6 + 10 * DAY
+
+
+GOOD_KEY = "[[keys]]\nid = 'k'\nhash = 'sha256:" + "0" * 64 + "'"
+GOOD = f"[plans.a]\n{GOOD_KEY}\nplan = 'a'"
+# What an owner writes by hand: own comments, an order of his own, a plan with a name of several scripts.
+OWN = """# Keys of the desk; ask Ada before you change this.
+[plans."pro \U0001f680"]   # the fast one
+views = [ "prices", "books" ]
+requests_per_minute = 2_000  # agreed in March
+
+# The intern's; until summer.
+[[keys]]
+id = "k_1"  # do not revoke
+plan = "pro \U0001f680"
+hash = "sha256:%s"
+expires = 2036-06-01T00:00:00Z
+""" % ("ab" * 32)
 
 
 def request(path: str, *headers: str, method: str = "GET") -> bytes:
@@ -167,9 +187,20 @@ def test_s6_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, 
         ("[plans.a]\nrpm = 1", "rpm"),
         ("[[keys]]\nid='k'\nhash='sha256:00'\nplan='a'", "64 hexadecimal digits"),
         ("[[keys]]\nid='k'\nhash='sha256:" + "0" * 64 + "'\nplan='a'", "plan 'a'"),
-        ("[[keys]]\nid='k'", "hash"),
+        ("[[keys]]\nid='k'", "has no hash"),
         ("plans = 3", "plans"),
-        ("=", "can not be read"),
+        ("[plans.a]\nviews = [\n 'books',\n 'trades',\n]", "line [2-5]: .*trades"),
+        ("# mine\n[plans]\na = 5", "line 3: Plan 'a' is 5"),
+        ("plans = {local = 5}", "line 1: Plan 'local' is 5"),
+        (f"{GOOD}\nrevoke = true", "line 6: A key has the unknown entry 'revoke'; allowed are .*revoked"),
+        (f"{GOOD}\nrevoked = 'false'", "line 6: .*revoked='false' is not true or false"),
+        (f"{GOOD}\nexpires = 2026-01-31", "line 6: .*expires.* is not a date and time with a zone"),
+        (f"{GOOD}\norganization = 5", "line 6: .*organization=5 is not a text"),
+        (f"{GOOD}\n{GOOD_KEY}\nplan = 'b'\n", "line 9: .*plan 'b'; there are"),
+        ("keys = 5", "keys is 5"),
+        ("keys = [5]", "line 1: A key is 5"),
+        ("[[key]]\nid = 'k'", "unknown entry 'key'"),
+        ("=", "cannot be read"),
     ],
 )
 def test_a_key_file_with_a_mistake_says_which(tmp_path, text: str, named: str) -> None:
@@ -285,10 +316,50 @@ def test_s33_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
         assert Web(service.base_url, None, session).get("/v1/health").status == 401
 
 
+def test_s43_forwarded_addresses_are_not_believed(archive: MemoryArchive) -> None:
+    """S43: wrong keys of one address are limited together, whatever address their X-Forwarded-For names."""
+    with serve(archive) as service, requests.Session() as session:
+        wrong = Web(service.base_url, "wrong", session)
+        answers = [wrong.get("/v1/health", {"X-Forwarded-For": f"10.1.{i // 250}.{i % 250}"}) for i in range(302)]
+        assert [a.status for a in answers] == [401] * 300 + [429] * 2
+
+
+def test_s43_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
+    """S43: behind a named proxy each forwarded address has its own count, and what a client wrote itself has none."""
+    with serve(archive, trusted_proxies=["127.0.0.1"]) as service, requests.Session() as session:
+        wrong = Web(service.base_url, "wrong", session)
+
+        def status(forwarded: str) -> int:
+            return wrong.get("/v1/health", {"X-Forwarded-For": forwarded}).status
+
+        assert {status(f"10.1.{i // 250}.{i % 250}") for i in range(302)} == {401}
+        assert [status(f"10.9.9.{i % 250}, 10.2.0.1") for i in range(301)][-1] == 429
+        assert status("10.2.0.2") == 401
+    with pytest.raises(ConfigError, match="trusted_proxy=nginx is not an address"):
+        serve(archive, trusted_proxies=["nginx"])
+
+
+def test_s43_a_proxy_may_pass_the_name_of_the_host(archive: MemoryArchive) -> None:
+    """S43: the names that are given are good in the Host header beside loopback ones, others are not."""
+    with serve(archive, host_names=["Data.example.org"]) as service:
+        key = f"X-API-Key: {service.api_key}"
+        for host, status in (("data.example.org", 200), ("127.0.0.1", 200), ("example.org", 400)):
+            asked = f"GET /v1/health HTTP/1.1\r\nHost: {host}\r\n{key}\r\n\r\n"
+            assert raw(service.base_url, asked.encode())[0] == status
+
+
+def test_s33_an_ipv6_client_is_its_network() -> None:
+    """S33: who has 64 bits of addresses to choose from is one client; mapped IPv4 addresses are many."""
+    wrong = FailedAttempts(2)
+    assert [wrong.wait(f"2001:db8::{i:x}") is None for i in range(4)] == [True, True, False, False]
+    assert wrong.wait("2001:db8:0:1::1") is None
+    assert [wrong.wait(f"::ffff:10.0.0.{i}") is None for i in range(4)] == [True] * 4
+
+
 def test_s33_the_table_of_addresses_is_bounded() -> None:
     """S33: as many addresses as one likes do not fill memory, and a minute later an address starts anew."""
     clock = Clock(0.0)
-    wrong = WrongKeys(2, addresses=100, clock=clock)
+    wrong = FailedAttempts(2, addresses=100, clock=clock)
     for i in range(10_000):
         wrong.wait(f"10.0.{i // 250}.{i % 250}")
     assert len(wrong) == 100
@@ -309,22 +380,152 @@ def test_a_clock_that_moves_expires_a_key() -> None:
     assert keys.grant(b"k") is None
 
 
-def test_two_processes_may_edit_a_key_file_at_once(key_file: KeyFile) -> None:
-    """Keys added by several writers at the same time are all kept."""
-    pids = []
-    for _ in range(4):
+def test_s44_eight_processes_may_make_one_key_file(tmp_path) -> None:
+    """S44: keys added by eight writers at the same time, to a file that none of them finds, are all kept."""
+    path, pids = tmp_path / "keys.toml", []
+    for _ in range(8):
         pid = os.fork()
         if pid == 0:
             try:
                 for _ in range(5):
-                    KeyFile(key_file.path).add("free")
+                    create_key_file(path, {"free": Plan("free")})
+                    KeyFile(path).add("free")
             finally:
                 os._exit(0)
         pids.append(pid)
     for pid in pids:
         os.waitpid(pid, 0)
-    time.sleep(0)
-    assert len(KeyFile(key_file.path).entries) == 20
+    assert len({entry.key_id for entry in KeyFile(path).entries}) == 40
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["keys.toml", "keys.toml.lock"]
+
+
+def own_file(folder) -> KeyFile:
+    path = folder / "keys.toml"
+    path.touch(0o600)
+    path.write_text(OWN, encoding="utf-8")
+    return KeyFile(path)
+
+
+def test_s44_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
+    """S44: adding and revoking keeps comments, order and spelling of every line that they do not concern."""
+    keys = own_file(tmp_path)
+    _, entry = keys.add("pro \U0001f680", organization='Desk "\U0001f40b" \\ 1\n')
+    assert keys.path.read_text(encoding="utf-8").startswith(OWN)
+    keys.revoke("k_1")
+    again = KeyFile(keys.path)
+    assert [(e.key_id, e.organization, e.revoked) for e in again.entries] == [
+        ("k_1", None, True), (entry.key_id, 'Desk "\U0001f40b" \\ 1\n', False),
+    ]  # fmt: skip
+    text = keys.path.read_text(encoding="utf-8")
+    assert [line for line in OWN.splitlines() if line not in text.splitlines()] == []
+
+
+@given(plan=st.text(), organization=st.text())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_s44_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
+    """S44: whatever plan and organization are called, the file is read again with these names, also after an edit."""
+    path = tmp_path_factory.mktemp("keys") / "keys.toml"
+    create_key_file(path, {plan: Plan(plan)})
+    key, first = KeyFile(path).add(plan, organization=organization)
+    _, second = KeyFile(path).add(plan)
+    KeyFile(path).revoke(second.key_id)
+    keys = KeyFile(path)
+    assert [(e.plan, e.organization, e.revoked) for e in keys.entries] == [
+        (plan, organization, False), (plan, None, True),
+    ]  # fmt: skip
+    grant = keys.grant(key.encode())
+    assert grant is not None
+    assert (grant.key_id, grant.plan) == (first.key_id, Plan(plan))
+
+
+def test_s44_a_name_that_no_file_can_hold_leaves_the_file(tmp_path) -> None:
+    """S44: half a surrogate pair has no UTF-8, so the key is refused and the file is what it was."""
+    keys = own_file(tmp_path)
+    with pytest.raises(ConfigError, match="left as it was"):
+        keys.add("pro \U0001f680", organization="\ud83d")
+    assert keys.path.read_text(encoding="utf-8") == OWN
+
+
+def test_s44_an_edit_follows_a_link(tmp_path) -> None:
+    """S44: a key file that is a link stays one, and the file behind it has the new key."""
+    (tmp_path / "real").mkdir()
+    keys = own_file(tmp_path / "real")
+    link = tmp_path / "keys.toml"
+    link.symlink_to(keys.path)
+    KeyFile(link).add("pro \U0001f680")
+    assert link.is_symlink()
+    assert len(KeyFile(keys.path).entries) == 2
+    assert [found.name for found in tmp_path.iterdir() if found.is_file()] == ["keys.toml"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_s44_what_root_edits_stays_its_owners(tmp_path) -> None:
+    """S44: after an edit by root the file and its lock belong to the owner of before, with the mode of before."""
+    keys = own_file(tmp_path)
+    os.chown(keys.path, 1234, 4321)
+    keys.path.chmod(0o400)
+    keys.add("pro \U0001f680")
+    for name in ("keys.toml", "keys.toml.lock"):
+        found = (tmp_path / name).stat()
+        assert (found.st_uid, found.st_gid) == (1234, 4321)
+    assert keys.path.stat().st_mode & 0o777 == 0o400
+
+
+def test_s44_keys_of_one_line_are_added_to(tmp_path) -> None:
+    """S44: keys that are written as an array of tables in one line get another one there."""
+    path = tmp_path / "keys.toml"
+    path.touch(0o600)
+    path.write_text("keys = [{id = 'k', hash = 'sha256:" + "0" * 64 + "', plan = 'a'}]\n[plans.a]\n")
+    _, entry = KeyFile(path).add("a")
+    KeyFile(path).revoke("k")
+    assert [(e.key_id, e.revoked) for e in KeyFile(path).entries] == [("k", True), (entry.key_id, False)]
+
+
+@pytest.mark.parametrize(
+    "text", ["plans = {local = 5}", "plans = 3", "[plans.pro]\nrpm = 1", "keys = 1", "\x00", "[[keys]]\nrevoke = true"]
+)
+def test_s44_a_file_with_a_mistake_keeps_the_keys_in_use(
+    archive: MemoryArchive, key_file: KeyFile, text, caplog
+) -> None:
+    """S44: a mistake that is written while keys are served is logged with its line, and their keys stay good."""
+    key, _ = key_file.add("pro")
+    with serve(archive, keys=key_file.path) as service, requests.Session() as session:
+        web = Web(service.base_url, key, session)
+        assert web.get("/v1/health").status == 200
+        key_file.path.write_text(text)
+        assert [web.get("/v1/health").status for _ in range(3)] == [200] * 3
+    assert "keys before it stay in use" in caplog.text
+    assert "line 1" in caplog.text or "line 2" in caplog.text
+
+
+toml_values = st.recursive(
+    st.one_of(st.integers(-(2**40), 2**40), st.floats(), st.booleans(), st.text("ab'", max_size=4), st.datetimes()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(st.sampled_from(["id", "hash", "plan", "keys", "revoked", "views"]), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["plans", "keys", "other"]), toml_values, max_size=3))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_s44_whatever_a_file_holds_is_read_or_refused_with_its_line(
+    tmp_path_factory: pytest.TempPathFactory, table: dict
+) -> None:
+    """S44: any TOML in the place of plans and keys is read, or is a ConfigError that names a line of the file."""
+    path = tmp_path_factory.mktemp("keys") / "keys.toml"
+    path.touch(0o600)
+    path.write_text(tomlkit.dumps(table), encoding="utf-8")
+    with contextlib.suppress(ConfigError):
+        read_key_file(path)
+        return
+    with pytest.raises(ConfigError) as refused:
+        read_key_file(path)
+    message = str(refused.value)
+    line = re.match(r"keys\.toml, line (\d+): ", message)
+    assert line is not None, message
+    assert 1 <= int(line[1]) <= path.read_text(encoding="utf-8").count("\n") + 1
 
 
 def test_s6_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> None:
@@ -366,6 +567,6 @@ def test_s10_a_lookback_is_a_number(days: float) -> None:
 
 @pytest.mark.parametrize("port", [-1, 65_536])
 def test_a_port_that_does_not_exist_is_refused(archive: MemoryArchive, port: int) -> None:
-    """A port outside of 0 to 65535 can not be bound, and is said so."""
-    with pytest.raises(ConfigError, match="can not be bound"):
+    """A port outside of 0 to 65535 cannot be bound, and is said so."""
+    with pytest.raises(ConfigError, match="cannot be bound"):
         serve(archive, port=port)

@@ -15,20 +15,27 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from marketdata.service import bodies
+from marketdata.service.auth import Plan
+from marketdata.service.catalogue import Catalogue, ListingQuery
 from marketdata.service.chunks import Holdings, Source, Spans
 from marketdata.service.cursors import Cursors
-from marketdata.service.discovery import Catalogue
-from marketdata.service.keys import Keys
-from marketdata.service.plans import Grant, Plan
-from marketdata.service.queries import Listing, ListingQuery, one_value_each
+from marketdata.service.dependencies import (
+    CatalogueDep,
+    CursorsDep,
+    GrantDep,
+    GzipDep,
+    HoldingsDep,
+    ListingParameters,
+    SourceDep,
+    one_value_each,
+)
+from marketdata.service.responses import json_response
 from marketdata.times import to_text
 from marketdata.wire.columns import VIEWS
 
-HOLDINGS = "/holdings"
 SCRIPTS = ("words.js", "holdings.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of what is held of a market can not be seen on the page.
 FINEST = 200
@@ -38,7 +45,7 @@ _SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
 
 def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
     """The page, and the headers that keep it to itself."""
-    files = resources.files("marketdata.service") / "start"
+    files = resources.files("marketdata.service") / "static"
     page, style, *scripts = ((files / name).read_text("utf-8") for name in ("page.html", "page.css", *SCRIPTS))
     # One block, so that the names of the page are its own.
     script = "\n".join(['"use strict";', "{", *scripts, "}"])
@@ -55,24 +62,29 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def routes(source: Source, catalogue: Catalogue, cursors: Cursors, holdings: Holdings, keys: Keys) -> APIRouter:
+def create_router(*, simulated: bool) -> APIRouter:
     """The two routes beside the interface; they are not part of its description."""
-    body, headers = document(simulated=source.simulated)
-    out = APIRouter(include_in_schema=False)
+    body, headers = document(simulated=simulated)
+    router = APIRouter(include_in_schema=False)
 
-    @out.get("/")
-    async def start_page() -> Response:
+    @router.get("/")
+    async def get_start_page() -> Response:
         return Response(body, media_type="text/html", headers=headers)
 
-    @out.get(HOLDINGS, dependencies=[Depends(one_value_each)])
-    def list_holdings(request: Request, query: Listing) -> Response:
-        grant = request.state.grant
-        assert isinstance(grant, Grant)
+    @router.get("/holdings", dependencies=[Depends(one_value_each)])
+    def list_holdings(
+        query: ListingParameters,
+        source: SourceDep,
+        catalogue: CatalogueDep,
+        cursors: CursorsDep,
+        holdings: HoldingsDep,
+        grant: GrantDep,
+        gzip: GzipDep,
+    ) -> Response:
         answer = held(source, catalogue, cursors, holdings, query)
-        plans = [_shown(plan, mine=plan.name == grant.plan.name) for plan in keys.plans.values()]
-        return Response(bodies.to_json({**answer, "plans": plans}), media_type="application/json")
+        return json_response({"simulated": simulated, **answer, "plan": _shown(grant.plan)}, gzip=gzip)
 
-    return out
+    return router
 
 
 def held(
@@ -89,13 +101,12 @@ def held(
         found = {view: _stretches(spans[view].get(str(record.get("id")))) for view in VIEWS}
         rows.append({**{name: record.get(name) for name in _SHOWN}, "held": found})
     answer: dict[str, Any] = {
-        "simulated": source.simulated,
         "data": rows,
         "metadata": {"count": len(rows), "limit": query.limit, "next_cursor": following},
     }
     if query.cursor is None:
         answer["totals"] = {view: _total(spans[view]) for view in VIEWS}
-        answer["markets"] = len(source.records("markets"))
+        answer["markets"] = len(catalogue.records("markets"))
     return answer
 
 
@@ -117,10 +128,9 @@ def _total(by_market: Mapping[str, Spans]) -> Record | None:
     return {"markets": len(found), "start": to_text(first), "end": to_text(last)}
 
 
-def _shown(plan: Plan, *, mine: bool) -> Record:
+def _shown(plan: Plan) -> Record:
     return {
         "name": plan.name,
-        "yours": mine,
         "requests_per_minute": plan.requests_per_minute,
         "resolutions": plan.resolutions,
         "views": plan.views,

@@ -47,7 +47,7 @@ const list = async (anew) => {
   at("more").hidden = !following;
   at("held").hidden = false;
   if (answer.totals) at("totals").textContent = sum(answer.totals, answer.markets);
-  show_plans(answer.plans);
+  show_plan(answer.plan);
 };
 
 const sum = (totals, markets) => {
@@ -97,15 +97,18 @@ const cell = (view, stretches, low, high) => {
   return out;
 };
 
-const show_plans = (plans) => {
-  const rows = plans.map((one) => {
-    const line = make("tr");
-    const days = one.max_history_days;
-    const texts = [one.name + (one.yours ? " (yours)" : ""), number(one.requests_per_minute), one.resolutions.join(" ") || "none",
-      one.views.join(" ") || "none", days === null ? "unlimited" : `${number(days)} days`];
-    line.append(...texts.map((text) => make("td", text)));
-    return line;
-  });
-  document.querySelector("#plans tbody").replaceChildren(...rows);
+const show_plan = (one) => {
+  const days = one.max_history_days;
+  const texts = [one.name, number(one.requests_per_minute), one.resolutions.join(" ") || "none",
+    one.views.join(" ") || "none", days === null ? "unlimited" : length(days)];
+  const line = make("tr");
+  line.append(...texts.map((text) => make("td", text)));
+  document.querySelector("#plans tbody").replaceChildren(line);
   at("plans").hidden = false;
+};
+
+// Days as a reader says them: half a day is 12 hours.
+const length = (days) => {
+  const [count, unit] = days < 1 ? [days * 24, "hour"] : [days, "day"];
+  return `${count.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}${count === 1 ? "" : "s"}`;
 };

@@ -19,8 +19,8 @@ from service.noise import noise
 from service.web import Web, window
 
 from marketdata.errors import ConfigError
-from marketdata.service.plans import Plan
-from marketdata.service.rates import WINDOW, Rates
+from marketdata.service.auth import Plan
+from marketdata.service.rate_limit import WINDOW, RateLimiter
 from marketdata.service.server import serve
 
 
@@ -50,7 +50,7 @@ def test_s29_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchi
 def test_s29_retry_after_is_true() -> None:
     """S29: a request that waits as long as it was told passes, and a second less was too early."""
     source, clock = random.Random(29), Clock()
-    rates = Rates(clock=clock)
+    rates = RateLimiter(clock=clock)
     for _ in range(2_000):
         clock.now += source.expovariate(0.3)
         wait = rates.wait("k", 10)
@@ -68,7 +68,7 @@ def test_s29_retry_after_is_true() -> None:
 def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
     """S30: bursts around every border: in any 60 seconds at most N requests passed, and a full budget is usable."""
     source, clock = random.Random(30), Clock()
-    rates = Rates(clock=clock)
+    rates = RateLimiter(clock=clock)
     passed = []
     for _ in range(3_000):
         clock.now += source.choice([0.0, 0.01, 0.5, 3.0, 29.9, 59.9, 60.0, 60.1])
@@ -81,7 +81,7 @@ def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
 
 def test_s30_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """S30: a wall clock that is set back or forward opens no second budget."""
-    rates = Rates()
+    rates = RateLimiter()
     assert [rates.wait("k", 2) for _ in range(2)] == [None, None]
     real = time.time()
     for jump in (-86_400, 86_400):
@@ -118,17 +118,16 @@ def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
 
 def test_s31_keys_have_windows_of_their_own() -> None:
     """S31: a key that has spent its minute takes nothing from another one."""
-    rates = Rates(clock=Clock())
+    rates = RateLimiter(clock=Clock())
     assert [rates.wait("a", 2) is None for _ in range(4)] == [True, True, False, False]
     assert rates.wait("b", 2) is None
 
 
 def test_s32_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S32: a wish for several workers is refused at the start; several services share a store by its address."""
+    """S32: a wish for several workers is refused at the start, because each would have windows of its own."""
     monkeypatch.setenv("WEB_CONCURRENCY", "4")
     with pytest.raises(ConfigError, match="one process"):
         serve(archive)
-    assert Rates("memory://").shared is False
 
 
 def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:
@@ -149,7 +148,7 @@ def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:
 def test_a_plan_that_shrinks_counts_what_has_passed() -> None:
     """With fewer requests allowed than have passed, none is left and the wait is for the one that must leave."""
     clock = Clock()
-    rates = Rates(clock=clock)
+    rates = RateLimiter(clock=clock)
     for _ in range(10):
         clock.now += 1
         assert rates.wait("k", 10) is None

@@ -1,6 +1,7 @@
-"""What one connection may do: a head of bounded size within bounded time, and no stalled reading.
+"""What one connection may do: heads of bounded size within bounded time, and few bytes that it leaves unread.
 
-The HTTP server beneath has no time limit for a request head and answers its own errors as text.
+The HTTP server beneath has no time limit for a request head, parses whatever has arrived in one go, keeps any number
+of unsent bytes, and answers its own errors as text.
 """
 
 from __future__ import annotations
@@ -16,28 +17,38 @@ HEAD_SECONDS = 10.0
 STALL_SECONDS = 30.0
 MAX_HEAD = 64 * 1024
 MAX_URL = 8 * 1024
+# Bytes of answers that clients have not read yet, of all connections together. Of one connection it is one answer.
+MAX_UNSENT = 64 * 2**20
+# Bytes that are parsed before others have their turn: about a hundred of the shortest requests.
+PARSED_AT_ONCE = 2048
 URL_TOO_LONG = f"The URL is longer than {MAX_URL} bytes."
 HEADERS_TOO_LARGE = "The request headers are too large."
 _METHODS = (b"DELETE", b"GET", b"HEAD", b"POST", b"PUT", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")
 _UNKNOWN_METHOD = re.compile(rb"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /", re.ASCII)
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """One connection, with limits."""
 
     head_seconds = HEAD_SECONDS
     stall_seconds = STALL_SECONDS
+    max_unsent = MAX_UNSENT
 
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _in_head = False
     _first = b""
+    stalled_at = 0.0
+    # An answer is complete but not read; the next request waits for that.
+    _unread = False
+    _parses_soon = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connects and owes a request head."""
         super().connection_made(transport)
-        # The guard writes the access log; the one here would show queries, and keys in them.
+        self._unparsed = bytearray()
+        # The middleware writes the access log; the one here would show queries, and keys in them.
         self.access_log = False
         self._await_head()
 
@@ -61,34 +72,36 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrive."""
-        if self.transport.is_closing():
+        self._unparsed += data
+        self._parse()
+
+    def on_body(self, body: bytes) -> None:
+        """No route reads a body."""
+
+    def on_response_complete(self) -> None:
+        """An answer is written; the next request follows once it is read."""
+        if self.flow.write_paused and not self.transport.is_closing():
+            self._unread = True
+            self.flow.pause_reading()
             return
-        if self._idle:
-            self._first = self._first[:128] + data[: 128 - len(self._first[:128])]
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if self._in_head:
-            # Where in these bytes a head began is not known, so only those after them count.
-            self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
-            if self._head_bytes > MAX_HEAD:
-                self._refuse_head()
-                return
-        if self._idle:
-            self._await_head()
-        else:
-            self._first = b""
+        super().on_response_complete()
+        self._parse()
 
     def pause_writing(self) -> None:
         """The client does not read."""
         super().pause_writing()
         self._stop("_stall_timer")
         self._stall_timer = self.loop.call_later(self.stall_seconds, self.transport.abort)
+        self.stalled_at = self.loop.time()
+        self._bound_unsent()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         self._stop("_stall_timer")
         super().resume_writing()
+        if self._unread:
+            self._unread = False
+            self.on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Nothing came for long: close, also if the client never takes what was written."""
@@ -115,6 +128,58 @@ class GuardedProtocol(HttpToolsProtocol):
     def _idle(self) -> bool:
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete)
+
+    def _parse(self) -> None:
+        """Parse a part of what has arrived; the rest when the loop comes back, or when there is room for answers."""
+        if self._unread or self.pipeline or self._parses_soon or not self._unparsed:
+            return
+        data = bytes(self._unparsed[:PARSED_AT_ONCE])
+        del self._unparsed[:PARSED_AT_ONCE]
+        self._parse_part(data)
+        if self.transport.is_closing():
+            self._unparsed.clear()
+        elif self._unparsed:
+            self.flow.pause_reading()
+            self._parses_soon = True
+            self.loop.call_soon(self._parse_soon)
+        elif not self.pipeline:
+            self.flow.resume_reading()
+
+    def _parse_soon(self) -> None:
+        self._parses_soon = False
+        self._parse()
+
+    def _parse_part(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._idle:
+            self._first = self._first[:128] + data[: 128 - len(self._first[:128])]
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            # Where in these bytes a head began is not known, so only those after them count.
+            self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
+            if self._head_bytes > MAX_HEAD:
+                self._refuse_head()
+                return
+        if self._idle:
+            self._await_head()
+        else:
+            self._first = b""
+
+    def _bound_unsent(self) -> None:
+        """Give up the answers of which most is unread until the others fit."""
+        unsent = {
+            p: p.transport.get_write_buffer_size()
+            for p in self.connections
+            if isinstance(p, LimitedProtocol) and p.flow.write_paused
+        }
+        total = sum(unsent.values())
+        while total > self.max_unsent:
+            largest = max(unsent, key=lambda p: (unsent[p], -p.stalled_at))
+            total -= unsent.pop(largest)
+            largest.transport.abort()
 
     def _await_head(self) -> None:
         if self._head_timer is None:

@@ -1,14 +1,16 @@
-"""Parameters as the interface states them (section 4.1), read strictly.
+"""What routes take: parameters as interface section 4.1 states them, read strictly, and the parts of the service.
 
-The paths that arrive here are still percent-encoded (see ``guard``), so that ``%2F`` in a slug is a
-character of the slug and never a separator.
+The paths that arrive here are still percent-encoded (see ``middleware``), so that ``%2F`` in a slug is a character of
+the slug and never a separator.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Query, Request
@@ -17,7 +19,12 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from marketdata.resolution import Resolution
-from marketdata.service import refusals
+from marketdata.service import errors
+from marketdata.service.auth import Grant
+from marketdata.service.catalogue import Catalogue, ListingQuery, Order, SortField
+from marketdata.service.chunks import Holdings, Source
+from marketdata.service.cursors import Cursors
+from marketdata.service.rate_limit import RateLimiter
 from marketdata.times import Range, parse_iso, parse_seconds
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 200
@@ -58,15 +65,15 @@ def read_time(text: str, name: str) -> int:
 
     Raises
     ------
-    Refusal
+    HTTPException
         400 for anything else.
     """
     try:
         micros = parse_seconds(text) if _UNIX.fullmatch(text) else parse_iso(_LOST_PLUS.sub(r"\1+\2", text))
     except (ValueError, OverflowError):
-        raise refusals.invalid_time(name, text) from None
+        raise errors.invalid_time(name, text) from None
     if not _FIRST <= micros <= _LAST:
-        raise refusals.invalid_time(name, text)
+        raise errors.invalid_time(name, text)
     return micros
 
 
@@ -75,27 +82,79 @@ def read_range(start_ts: str, end_ts: str) -> Range:
 
     Raises
     ------
-    Refusal
-        400 for a time that can not be read, or start not before end.
+    HTTPException
+        400 for a time that cannot be read, or start not before end.
     """
     out = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
     if out.start >= out.end:
-        raise refusals.empty_range()
+        raise errors.empty_range()
     return out
 
 
 async def one_value_each(request: Request) -> None:
     """A parameter that is given twice has no meaning, so it is refused instead of read from one end."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    for name in twice:
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    for name in sorted(name for name, count in given.items() if count > 1):
         if name == "cursor":
-            raise refusals.invalid_cursor()
+            raise errors.invalid_cursor()
         if name in _REFUSED_AS_400:
-            raise refusals.invalid_time(name, ", ".join(request.query_params.getlist(name)))
+            raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
 
+
+def _check_filters(request: Request) -> None:
+    """A misspelt filter would silently list everything, so it is refused."""
+    allowed = tuple(_parameter_names(request.scope["route"].dependant))
+    unknown = [name for name in request.query_params if name not in allowed]
+    if unknown:
+        message = f"Unknown filter; allowed are {', '.join(allowed)}"
+        raise RequestValidationError(
+            [{"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"} for name in unknown]
+        )
+
+
+def _parameter_names(dependant: Any) -> Iterator[str]:
+    """Names of the query parameters that a route or one of its dependencies takes."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for part in dependant.dependencies:
+        yield from _parameter_names(part)
+
+
+def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
+    """A part of the service that ``create_app`` has put into the application's state."""
+
+    async def get(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return get
+
+
+async def get_grant(request: Request) -> Grant:
+    """Who the request is from; the middleware has looked it up."""
+    grant = request.state.grant
+    assert isinstance(grant, Grant)
+    return grant
+
+
+async def accepts_gzip(request: Request) -> bool:
+    """Whether the client takes gzip."""
+    for part in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, quality = part.partition(";")
+        if name.strip() in {"gzip", "*"}:
+            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+SourceDep = Annotated[Source, Depends(from_state("source"))]
+CatalogueDep = Annotated[Catalogue, Depends(from_state("catalogue"))]
+CursorsDep = Annotated[Cursors, Depends(from_state("cursors"))]
+RateLimiterDep = Annotated[RateLimiter, Depends(from_state("rate_limiter"))]
+HoldingsDep = Annotated[Holdings, Depends(from_state("holdings"))]
+SimulatedDep = Annotated[bool, Depends(from_state("simulated"))]
+ClockDep = Annotated[Callable[[], float], Depends(from_state("clock"))]
+GrantDep = Annotated[Grant, Depends(get_grant)]
+GzipDep = Annotated[bool, Depends(accepts_gzip)]
 
 _ShortText = Annotated[str, Field(min_length=1, max_length=MAX_ID), BeforeValidator(path_text)]
 IdOrSlug = Annotated[_ShortText, Path(description="Market ID or market slug.")]
@@ -130,32 +189,17 @@ async def _history_query(
     return HistoryQuery(read_range(start_ts, end_ts), resolution, limit, cursor)
 
 
-History = Annotated[HistoryQuery, Depends(_history_query)]
-
-SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
-Order = Literal["asc", "desc"]
-
-
-@dataclass(frozen=True, slots=True)
-class ListingQuery:
-    """The parameters that every discovery listing takes (readings: discovery listing)."""
-
-    limit: int
-    cursor: str | None
-    search: str | None
-    sort: SortField
-    order: Order
-    tags: tuple[str, ...]
-    tags_match: Literal["any", "all"]
-    bounds: tuple[tuple[str, int, int], ...]
+HistoryParameters = Annotated[HistoryQuery, Depends(_history_query)]
 
 
 async def _listing_query(
+    request: Request,
     limit: Limit = DEFAULT_LIMIT,
     cursor: CursorText = None,
     search: Annotated[str | None, Query(max_length=200, description="Words that slug or title contain.")] = None,
     sort: Annotated[SortField, Query(description="Field to sort by; records without it come last.")] = "updated_at",
     order: Order = "desc",
+    status: Annotated[str | None, Query(description="Status of the record.", max_length=100)] = None,
     tags: Annotated[str | None, Query(description="Comma-separated tags.", max_length=1000)] = None,
     tags_match: Literal["any", "all"] = "any",
     start_date_min: str | None = None,
@@ -163,6 +207,7 @@ async def _listing_query(
     end_date_min: str | None = None,
     end_date_max: str | None = None,
 ) -> ListingQuery:
+    _check_filters(request)
     given = {
         "start_date": (start_date_min, start_date_max),
         "end_date": (end_date_min, end_date_max),
@@ -177,7 +222,7 @@ async def _listing_query(
         if low is not None or high is not None
     )
     wanted = tuple(t.strip() for t in (tags or "").split(",") if t.strip())
-    return ListingQuery(limit, cursor, search, sort, order, wanted, tags_match, bounds)
+    return ListingQuery(limit, cursor, search, sort, order, status, wanted, tags_match, bounds)
 
 
 def _end_of(text: str, name: str) -> int:
@@ -186,4 +231,4 @@ def _end_of(text: str, name: str) -> int:
     return micros + 86_400_000_000 - 1 if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else micros
 
 
-Listing = Annotated[ListingQuery, Depends(_listing_query)]
+ListingParameters = Annotated[ListingQuery, Depends(_listing_query)]

@@ -22,13 +22,11 @@ from service.web import START, Web, raw, read_answer, strict_json, window
 
 from marketdata.errors import ArchiveCorruptError, ConfigError
 from marketdata.service import run
-from marketdata.service.guard import KEY_SLOTS
-from marketdata.service.keys import Entry, Keys, digest
+from marketdata.service.auth import Entry, Keys, Plan, digest
+from marketdata.service.middleware import CLIENT_SLOTS
 from marketdata.service.pages import MAX_READS
-from marketdata.service.plans import Plan
-from marketdata.service.rates import Rates
+from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.server import Service, build, serve, start
-from marketdata.service.sockets import GuardedProtocol
 
 
 def head(service: Service, path: str = "/v1/health", *more: str, method: str = "GET") -> bytes:
@@ -189,7 +187,7 @@ def test_s28_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> N
 
 def test_s34_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """S34: connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
-    monkeypatch.setattr(GuardedProtocol, "head_seconds", 0.3)
+    monkeypatch.setattr(LimitedProtocol, "head_seconds", 0.3)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(local)) for _ in range(60)]
         for i, connection in enumerate(slow):
@@ -203,7 +201,7 @@ def test_s34_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPat
 
 def test_s34_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """S34: after an answer, the next request on the connection has the same time for its head."""
-    monkeypatch.setattr(GuardedProtocol, "head_seconds", 0.2)
+    monkeypatch.setattr(LimitedProtocol, "head_seconds", 0.2)
     with connect(local) as connection:
         for _ in range(2):
             connection.sendall(head(local))
@@ -225,7 +223,7 @@ def until_closed(service: Service) -> None:
 
 def test_s34_a_client_that_does_not_read_is_closed(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """S34: answers that nobody takes are given up, and their room is free again."""
-    monkeypatch.setattr(GuardedProtocol, "stall_seconds", 0.2)
+    monkeypatch.setattr(LimitedProtocol, "stall_seconds", 0.2)
     with serve(archive) as service, connect(service) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         asked = head(service, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
@@ -239,14 +237,14 @@ def test_s34_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: Memor
     """S34: more answers that nobody takes than a key has places, and the key's next request is answered."""
     with serve(archive) as service, contextlib.ExitStack() as opened:
         asked = head(service, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
-        for _ in range(2 * KEY_SLOTS):
+        for _ in range(2 * CLIENT_SLOTS):
             connection = opened.enter_context(connect(service))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             connection.settimeout(0.2)
             with contextlib.suppress(OSError):
                 connection.sendall(asked * 500)
         waits = service._server.server_state.connections
-        while sum(protocol.flow.write_paused for protocol in list(waits)) < KEY_SLOTS:
+        while sum(protocol.flow.write_paused for protocol in list(waits)) < CLIENT_SLOTS:
             time.sleep(0.01)
         assert raw(service.base_url, asked)[0] == 200
 
@@ -286,7 +284,7 @@ def test_s35_overload_is_503(archive: MemoryArchive) -> None:
         def find_market(self, id_or_slug: str):
             hold.wait(20)
 
-    app = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": Plan("p")}), Rates(), max_in_flight=3)
+    app = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": Plan("p")}), max_in_flight=3)
     with start(app, api_key="k") as service, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(service))
@@ -296,7 +294,7 @@ def test_s35_overload_is_503(archive: MemoryArchive) -> None:
 
         with ThreadPoolExecutor(3) as pool:
             running = [pool.submit(one, i) for i in range(3)]
-            while app.in_flight < 3:
+            while app.queue.in_flight < 3:
                 pass
             refused = one(0)
             hold.set()

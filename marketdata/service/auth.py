@@ -1,0 +1,573 @@
+"""API keys and the plans that say what each may ask (interface sections 5 and 8).
+
+Only the SHA-256 of a key is kept, in memory or in a TOML file of mode 0600::
+
+    [plans.pro]
+    requests_per_minute = 2000
+    resolutions = ["1m", "10m", "1h", "6h", "1d"]
+    views = ["books", "prices", "metrics"]
+    max_history_days = 365            # left out: without bound
+
+    [[keys]]
+    id = "k_1f3a9c"
+    hash = "sha256:..."
+    plan = "pro"
+    organization = "My desk"          # left out: none
+    created = 2026-01-31T12:00:00Z
+    expires = 2027-01-31T12:00:00Z    # left out: never
+    revoked = false
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import hmac
+import logging
+import math
+import os
+import secrets
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.service import errors
+from marketdata.wire.columns import VIEWS
+
+if TYPE_CHECKING:
+    import tomlkit
+
+DAY = 86_400
+DEFAULT_REQUESTS_PER_MINUTE = 60_000
+MAX_KEY = 512
+RELOAD_SECONDS = 0.25
+_log = logging.getLogger("marketdata.service")
+_HASH = "sha256:"
+_PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_days")
+_KEY_ENTRIES = ("id", "hash", "plan", "organization", "created", "expires", "revoked")
+_TEXTS, _TIMES = ("id", "hash", "plan", "organization"), ("created", "expires")
+
+
+class EntryError(ConfigError):
+    """An entry of a plan or a key was refused.
+
+    Attributes
+    ----------
+    entry : str or None
+        Its name; None where the whole table is meant.
+    """
+
+    def __init__(self, message: str, entry: str | None = None) -> None:
+        super().__init__(message)
+        self.entry = entry
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The rights of a key.
+
+    Parameters
+    ----------
+    name : str
+        Name of the plan, shown by ``/v1/usage``.
+    requests_per_minute : int
+        Requests that pass in any 60 seconds.
+    resolutions : tuple of str
+        Allowed resolutions.
+    views : tuple of str
+        Allowed history views: books, prices, metrics.
+    max_history_days : float or None
+        How far back a range may begin [days]; None: without bound.
+    """
+
+    name: str
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
+    resolutions: tuple[str, ...] = tuple(r.value for r in Resolution)
+    views: tuple[str, ...] = VIEWS
+    max_history_days: float | None = None
+
+    @classmethod
+    def read(cls, name: str, table: Mapping[str, Any]) -> Plan:
+        """A plan from its table in the key file.
+
+        Raises
+        ------
+        ConfigError
+            If a name or value is not one of those allowed.
+        """
+        _check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
+        plan = cls(name)
+        rate = table.get("requests_per_minute", plan.requests_per_minute)
+        if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
+            raise EntryError(
+                f"Plan {name!r}: requests_per_minute={rate!r} is not a whole number above 0.", "requests_per_minute"
+            )
+        days = table.get("max_history_days")
+        is_number = isinstance(days, int | float) and not isinstance(days, bool)
+        if days is not None and not (is_number and 0 < days < math.inf):
+            raise EntryError(
+                f"Plan {name!r}: max_history_days={days!r} is not a number above 0; leave it out for all.",
+                "max_history_days",
+            )
+        return cls(
+            name,
+            rate,
+            _some_of(name, "resolutions", table.get("resolutions", plan.resolutions), plan.resolutions),
+            _some_of(name, "views", table.get("views", plan.views), VIEWS),
+            days,
+        )
+
+    def check(self, view: str, resolution: str, start: int, now: float) -> None:
+        """Refuse what the plan does not allow.
+
+        Parameters
+        ----------
+        view, resolution : str
+            What is asked.
+        start : int
+            Start of the range [microseconds]; the border instant itself is allowed.
+        now : float
+            Unix time [seconds].
+
+        Raises
+        ------
+        HTTPException
+            403 that names the view, resolution or lookback.
+        """
+        if view not in self.views:
+            raise errors.view_not_allowed(view)
+        if resolution not in self.resolutions:
+            raise errors.resolution_not_allowed(resolution, self.resolutions)
+        if self.max_history_days is not None and start < (now - self.max_history_days * DAY) * 1e6:
+            raise errors.lookback_not_allowed(self.max_history_days)
+
+    @property
+    def granularity_allowed(self) -> str:
+        """Allowed resolutions as ``/v1/usage`` shows them."""
+        return ",".join(self.resolutions)
+
+    @property
+    def history_days(self) -> str:
+        """Lookback as ``/v1/usage`` shows it."""
+        return "unlimited" if self.max_history_days is None else f"{self.max_history_days:g}"
+
+
+def _check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(table, Mapping):
+        raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
+    for name in table:
+        if name not in allowed:
+            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(allowed)}.", name)
+
+
+def _some_of(plan: str, name: str, given: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = [g for g in given if g not in allowed] if isinstance(given, list | tuple) else [given]
+    if wrong:
+        raise EntryError(f"Plan {plan!r}: {name} has {wrong}; allowed are {list(allowed)}.", name)
+    return tuple(a for a in allowed if a in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who a request is from: the name of a key (never the key) and its plan."""
+
+    key_id: str
+    plan: Plan
+    organization: str | None = None
+
+
+def new_key() -> str:
+    """A fresh key of 256 random bits."""
+    return "mk_" + secrets.token_urlsafe(32)
+
+
+def digest(key: bytes) -> bytes:
+    """What is kept of a key. Keys are random, so one round is enough."""
+    return hashlib.sha256(key).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a store; never the key itself."""
+
+    key_id: str
+    hash: bytes
+    plan: str
+    organization: str | None = None
+    created: dt.datetime | None = None
+    expires: dt.datetime | None = None
+    revoked: bool = False
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> Entry:
+        """A key from its table in the key file.
+
+        Raises
+        ------
+        ConfigError
+            If an entry is missing, unknown or of another type.
+        """
+        _check_entries("A key", table, _KEY_ENTRIES)
+        what = f"Key {table.get('id', '')!r}"
+        for name in ("id", "hash", "plan"):
+            if name not in table:
+                raise EntryError(f"{what} has no {name}.")
+        for name, value in table.items():
+            if name in _TEXTS:
+                good, wanted = isinstance(value, str), "a text"
+            elif name in _TIMES:
+                good = isinstance(value, dt.datetime) and value.tzinfo is not None
+                wanted = "a date and time with a zone"
+            else:
+                good, wanted = isinstance(value, bool), "true or false"
+            if not good:
+                raise EntryError(f"{what}: {name}={value!r} is not {wanted}.", name)
+        text = table["hash"].removeprefix(_HASH)
+        if table["hash"] == text or len(text) != 64 or set(text) - set("0123456789abcdefABCDEF"):
+            raise EntryError(f"{what}: hash needs {_HASH!r} and 64 hexadecimal digits.", "hash")
+        return cls(
+            table["id"],
+            bytes.fromhex(text),
+            table["plan"],
+            table.get("organization"),
+            table.get("created"),
+            table.get("expires"),
+            table.get("revoked", False),
+        )
+
+    def good(self, now: float) -> bool:
+        """Whether the key may be used at this Unix time."""
+        return not self.revoked and (self.expires is None or now < self.expires.timestamp())
+
+
+class Keys:
+    """Keys in memory.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+        The keys.
+    plans : mapping of str to Plan
+        The plans that they name.
+    clock : callable
+        Unix time [seconds].
+    """
+
+    def __init__(
+        self, entries: Any = (), plans: Mapping[str, Plan] | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        self._set(tuple(entries), dict(plans or {}))
+
+    def _set(self, entries: tuple[Entry, ...], plans: dict[str, Plan]) -> None:
+        for entry in entries:
+            if entry.plan not in plans:
+                raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; there are {sorted(plans)}.")
+        self.entries, self.plans = entries, plans
+        self._by_hash = {entry.hash: entry for entry in entries}
+
+    def grant(self, key: bytes) -> Grant | None:
+        """What a key may do; None if it is unknown, expired or revoked."""
+        found = digest(key[: MAX_KEY + 1])
+        entry = self._by_hash.get(found)
+        # The same work for every key: one hash, one look-up, one comparison.
+        same = hmac.compare_digest(entry.hash if entry else bytes(32), found)
+        if entry is None or not same or len(key) > MAX_KEY or not entry.good(self._clock()):
+            return None
+        return Grant(entry.key_id, self.plans[entry.plan], entry.organization)
+
+
+class KeyFile(Keys):
+    """Keys in a TOML file; a change of the file counts within a second, also on open connections.
+
+    Parameters
+    ----------
+    path : path
+        The file; mode 0600. A link is followed.
+    clock : callable
+        Unix time [seconds].
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing, readable by others, or not such a file.
+    """
+
+    def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._looked = time.monotonic()
+        self._seen = self._stamp()
+        entries, plans = read_key_file(self.path)
+        super().__init__(entries, plans, clock=clock)
+
+    def grant(self, key: bytes) -> Grant | None:
+        """What a key may do; None if it is unknown, expired or revoked."""
+        if time.monotonic() - self._looked > RELOAD_SECONDS:
+            self._reload()
+        return super().grant(key)
+
+    def _reload(self) -> None:
+        with self._lock:
+            self._looked = time.monotonic()
+            stamp = self._stamp()
+            if stamp == self._seen:
+                return
+            self._seen = stamp
+            if stamp is None:
+                _log.error("The key file is gone; no key is good until it is back.")
+                self._set((), self.plans)
+                return
+            try:
+                self._set(*read_key_file(self.path))
+            except ConfigError as problem:
+                _log.error("The key file was not read again; the keys before it stay in use. %s", problem)
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        # The last is new for a change of rights too: a file that was refused for them is read once they are right.
+        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_ctime_ns
+
+    def add(
+        self, plan: str, *, organization: str | None = None, expires: dt.datetime | None = None
+    ) -> tuple[str, Entry]:
+        """Make a key; it is returned once and only its hash is kept.
+
+        Raises
+        ------
+        ConfigError
+            If the file has no such plan.
+        """
+        key = new_key()
+        created = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        entry = Entry("k_" + secrets.token_hex(4), digest(key.encode()), plan, organization, created, expires)
+        with _edit(self.path) as document:
+            plans = document.get("plans", {})
+            if plan not in plans:
+                raise ConfigError(f"There is no plan {plan!r} in {self.path.name}; there are {sorted(plans)}.")
+            _append(document, entry)
+        self._seen = None
+        self._reload()
+        return key, entry
+
+    def revoke(self, key_id: str) -> None:
+        """Make a key invalid for ever.
+
+        Raises
+        ------
+        ConfigError
+            If there is no key of this id.
+        """
+        with _edit(self.path) as document:
+            listed: list[Any] = document.get("keys", [])
+            found = [table for table in listed if table["id"] == key_id]
+            if not found:
+                known = [str(table["id"]) for table in listed]
+                raise ConfigError(f"There is no key {key_id!r} in {self.path.name}; there are {known}.")
+            for table in found:
+                table["revoked"] = True
+        self._seen = None
+        self._reload()
+
+
+def create_key_file(path: str | Path, plans: Mapping[str, Plan]) -> None:
+    """A new key file with these plans and no key; one that is there stays as it is."""
+    import tomlkit
+
+    with _locked(Path(path)) as target:
+        if target.exists():
+            return
+        document = tomlkit.document()
+        document.add(tomlkit.comment("Keys of the local service: hashes only. Only its owner may read it (mode 0600)."))
+        document.add(tomlkit.nl())
+        tables = tomlkit.table(is_super_table=True)
+        for plan in plans.values():
+            table = tomlkit.table()
+            table["requests_per_minute"] = plan.requests_per_minute
+            table["resolutions"], table["views"] = list(plan.resolutions), list(plan.views)
+            if plan.max_history_days is not None:
+                table["max_history_days"] = plan.max_history_days
+            tables[plan.name] = table
+        document["plans"] = tables
+        _replace(target, tomlkit.dumps(document))
+
+
+def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
+    """Keys and plans of a file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, is readable by others, or has entries that are not as described above; the message
+        names the line.
+    """
+    try:
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeError) as problem:
+        raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
+    return _parse(path.name, text)
+
+
+def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise ConfigError(f"The key file {file} cannot be read: {problem}.") from problem
+    place: tuple[str | int, ...] = ()
+    try:
+        _check_entries(f"The key file {file}", document, ("plans", "keys"))
+        named, listed = document.get("plans", {}), document.get("keys", [])
+        place = ("plans",)
+        if not isinstance(named, dict):
+            raise EntryError(f"plans is {named!r}; it needs tables [plans.<name>].")
+        plans = {}
+        for name, table in named.items():
+            place = "plans", name
+            plans[name] = Plan.read(name, table)
+        place = ("keys",)
+        if not isinstance(listed, list):
+            raise EntryError(f"keys is {listed!r}; it needs entries [[keys]].")
+        entries = []
+        for number, table in enumerate(listed):
+            place = "keys", number
+            entries.append(Entry.read(table))
+            key_id, plan = entries[-1].key_id, entries[-1].plan
+            if plan not in plans:
+                raise EntryError(f"Key {key_id!r} names the plan {plan!r}; there are {sorted(plans)}.", "plan")
+    except EntryError as problem:
+        line = _line_of(text, place if problem.entry is None else (*place, problem.entry))
+        raise ConfigError(f"{file}, line {line}: {problem}") from None
+    return tuple(entries), plans
+
+
+def _line_of(text: str, place: tuple[str | int, ...]) -> int:
+    """The line in which an entry is given: the shortest beginning of the file that has it."""
+    lines = text.split("\n")
+
+    def has(count: int) -> bool:
+        table: Any = None
+        # A beginning that ends within a value of several lines is read on to the end of that value.
+        while table is None:
+            try:
+                table = tomllib.loads("\n".join(lines[:count]) + "\n")
+            except tomllib.TOMLDecodeError:
+                if count >= len(lines):
+                    return True
+                count += 1
+        for part in place:
+            try:
+                table = table[part]
+            except (KeyError, IndexError, TypeError):
+                return False
+        return True
+
+    low, high = 1, len(lines)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if has(middle) else (middle + 1, high)
+    return low
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[Path]:
+    """The file that a path leads to, while no other process edits it."""
+    target = path.resolve()
+    try:
+        lock = os.open(target.with_name(target.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as problem:
+        raise ConfigError(f"The key file {path} cannot be edited: {problem}.") from problem
+    try:
+        with contextlib.suppress(ImportError):  # only where there is flock
+            import fcntl
+
+            _give(lock, target if target.exists() else target.parent)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield target
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
+    """Read, change and replace the file; comments and order of its owner stay."""
+    import tomlkit
+
+    with _locked(path) as target:
+        read_key_file(target)
+        document = tomlkit.parse(target.read_bytes().decode("utf-8"))
+        yield document
+        # Nothing is written that would not be read again.
+        try:
+            text = tomlkit.dumps(document)
+            text.encode()
+            _parse(target.name, text)
+        except (ConfigError, UnicodeError) as problem:
+            raise ConfigError(f"The key file {path.name} was left as it was: {problem}") from problem
+        _replace(target, text)
+
+
+def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
+    import tomlkit
+
+    values = {
+        "id": entry.key_id,
+        "hash": _HASH + entry.hash.hex(),
+        "plan": entry.plan,
+        "organization": entry.organization,
+        "created": entry.created,
+        "expires": entry.expires,
+        "revoked": entry.revoked,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    listed: Any = document.get("keys")
+    if isinstance(listed, tomlkit.items.Array):
+        table: Any = tomlkit.inline_table()
+        table.update(given)
+        listed.append(table)
+        return
+    table = tomlkit.table()
+    table.update(given)
+    if listed is None:
+        listed = document["keys"] = tomlkit.aot()
+    listed.append(table)
+
+
+def _replace(target: Path, text: str) -> None:
+    """Put a text in the place of a file, which keeps its owner and mode."""
+    fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            if target.exists():
+                _give(descriptor, target)
+                fresh.chmod(target.stat().st_mode & 0o7777)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _give(descriptor: int, like: Path) -> None:
+    """Make a file belong to the owner of another one: what root edits stays its owner's."""
+    if os.name != "posix":
+        return
+    wanted, own = like.stat(), os.fstat(descriptor)
+    if (wanted.st_uid, wanted.st_gid) != (own.st_uid, own.st_gid):
+        # Only root may give a file away; another user who may read it edits his own.
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, wanted.st_uid, wanted.st_gid)

@@ -1,0 +1,256 @@
+"""Listings of series, events and markets: filter, sort, and go on behind the last record served."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from marketdata.service.chunks import Source
+from marketdata.service.cursors import Cursors, Facts
+from marketdata.service.errors import invalid_cursor
+from marketdata.times import parse_iso
+from marketdata.wire.columns import Ints
+
+Kind = Literal["series", "events", "markets"]
+SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
+Order = Literal["asc", "desc"]
+Record = dict[str, Any]
+KINDS: tuple[Kind, ...] = ("series", "events", "markets")
+# readings: "one market"; fields that a market's own page has beside those of a listing
+DETAILS = ("description", "closed_at", "resolved_token_id", "resolved_token_label")
+_SEARCHED = ("id", "slug", "title", "question")
+# Listings that are kept sorted and filtered, so that a later page costs no more than the first.
+KEPT_LISTINGS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ListingQuery:
+    """The parameters that every discovery listing takes (readings: discovery listing)."""
+
+    limit: int
+    cursor: str | None
+    search: str | None
+    sort: SortField
+    order: Order
+    status: str | None
+    tags: tuple[str, ...]
+    tags_match: Literal["any", "all"]
+    bounds: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The series of events, or the event of markets, that a listing is limited to."""
+
+    field: Literal["series", "event"]
+    id: str | None = None
+    slug: str | None = None
+
+
+class _Order(NamedTuple):
+    """Records in the order of one field: their places in the list, and the rank of each place."""
+
+    places: Ints
+    ranks: Ints
+
+
+class _Records:
+    """The records of one kind at one version of the archive, with the listings that were asked of them."""
+
+    def __init__(self, version: int, records: list[Record]) -> None:
+        self.version = version
+        self.records = sorted(records, key=lambda r: str(r.get("id")))
+        self.marks = [_mark(record) for record in self.records]
+        self.places = {mark: place for place, mark in enumerate(self.marks)}
+        self.orders: dict[tuple[str, str], _Order] = {}
+        # Ranks of the records that pass the filters, rising.
+        self.listings: OrderedDict[Facts, Ints] = OrderedDict()
+
+    @cached_property
+    def words(self) -> list[str]:
+        """What a search looks through."""
+        return [
+            " ".join(str(r[name]) for name in _SEARCHED if r.get(name) is not None).casefold() for r in self.records
+        ]
+
+    @cached_property
+    def tags(self) -> set[str]:
+        """Every tag in use."""
+        return {tag for record in self.records for tag in _tags(record)}
+
+    def order(self, by: SortField, order: Order) -> _Order:
+        """The order of a field; records without it come last."""
+        found = self.orders.get((by, order))
+        if found is None:
+            values = [_value(record, by) for record in self.records]
+            texts = [str(value or "") for value in values]
+            places = sorted(range(len(values)), key=texts.__getitem__, reverse=order == "desc")
+            places.sort(key=lambda place: values[place] is None)
+            found = _Order(np.array(places, np.int64), np.empty(len(places), np.int64))
+            found.ranks[found.places] = np.arange(len(places))
+            self.orders[by, order] = found
+        return found
+
+
+class Catalogue:
+    """Listings of the records of an archive."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._kept: dict[Kind, _Records] = {}
+
+    def records(self, kind: Kind) -> list[Record]:
+        """Every record; those of events and series have a title."""
+        return self._current(kind).records
+
+    def warm(self) -> None:
+        """Read the records and put them in the order that is asked without another one being named."""
+        for kind in KINDS:
+            self._current(kind).order("updated_at", "desc")
+
+    def tags(self) -> list[str]:
+        """Every tag in use, sorted."""
+        return sorted(set[str]().union(*(self._current(kind).tags for kind in KINDS)))
+
+    def page(
+        self, kind: Kind, query: ListingQuery, cursors: Cursors, parent: Parent | None = None
+    ) -> tuple[list[Record], str | None]:
+        """Records of one page, and the cursor of the next one.
+
+        Raises
+        ------
+        HTTPException
+            400 if the cursor was not given for this listing.
+        """
+        facts = _facts(kind, query, parent)
+        behind = None if query.cursor is None else cursors.read(facts, query.cursor)
+        current = self._current(kind)
+        order, listing, start = current.order(query.sort, query.order), self._listing(current, facts, query, parent), 0
+        if behind is not None:
+            place = current.places.get(behind)
+            if place is None:
+                raise invalid_cursor()
+            start = int(np.searchsorted(listing, order.ranks[place], side="right"))
+        places = order.places[listing[start : start + query.limit]].tolist()
+        goes_on = start + query.limit < len(listing)
+        following = cursors.give(facts, current.marks[places[-1]]) if goes_on else None
+        return [current.records[place] for place in places], following
+
+    def _current(self, kind: Kind) -> _Records:
+        version = self._source.version(kind)
+        with self._lock:
+            found = self._kept.get(kind)
+            if found is None or found.version != version:
+                records = self._source.records(kind)
+                if kind != "markets":
+                    # Derived from markets that name only a slug they have none, and clients ask for one.
+                    records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
+                found = self._kept[kind] = _Records(version, records)
+            return found
+
+    def _listing(self, current: _Records, facts: Facts, query: ListingQuery, parent: Parent | None) -> Ints:
+        children = None
+        if parent is not None and (parent.id is not None or parent.slug is not None):
+            parents = self._current("series" if parent.field == "series" else "events")
+            # The records of parents decide which children are theirs.
+            facts, children = (*facts, parents.version), partial(_is_child, *_wanted(parent, parents.records), parent)
+        with self._lock:
+            found = current.listings.get(facts)
+            if found is not None:
+                current.listings.move_to_end(facts)
+                return found
+        passes = _filter(query, current)
+        order = current.order(query.sort, query.order)
+        found = np.array(
+            [
+                rank
+                for rank, place in enumerate(order.places.tolist())
+                if passes(place) and (children is None or children(current.records[place]))
+            ],
+            np.int64,
+        )
+        with self._lock:
+            current.listings[facts] = found
+            if len(current.listings) > KEPT_LISTINGS:
+                current.listings.popitem(last=False)
+        return found
+
+
+def detail(record: Record) -> Record:
+    """The record of one market, with the fields that only its own page has."""
+    return {**dict.fromkeys(DETAILS), **record}
+
+
+def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
+    words = (query.search or "").casefold().split()
+    combine = any if query.tags_match == "any" else all
+
+    def passes(place: int) -> bool:
+        record = current.records[place]
+        return (
+            (query.status is None or record.get("status") == query.status)
+            and all(word in current.words[place] for word in words)
+            and (not query.tags or combine(tag in _tags(record) for tag in query.tags))
+            and all(_within(record, *bound) for bound in query.bounds)
+        )
+
+    return passes
+
+
+def _wanted(parent: Parent, parents: list[Record]) -> tuple[set[Any], set[Any]]:
+    """Ids and slugs of the parents that are meant."""
+    wanted = [
+        r
+        for r in parents
+        if (parent.id is None or r.get("id") == parent.id) and (parent.slug is None or r.get("slug") == parent.slug)
+    ]
+    ids, slugs = ({r.get(name) for r in wanted} - {None} for name in ("id", "slug"))
+    return ids, slugs
+
+
+def _is_child(ids: set[Any], slugs: set[Any], parent: Parent, record: Record) -> bool:
+    """Children name their parent by id, by slug or by both; the parent's own record joins the two."""
+    by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
+    return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
+        parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)
+    )
+
+
+def _facts(kind: Kind, query: ListingQuery, parent: Parent | None) -> Facts:
+    bounds = [part for bound in query.bounds for part in bound]
+    of = (None, None) if parent is None else (parent.id, parent.slug)
+    shown = (query.search, query.sort, query.order, query.status, ",".join(query.tags), query.tags_match)
+    return ("listing", kind, *of, *shown, *bounds)
+
+
+def _mark(record: Record) -> str:
+    """A short name of a record for cursors; ids may be long."""
+    return hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24]
+
+
+def _value(record: Record, name: str) -> Any:
+    found = record.get(name)
+    return record.get("question") if found is None and name == "title" else found
+
+
+def _tags(record: Mapping[str, Any]) -> Iterable[str]:
+    found = record.get("tags")
+    return [str(tag) for tag in found] if isinstance(found, list | tuple) else []
+
+
+def _within(record: Record, name: str, low: int, high: int) -> bool:
+    found = record.get(name)
+    if not isinstance(found, str):
+        return False
+    try:
+        return low <= parse_iso(found) <= high
+    except (ValueError, OverflowError):
+        return False

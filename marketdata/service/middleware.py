@@ -1,0 +1,306 @@
+"""What every request passes before a route: bounds of size, host, key, a fair queue, and the rate of the plan.
+
+So a request without a good key learns nothing of routes and parameters, and every answer is JSON with the same
+headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from starlette.exceptions import HTTPException
+
+from marketdata.service import errors
+from marketdata.service.auth import Grant, Keys
+from marketdata.service.protocol import HEADERS_TOO_LARGE, MAX_URL, URL_TOO_LONG
+from marketdata.service.rate_limit import FailedAttempts, RateLimiter
+
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 32 * 1024
+MAX_PARAMETERS = 64
+TOO_MANY_PARAMETERS = f"The URL has more than {MAX_PARAMETERS} parameters."
+# Requests that wait or are worked on, of all clients together.
+MAX_IN_FLIGHT = 2048
+# Requests that are worked on at once, of all and of one client. Pages are made of Python and numpy, so more than cores
+# only wait for each other; a few more, because some wait for a disk or an object store.
+SLOTS = 6
+CLIENT_SLOTS = 2
+KEY_HEADER = b"x-api-key"
+# Around the value of a header they are no part of it (RFC 9110, 5.5).
+_BLANKS = b" \t"
+# Paths beside those below /v1 that need a key.
+WITH_KEY = (b"/v1", b"/holdings")
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_log = logging.getLogger("marketdata.service")
+_access = logging.getLogger("marketdata.service.access")
+_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class FairQueue:
+    """Who is worked on next: clients take turns, however many requests one of them has waiting.
+
+    Parameters
+    ----------
+    slots, client_slots : int
+        Requests that are worked on at once, of all and of one client.
+    room : int
+        Requests that wait or are worked on. Beyond it the client with the most waiting loses its newest one, so a
+        flood crowds out nobody but itself.
+    """
+
+    def __init__(self, slots: int = SLOTS, client_slots: int = CLIENT_SLOTS, room: int = MAX_IN_FLIGHT) -> None:
+        self._slots = slots
+        self._client_slots = client_slots
+        self._room = room
+        self._running: Counter[str] = Counter()
+        # Clients with waiting requests, in the order of their turns.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.in_flight = 0
+
+    async def acquire(self, client: str) -> None:
+        """Wait for a slot.
+
+        Raises
+        ------
+        HTTPException
+            503 where there is no room for another waiting request of this client.
+        """
+        if self._running.total() < self._slots and self._running[client] < self._client_slots:
+            self._running[client] += 1
+            self.in_flight += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(turn)
+        self.in_flight += 1
+        if self.in_flight > self._room:
+            self._drop_newest(max(self._waiting, key=lambda name: (len(self._waiting[name]), name == client)))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._leave(client, turn)
+            elif turn.exception() is None:
+                self.release(client)
+            raise
+
+    def release(self, client: str) -> None:
+        """Give a slot to whose turn it is."""
+        self.in_flight -= 1
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
+        while self._running.total() < self._slots:
+            name = next((c for c in self._waiting if self._running[c] < self._client_slots), None)
+            if name is None:
+                return
+            turn = self._waiting[name][0]
+            self._waiting.move_to_end(name)
+            self._leave(name, turn)
+            if not turn.cancelled():
+                self.in_flight += 1
+                self._running[name] += 1
+                turn.set_result(None)
+
+    def _drop_newest(self, client: str) -> None:
+        turn = self._waiting[client][-1]
+        self._leave(client, turn)
+        turn.set_exception(errors.overloaded())
+
+    def _leave(self, client: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(client)
+        if turns and turn in turns:
+            self.in_flight -= 1
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[client]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request and what was answered."""
+
+    scope: Scope
+    send_on: Send
+    simulated: bool
+    queue: FairQueue
+    request_id: str = field(default_factory=lambda: uuid4().hex[:16])
+    begun: float = field(default_factory=time.perf_counter)
+    status: int = 0
+    client: str | None = None
+
+    async def wait_for_slot(self, client: str) -> None:
+        await self.queue.acquire(client)
+        self.client = client
+
+    def give_slot_back(self) -> None:
+        """What is left is to send, and a client may be slow to read."""
+        if self.client is not None:
+            self.queue.release(self.client)
+            self.client = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.give_slot_back()
+            self.status = message["status"]
+            headers = [*message.get("headers", ()), *_ALWAYS, (b"x-request-id", self.request_id.encode())]
+            if self.simulated:
+                headers.append((b"x-simulated", b"true"))
+            if _has_body(self.scope):
+                # The body of a GET is never read; the connection ends instead of waiting for the rest of it.
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
+        await self.send_on(message)
+
+    async def refuse(self, problem: HTTPException) -> None:
+        body = json.dumps({"detail": problem.detail}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.lower().encode(), value.encode()) for name, value in (problem.headers or {}).items()]
+        await self.send({"type": "http.response.start", "status": problem.status_code, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+class AccessMiddleware:
+    """Lets good requests through to an application.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What answers them.
+    keys, rate_limiter
+        Who may ask, and how often.
+    hosts : iterable of str or None
+        Names that the Host header may have; None: any.
+    simulated : bool
+        Whether every answer says that its data is simulated.
+    max_in_flight : int
+        Requests that wait or are worked on.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        keys: Keys,
+        rate_limiter: RateLimiter,
+        hosts: Iterable[str] | None = None,
+        simulated: bool = False,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._rate_limiter = rate_limiter
+        self._failed = FailedAttempts()
+        self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
+        self._simulated = simulated
+        self.queue = FairQueue(room=max_in_flight)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        exchange = _Exchange(scope, send, self._simulated, self.queue)
+        try:
+            await self._answer(exchange, receive)
+        finally:
+            _log_access(exchange)
+
+    async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
+        try:
+            await self._admit(exchange)
+            await self._app(exchange.scope, receive, exchange.send)
+        except HTTPException as problem:
+            await exchange.refuse(problem)
+        except Exception:
+            _log.exception("request %s failed", exchange.request_id)
+            if not exchange.status:
+                await exchange.refuse(HTTPException(500, errors.FAILED))
+        finally:
+            exchange.give_slot_back()
+
+    async def _admit(self, exchange: _Exchange) -> None:
+        scope = exchange.scope
+        _check_size(scope)
+        self._check_host(scope)
+        # The raw path stays encoded: what the server decoded cannot tell "a%2Fb" from "a/b".
+        raw = scope.get("raw_path") or scope["path"].encode()
+        scope["path"] = raw.decode("latin-1")
+        address = (scope.get("client") or ("", 0))[0]
+        if raw not in WITH_KEY and not raw.startswith(b"/v1/"):
+            await exchange.wait_for_slot(address)
+            return
+        given = [value.strip(_BLANKS) for name, value in scope["headers"] if name == KEY_HEADER]
+        grant = self._keys.grant(given[0]) if len(given) == 1 and given[0] else None
+        # Refusals wait for their turn as well: a client that repeats them without pause holds up itself.
+        await exchange.wait_for_slot(address if grant is None else f"key {grant.key_id}")
+        # The key may have been revoked while it waited.
+        grant = None if grant is None else self._keys.grant(given[0])
+        if grant is None:
+            wait = self._failed.wait(address) if given and given[0] else None
+            raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
+        scope["state"] = {**scope.get("state", {}), "grant": grant}
+        wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
+        if wait is not None:
+            raise errors.rate_exceeded(wait)
+
+    def _check_host(self, scope: Scope) -> None:
+        if self._hosts is None:
+            return
+        named = [value for name, value in scope["headers"] if name == b"host"]
+        host = named[0].strip(_BLANKS).decode("latin-1").lower() if len(named) == 1 else ""
+        if not host.endswith("]"):
+            host = host.rpartition(":")[0] or host
+        if host not in self._hosts:
+            raise HTTPException(400, "Invalid host header")
+
+
+def _check_size(scope: Scope) -> None:
+    query = scope.get("query_string", b"")
+    if len(scope.get("raw_path") or scope["path"]) + len(query) > MAX_URL:
+        raise HTTPException(414, URL_TOO_LONG, {"Connection": "close"})
+    if query.count(b"&") >= MAX_PARAMETERS:
+        raise HTTPException(400, TOO_MANY_PARAMETERS)
+    headers = scope["headers"]
+    if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) > MAX_HEADER_BYTES:
+        raise HTTPException(431, HEADERS_TOO_LARGE, {"Connection": "close"})
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
+        for name, value in scope["headers"]
+    )
+
+
+def _log_access(exchange: _Exchange) -> None:
+    if not _access.isEnabledFor(logging.INFO):
+        return
+    scope = exchange.scope
+    grant = scope.get("state", {}).get("grant")
+    # The query stays out: a key may be in it by mistake.
+    _access.info(
+        "%s %s %d %.1f ms key=%s id=%s",
+        errors.shown(scope["method"]),
+        errors.shown(scope["path"], 400),
+        exchange.status,
+        (time.perf_counter() - exchange.begun) * 1e3,
+        grant.key_id if isinstance(grant, Grant) else "-",
+        exchange.request_id,
+    )

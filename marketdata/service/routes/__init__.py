@@ -1,0 +1,1 @@
+"""Routes of the service, by group (interface section 4)."""

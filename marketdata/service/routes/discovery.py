@@ -1,0 +1,74 @@
+"""The discovery routes (interface 4.5; readings: discovery listing, one market, tags)."""
+
+from __future__ import annotations
+
+from fastapi.responses import Response
+
+from marketdata.service import errors
+from marketdata.service.catalogue import Catalogue, Kind, ListingQuery, Parent, Record, detail
+from marketdata.service.cursors import Cursors
+from marketdata.service.dependencies import CatalogueDep, CursorsDep, GzipDep, IdOrSlug, ListingParameters, SourceDep
+from marketdata.service.responses import NOT_FOUND, json_response
+from marketdata.service.routes.router import v1_router
+from marketdata.wire import models
+
+router = v1_router("Discovery")
+
+
+@router.get("/series", response_model=models.Listing)
+def list_series(query: ListingParameters, catalogue: CatalogueDep, cursors: CursorsDep, gzip: GzipDep) -> Response:
+    """Series: broad themes or recurring categories."""
+    return json_response(_listing("series", query, catalogue, cursors), gzip=gzip)
+
+
+@router.get("/events", response_model=models.Listing)
+def list_events(
+    query: ListingParameters,
+    catalogue: CatalogueDep,
+    cursors: CursorsDep,
+    gzip: GzipDep,
+    series_id: str | None = None,
+    series_slug: str | None = None,
+) -> Response:
+    """Events, of one series if its id or slug is given."""
+    return json_response(
+        _listing("events", query, catalogue, cursors, Parent("series", series_id, series_slug)), gzip=gzip
+    )
+
+
+@router.get("/markets", response_model=models.Listing)
+def list_markets(
+    query: ListingParameters,
+    catalogue: CatalogueDep,
+    cursors: CursorsDep,
+    gzip: GzipDep,
+    event_id: str | None = None,
+    event_slug: str | None = None,
+) -> Response:
+    """Markets, of one event if its id or slug is given."""
+    return json_response(
+        _listing("markets", query, catalogue, cursors, Parent("event", event_id, event_slug)), gzip=gzip
+    )
+
+
+@router.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=NOT_FOUND)
+def get_market(id_or_slug: IdOrSlug, source: SourceDep, gzip: GzipDep) -> Response:
+    """One market."""
+    record = source.find_market(id_or_slug)
+    if record is None:
+        raise errors.market_not_found(id_or_slug)
+    return json_response(detail(record), gzip=gzip)
+
+
+@router.get("/tags", response_model=models.Tags)
+def list_tags(catalogue: CatalogueDep, gzip: GzipDep) -> Response:
+    """Every tag in use."""
+    tags = catalogue.tags()
+    return json_response({"count": len(tags), "data": tags}, gzip=gzip)
+
+
+def _listing(
+    kind: Kind, query: ListingQuery, catalogue: Catalogue, cursors: Cursors, parent: Parent | None = None
+) -> Record:
+    records, following = catalogue.page(kind, query, cursors, parent)
+    return {"data": records, "metadata": {"count": len(records), "limit": query.limit, "next_cursor": following}}

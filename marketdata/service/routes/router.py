@@ -1,0 +1,38 @@
+"""Routers below ``/v1``."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Security
+from fastapi.security import APIKeyHeader
+from starlette.convertors import Convertor, register_url_convertor
+
+from marketdata.service.dependencies import one_value_each
+from marketdata.service.responses import REFUSALS, Described
+
+# The middleware has checked the key; this says so in the description.
+_key_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
+
+
+class _Segment(Convertor[str]):
+    """One path segment, which may be empty: a history path without a slug is 422 and not unknown."""
+
+    regex = "[^/]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("segment", _Segment())
+
+
+def v1_router(tag: str, responses: Described | None = None) -> APIRouter:
+    """A router whose routes need a key and take each parameter once."""
+    return APIRouter(
+        prefix="/v1",
+        tags=[tag],
+        dependencies=[Depends(one_value_each), Security(_key_header)],
+        responses={**REFUSALS, **(responses or {})},
+    )
