@@ -19,8 +19,8 @@ MAX_HEAD = 64 * 1024
 MAX_URL = 8 * 1024
 # Bytes of answers that clients have not read yet, of all connections together. Of one connection it is one answer.
 MAX_UNSENT = 64 * 2**20
-# Bytes that are parsed before others have their turn: about a hundred of the shortest requests.
-PARSED_AT_ONCE = 2048
+# Bytes that are parsed before others have their turn: some fifty of the shortest requests.
+PARSED_AT_ONCE = 1024
 URL_TOO_LONG = f"The URL is longer than {MAX_URL} bytes."
 HEADERS_TOO_LARGE = "The request headers are too large."
 _METHODS = (b"DELETE", b"GET", b"HEAD", b"POST", b"PUT", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH")

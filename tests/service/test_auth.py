@@ -335,7 +335,7 @@ def test_s43_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
         assert {status(f"10.1.{i // 250}.{i % 250}") for i in range(302)} == {401}
         assert [status(f"10.9.9.{i % 250}, 10.2.0.1") for i in range(301)][-1] == 429
         assert status("10.2.0.2") == 401
-    with pytest.raises(ConfigError, match="trusted_proxy=nginx is not an address"):
+    with pytest.raises(ConfigError, match="trusted_proxy='nginx' is not an address"):
         serve(archive, trusted_proxies=["nginx"])
 
 

@@ -39,7 +39,7 @@ def serve(
     Examples:
       marketdata serve --simulated
       marketdata serve history --port 8000
-      marketdata serve history --keys keys.toml --trusted-proxy 127.0.0.1 --host-name data.example.org
+      marketdata serve history --keys keys.toml --trusted-proxy 127.0.0.1
     """
     if archive is not None and simulated:
         raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
