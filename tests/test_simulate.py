@@ -13,26 +13,26 @@ import pytest
 
 import marketdata as md
 from marketdata.simulation import END
-from marketdata.simulation.lives import Life, Stretch, live, observe
-from marketdata.simulation.world import WIDE, Plan, plan_events, plan_markets
+from marketdata.simulation.market import Observations, SimulatedMarket, observe, simulate_market
+from marketdata.simulation.universe import MANY_TOKENS, MarketSpec, event_specs, market_specs
 from marketdata.times import to_micros
 from marketdata.wire.columns import BookColumns
 
 WEEK = 7 * 1440
 
 
-def plans(seed: int = 0, events: int = 3, markets: int = 4) -> list[Plan]:
+def specs(seed: int = 0, events: int = 3, markets: int = 4) -> list[MarketSpec]:
     return [
-        plan
-        for event in plan_events(events)
-        for plan in plan_markets(event, markets, seed, three=event.number == 0, wide=event.number == events - 1)
+        spec
+        for event in event_specs(events)
+        for spec in market_specs(event, markets, seed, three=event.number == 0, wide=event.number == events - 1)
     ]
 
 
-def whole(plan: Plan, minutes: int = WEEK, levels: int = 12) -> tuple[Life, Stretch]:
-    life = live(plan, minutes)
-    (stretch,) = observe(life, levels)
-    return life, stretch
+def whole(spec: MarketSpec, minutes: int = WEEK, levels: int = 12) -> tuple[SimulatedMarket, Observations]:
+    market = simulate_market(spec, minutes)
+    (part,) = observe(market, levels)
+    return market, part
 
 
 def books_of(books: BookColumns, token: int) -> dict[int, tuple[list[list[float]], list[list[float]]]]:
@@ -46,14 +46,14 @@ def books_of(books: BookColumns, token: int) -> dict[int, tuple[list[list[float]
 
 
 @pytest.fixture(scope="module")
-def lives() -> list[tuple[Life, Stretch]]:
-    return [whole(plan) for plan in plans() if len(plan.labels) == 2]
+def simulated() -> list[tuple[SimulatedMarket, Observations]]:
+    return [whole(spec) for spec in specs() if len(spec.labels) == 2]
 
 
 def test_equal_seeds_give_equal_data_and_others_do_not() -> None:
     """One seed gives the same books bit for bit, another seed other ones."""
-    first, second = (whole(plans(seed=4)[0])[1].books for _ in range(2))
-    other = whole(plans(seed=5)[0])[1].books
+    first, second = (whole(specs(seed=4)[0])[1].books for _ in range(2))
+    other = whole(specs(seed=5)[0])[1].books
     assert np.array_equal(first.levels, second.levels)
     assert np.array_equal(first.ts, second.ts)
     assert first.levels.shape != other.levels.shape or not np.array_equal(first.levels, other.levels)
@@ -61,13 +61,13 @@ def test_equal_seeds_give_equal_data_and_others_do_not() -> None:
 
 def test_a_market_does_not_depend_on_how_many_others_there_are() -> None:
     """The same market of a larger world has the same history."""
-    assert plans(markets=1)[0] == plans(markets=6, events=8)[0]
+    assert specs(markets=1)[0] == specs(markets=6, events=8)[0]
 
 
-def test_books_of_a_pair_mirror_each_other(lives: list[tuple[Life, Stretch]]) -> None:
+def test_books_of_a_pair_mirror_each_other(simulated: list[tuple[SimulatedMarket, Observations]]) -> None:
     """A bid for one token at p is an ask for the other at 1 - p of the same size."""
-    for _, stretch in lives[:2]:
-        yes, no = (books_of(stretch.books, token) for token in (0, 1))
+    for _, part in simulated[:2]:
+        yes, no = (books_of(part.books, token) for token in (0, 1))
         both = yes.keys() & no.keys()
         assert len(both) > 0.98 * len(yes)
         for ts in both:
@@ -75,10 +75,12 @@ def test_books_of_a_pair_mirror_each_other(lives: list[tuple[Life, Stretch]]) ->
                 assert [[round(1 - p, 9), s] for p, s in bids] == [[round(p, 9), s] for p, s in asks]
 
 
-def test_every_book_is_in_order_and_inside_of_zero_and_one(lives: list[tuple[Life, Stretch]]) -> None:
+def test_every_book_is_in_order_and_inside_of_zero_and_one(
+    simulated: list[tuple[SimulatedMarket, Observations]],
+) -> None:
     """Bids fall, asks rise, prices lie between 0 and 1, sizes are positive, and a book is locked at most."""
-    for _, stretch in lives:
-        books = stretch.books
+    for _, part in simulated:
+        books = part.books
         price, size = books.levels.T
         assert price.min() > 0
         assert price.max() < 1
@@ -94,31 +96,31 @@ def test_every_book_is_in_order_and_inside_of_zero_and_one(lives: list[tuple[Lif
         assert (price[starts[full, 1]] - price[starts[full, 0]] >= 0).all()
 
 
-def test_the_odd_things_of_real_books_occur(lives: list[tuple[Life, Stretch]]) -> None:
-    """One-sided, empty and locked books, both ticks inside one market, and missing minutes and hours are there."""
-    counts = np.concatenate([s.books.counts for _, s in lives]).reshape(-1, 2)
+def test_the_odd_things_of_real_books_occur(simulated: list[tuple[SimulatedMarket, Observations]]) -> None:
+    """One-sided, empty and locked books, both ticks inside one market, and missing minutes and hours are present."""
+    counts = np.concatenate([s.books.counts for _, s in simulated]).reshape(-1, 2)
     sides = (counts > 0).sum(axis=1)
     assert 0.01 < (sides == 1).mean() < 0.15
     assert (sides == 0).any()
-    spreads = np.concatenate([s.metrics.values["spread"] for _, s in lives])
+    spreads = np.concatenate([s.metrics.values["spread"] for _, s in simulated])
     assert (spreads == 0).any()
     assert np.isnan(spreads).any()
-    ticks = [np.rint(s.books.levels[:, 0] * 1000) % 10 == 0 for _, s in lives]
+    ticks = [np.rint(s.books.levels[:, 0] * 1000) % 10 == 0 for _, s in simulated]
     assert any(t.any() and not t.all() for t in ticks)
-    steps = np.concatenate([np.diff(life.path.ts) for life, _ in lives]) / 60e6
+    steps = np.concatenate([np.diff(market.path.ts) for market, _ in simulated]) / 60e6
     assert (steps == 2).any()
     assert (steps > 60).any()
 
 
-def test_prices_are_probabilities_that_resolve(lives: list[tuple[Life, Stretch]]) -> None:
+def test_prices_are_probabilities_that_resolve(simulated: list[tuple[SimulatedMarket, Observations]]) -> None:
     """Prices stay in [0, 1]; a resolved market ends at 1 for its winner and 0 for the others, an open one does not."""
     resolved = 0
-    for life, stretch in lives:
-        prices = stretch.prices
+    for market, part in simulated:
+        prices = part.prices
         assert prices.price.min() >= 0
         assert prices.price.max() <= 1
         last = {prices.tokens[t].token_id: prices.price[prices.token == t][-1] for t in (0, 1)}
-        facts = life.facts()
+        facts = market.record_fields()
         if facts["status"] == "resolved":
             resolved += 1
             assert last.pop(facts["resolved_token_id"]) == 1.0
@@ -126,16 +128,16 @@ def test_prices_are_probabilities_that_resolve(lives: list[tuple[Life, Stretch]]
         else:
             assert facts["resolved_token_id"] is None
             assert 0 < min(last.values()) < max(last.values()) < 1
-    assert 0 < resolved < len(lives)
+    assert 0 < resolved < len(simulated)
 
 
 def test_the_price_is_a_martingale() -> None:
     """Over many markets the favourite pays as often as its price in the middle said."""
     middles, paid = [], []
-    for plan in plans(seed=11, events=60, markets=6):
-        if len(plan.labels) != 2:
+    for spec in specs(seed=11, events=60, markets=6):
+        if len(spec.labels) != 2:
             continue
-        path = live(plan, 300).path
+        path = simulate_market(spec, 300).path
         if path.winner is not None:
             middles.append(path.probability[len(path.ts) // 2, 0])
             paid.append(path.winner == 0)
@@ -144,44 +146,44 @@ def test_the_price_is_a_martingale() -> None:
     assert abs(np.mean(paid) - np.mean(middles)) < 4 * error
 
 
-def test_volume_never_falls_and_comes_in_bursts(lives: list[tuple[Life, Stretch]]) -> None:
+def test_volume_never_falls_and_comes_in_bursts(simulated: list[tuple[SimulatedMarket, Observations]]) -> None:
     """Volume is what was traded so far: it never falls, and a few minutes make much of it."""
-    for _, stretch in lives:
-        step = np.diff(stretch.metrics.values["volume"])
+    for _, part in simulated:
+        step = np.diff(part.metrics.values["volume"])
         assert (step >= 0).all()
         assert step.max() > 10 * np.median(step)
 
 
 def test_markets_of_three_and_of_210_tokens_exist() -> None:
     """One market has three tokens and one has 210, and the probabilities of each sum to 1."""
-    by_size = {len(plan.labels): plan for plan in plans()}
-    assert sorted(by_size) == [2, 3, WIDE]
-    for size in (3, WIDE):
-        life, stretch = whole(by_size[size])
-        assert np.allclose(life.path.probability.sum(axis=1), 1.0)
-        assert len(stretch.books.tokens) == size
-        assert stretch.books.is_sorted()
-        assert stretch.prices.is_sorted()
+    by_size = {len(spec.labels): spec for spec in specs()}
+    assert sorted(by_size) == [2, 3, MANY_TOKENS]
+    for size in (3, MANY_TOKENS):
+        market, part = whole(by_size[size])
+        assert np.allclose(market.path.probability.sum(axis=1), 1.0)
+        assert len(part.books.tokens) == size
+        assert part.books.is_sorted()
+        assert part.prices.is_sorted()
 
 
 def test_ids_look_like_those_of_an_exchange() -> None:
     """Token ids have 77 digits, market ids are 0x and 64 hex digits, and no id or slug stands for two things."""
-    all_plans = plans(events=9)
-    tokens = [i for plan in all_plans for i in plan.token_ids]
+    every = specs(events=9)
+    tokens = [i for spec in every for i in spec.token_ids]
     assert {len(i) for i in tokens} == {77}
     assert all(i.isdigit() for i in tokens)
     assert len(set(tokens)) == len(tokens)
-    assert {len(plan.market_id) for plan in all_plans} == {66}
-    assert len({plan.slug for plan in all_plans}) == len(all_plans)
-    assert all(plan.slug.startswith("simulated-") and plan.question.startswith("Simulated:") for plan in all_plans)
+    assert {len(spec.market_id) for spec in every} == {66}
+    assert len({spec.slug for spec in every}) == len(every)
+    assert all(spec.slug.startswith("simulated-") and spec.question.startswith("Simulated:") for spec in every)
 
 
 def test_a_long_life_is_drawn_in_stretches_of_bounded_size() -> None:
     """Longer histories come in more stretches, in time order and without an overlap."""
-    life = live(plans()[1], 40_000)
-    seen = [s.books.ts for s in observe(life, 100)]
-    assert len(seen) > 1
-    assert all(a.max() < b.min() for a, b in itertools.pairwise(seen))
+    market = simulate_market(specs()[1], 40_000)
+    observed = [s.books.ts for s in observe(market, 100)]
+    assert len(observed) > 1
+    assert all(a.max() < b.min() for a, b in itertools.pairwise(observed))
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +206,7 @@ def test_arguments_give_the_size(archive: md.Archive) -> None:
     """Events, markets of two, days and levels are what the arguments say, beside the two wide markets."""
     markets = archive.records("markets")
     assert len(archive.records("events")) == 2
-    assert sorted(len(m["tokens"]) for m in markets) == [2, 2, 2, 2, 3, WIDE]
+    assert sorted(len(m["tokens"]) for m in markets) == [2, 2, 2, 2, 3, MANY_TOKENS]
     frame = archive.books([m["id"] for m in markets if len(m["tokens"]) == 2])
     assert frame["level"].max() == 11
     first, last = (to_micros(frame["ts"].agg(f), f) for f in ("min", "max"))
@@ -213,13 +215,13 @@ def test_arguments_give_the_size(archive: md.Archive) -> None:
 
 def test_what_was_simulated_is_what_the_archive_holds(archive: md.Archive) -> None:
     """The archive gives back every level and price that was drawn."""
-    plan = plans(seed=3, events=2, markets=2)[0]
-    _, stretch = whole(plan, 1440)
-    held = archive.columns("books", plan.market_id, None, "1m")
-    assert np.array_equal(held.ts, stretch.books.ts)
-    assert np.array_equal(held.counts, stretch.books.counts)
-    assert np.array_equal(held.levels, stretch.books.levels)
-    assert np.array_equal(archive.columns("prices", plan.market_id, None, "1m").price, stretch.prices.price)
+    spec = specs(seed=3, events=2, markets=2)[0]
+    _, part = whole(spec, 1440)
+    held = archive.columns("books", spec.market_id, None, "1m")
+    assert np.array_equal(held.ts, part.books.ts)
+    assert np.array_equal(held.counts, part.books.counts)
+    assert np.array_equal(held.levels, part.books.levels)
+    assert np.array_equal(archive.columns("prices", spec.market_id, None, "1m").price, part.prices.price)
 
 
 def test_simulating_twice_into_one_folder_changes_nothing(tmp_path) -> None:
@@ -242,7 +244,7 @@ def test_arguments_out_of_range_are_named(wrong) -> None:
 
 
 def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
-    """Without a path the data lives in a temporary folder that is gone when the process is."""
+    """Without a path the data simulated in a temporary folder that is gone when the process is."""
     code = (
         "import os, tempfile, marketdata as md\n"
         "archive = md.simulate(events=1, days=0.02, markets=1)\n"
@@ -258,7 +260,8 @@ def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
 def test_rate_of_the_simulator() -> None:
     """Prints level rows per second, drawn alone and written to an archive."""
     began = time.perf_counter()
-    rows = sum(len(s.books.levels) for plan in plans(events=9, markets=3) for s in observe(live(plan, WEEK), 12))
+    drawn_markets = [simulate_market(spec, WEEK) for spec in specs(events=9, markets=3)]
+    rows = sum(len(s.books.levels) for market in drawn_markets for s in observe(market, 12))
     drawn = time.perf_counter() - began
     began = time.perf_counter()
     md.simulate(events=9, markets=3)

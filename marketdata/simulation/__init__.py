@@ -1,4 +1,4 @@
-"""A simulated exchange: history of any size that behaves as the real one does, and says that it is not."""
+"""Simulated history of any size, marked as simulated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marketdata.errors import ConfigError
-from marketdata.simulation.lives import END, Stretch, live, observe
-from marketdata.simulation.world import EventPlan, Plan, plan_events, plan_markets, record
+from marketdata.simulation.market import END, Observations, observe, simulate_market
+from marketdata.simulation.universe import EventSpec, MarketSpec, event_specs, market_record, market_specs
 from marketdata.wire.columns import concat
 
 if TYPE_CHECKING:
@@ -74,29 +74,27 @@ def simulate(
 ) -> Archive[Any]:
     """Make an archive of simulated markets; equal arguments make equal data.
 
-    Each price is a martingale inside of [0, 1] that ends at 0 or 1 where the market resolves; information
-    and volume come in bursts. The two tokens of a market have mirrored books, which thin out and lose a
-    side near resolution, and whose tick goes from 0.01 to 0.001 near the edges. Minutes and whole hours
-    are missing, some books are empty. The first event has one more market of three tokens, the last event
-    one of 210, seen once an hour. Every record is marked: titles start with "Simulated:", slugs with
-    ``simulated-``, the field ``simulated`` is true.
+    Prices are martingales in [0, 1] that end at 0 or 1 where the market resolves; information and volume come in
+    bursts. The two tokens of a market have mirrored books, which thin out near resolution. Minutes and hours are
+    missing, some books are empty. The first event has one more market of three tokens, the last event one of 210,
+    observed once an hour. Titles start with "Simulated:", slugs with ``simulated-``, the field ``simulated`` is true.
 
     Parameters
     ----------
     path : path, optional
         Folder of the archive. Without it: a temporary folder, removed when the process ends.
     events : int
-        How many events; two of a series after each other.
+        Number of events, two per series.
     days : float
-        Length of the history [days]; it ends at 2026-01-01 00:00 UTC, whatever the clock says.
+        Length of the history [days], which ends at 2026-01-01 00:00 UTC.
     seed : int
-        Source of all chance.
+        Seed of the random numbers.
     markets : int
         Markets of two tokens per event.
     levels : int
         Most levels of a book side.
     frame : {"pandas", "polars"}
-        Kind of frame that the archive answers with.
+        Kind of frame that the archive returns.
 
     Returns
     -------
@@ -122,13 +120,13 @@ def simulate(
         atexit.register(shutil.rmtree, path, ignore_errors=True)
     archive = Archive(path, frame=frame)
     if archive.records("markets") and not archive.simulated:
-        raise ConfigError(f"{os.fspath(path)!r} holds data that is not simulated; choose another folder.")
+        raise ConfigError(f"{os.fspath(path)!r} has data that is not simulated; choose another folder.")
 
     minutes = max(2, round(days * 1440))
-    all_events = plan_events(events)
-    plans = [plan for event in all_events for plan in _markets_of(event, events, markets, seed)]
-    archive.add(markets=_market_frame(plans, all_events, minutes))
-    for batch in _batches(plans, minutes, levels):
+    all_events = event_specs(events)
+    specs = [spec for event in all_events for spec in _markets_of(event, events, markets, seed)]
+    archive.add(markets=_market_frame(specs, all_events, minutes))
+    for batch in _batches(specs, minutes, levels):
         archive.add(
             books=concat([s.books for s in batch]),
             prices=concat([s.prices for s in batch]),
@@ -137,31 +135,31 @@ def simulate(
     return archive
 
 
-def _markets_of(event: EventPlan, events: int, markets: int, seed: int) -> list[Plan]:
+def _markets_of(event: EventSpec, events: int, markets: int, seed: int) -> list[MarketSpec]:
     last = event.number == events - 1
-    return plan_markets(event, markets, seed, three=event.number == 0, wide=last)
+    return market_specs(event, markets, seed, three=event.number == 0, wide=last)
 
 
-def _batches(plans: list[Plan], minutes: int, levels: int) -> Iterator[list[Stretch]]:
-    """Stretches in tidy order, gathered until they are worth a write; never two of one market together."""
-    batch: list[Stretch] = []
+def _batches(specs: list[MarketSpec], minutes: int, levels: int) -> Iterator[list[Observations]]:
+    """Observations in tidy order, collected until they are worth a write; never two of one market together."""
+    batch: list[Observations] = []
     rows = 0
-    for plan in sorted(plans, key=lambda plan: plan.market_id):
-        for nth, stretch in enumerate(observe(live(plan, minutes), levels)):
-            size = len(stretch.books.levels)
+    for spec in sorted(specs, key=lambda spec: spec.market_id):
+        for nth, part in enumerate(observe(simulate_market(spec, minutes), levels)):
+            size = len(part.books.levels)
             if batch and (nth or rows + size > _BATCH_LEVELS):
                 yield batch
                 batch, rows = [], 0
-            batch.append(stretch)
+            batch.append(part)
             rows += size
     if batch:
         yield batch
 
 
-def _market_frame(plans: list[Plan], events: list[EventPlan], minutes: int) -> Any:
+def _market_frame(specs: list[MarketSpec], events: list[EventSpec], minutes: int) -> Any:
     import polars as pl
 
-    rows = [record(plan, events[plan.event], **live(plan, minutes).facts()) for plan in plans]
+    rows = [market_record(spec, events[spec.event], **simulate_market(spec, minutes).record_fields()) for spec in specs]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -172,4 +170,4 @@ def _check(**given: float) -> None:
         kind_ok = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not kind_ok or not least[name] <= value < 2**53:
             kind = "a whole number" if whole else "a number"
-            raise ConfigError(f"{name}={value!r} is refused; allowed is {kind} from {least[name]} on.")
+            raise ConfigError(f"is refused; allowed is {kind} from {least[name]} on.", argument=name, value=value)

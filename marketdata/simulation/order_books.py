@@ -1,4 +1,4 @@
-"""Order books around a price, as whole numbers of a thousandth, without a loop over snapshots."""
+"""Order books around a price, in whole thousandths, vectorised over snapshots."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ EDGE = 0.04  # nearer to 0 or 1 than this the tick becomes fine, and stays so
 
 
 @dataclass(frozen=True, slots=True)
-class Ladders:
-    """One book per row, best level first; ``bids`` and ``asks`` say how many levels of a row are there.
+class OrderBooks:
+    """One book per row, best level first; ``bids`` and ``asks`` count the levels of a row.
 
     Attributes
     ----------
@@ -32,21 +32,21 @@ class Ladders:
     bids: Ints
     asks: Ints
 
-    def mirrored(self) -> Ladders:
+    def mirrored(self) -> OrderBooks:
         """The other token of a pair: a bid for Yes at p is an ask for No at 1 - p, of the same size."""
-        return Ladders(UNIT - self.prices[:, ::-1], self.sizes[:, ::-1], self.asks, self.bids)
+        return OrderBooks(UNIT - self.prices[:, ::-1], self.sizes[:, ::-1], self.asks, self.bids)
 
-    def take(self, rows: NDArray[Any]) -> Ladders:
+    def take(self, rows: NDArray[Any]) -> OrderBooks:
         """Some of the books."""
-        return Ladders(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
+        return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 
     def columns(self, tokens: tuple[Token, ...], token: Codes, ts: Ints) -> BookColumns:
         """The books as columns, entry i about ``tokens[token[i]]`` at ``ts[i]``."""
         counts = np.stack((self.bids, self.asks), axis=1)
-        there = np.arange(self.prices.shape[2]) < counts[:, :, None]
+        present = np.arange(self.prices.shape[2]) < counts[:, :, None]
         levels = np.empty((int(counts.sum()), 2))
-        levels[:, 0] = self.prices[there] / UNIT
-        levels[:, 1] = self.sizes[there]
+        levels[:, 0] = self.prices[present] / UNIT
+        levels[:, 1] = self.sizes[present]
         return BookColumns(tokens, token, ts, counts.reshape(-1).astype(np.int64), levels)
 
     def spread(self) -> Floats:
@@ -54,12 +54,12 @@ class Ladders:
         out = (self.prices[:, 1, 0] - self.prices[:, 0, 0]) / UNIT
         return np.asarray(np.where((self.bids > 0) & (self.asks > 0), out, np.nan))
 
-    def value(self) -> Floats:
-        """Money resting in the book [USD]: bids at their price, asks at what their seller risks."""
-        there = np.arange(self.prices.shape[2]) < np.stack((self.bids, self.asks), axis=1)[:, :, None]
+    def resting_value(self) -> Floats:
+        """Value of the resting orders [USD]: bids at their price, asks at 1 - price."""
+        present = np.arange(self.prices.shape[2]) < np.stack((self.bids, self.asks), axis=1)[:, :, None]
         risk = self.prices / UNIT
         risk[:, 1] = 1 - risk[:, 1]
-        return np.asarray(np.round((risk * self.sizes * there).sum(axis=(1, 2)), 2))
+        return np.asarray(np.round((risk * self.sizes * present).sum(axis=(1, 2)), 2))
 
 
 def ticks(probability: Floats) -> NDArray[np.int32]:
@@ -72,27 +72,27 @@ def build(
     rng: np.random.Generator,
     probability: Floats,
     tick: NDArray[np.int32],
-    left: Floats,
+    remaining: Floats,
     activity: Floats,
-    wall: Floats,
+    profile: Floats,
     levels: int,
-) -> Ladders:
+) -> OrderBooks:
     """A book around each probability.
 
     Parameters
     ----------
     rng : numpy Generator
-        Source of chance.
+        Random source.
     probability : array of float
-        Where the book stands.
+        Mid of each book before rounding to ticks.
     tick : array of int
-        Its tick [thousandths].
-    left : array of float
+        Tick of each book [thousandths].
+    remaining : array of float
         Share of the information still to come [0 to 1]; books thin out towards 0.
     activity : array of float
-        Busy minutes have wider and thinner books.
-    wall : array of float
-        How much rests at each price, from ``walls``.
+        Relative activity; busy minutes have wider and thinner books.
+    profile : array of float
+        Relative size at each price, from ``size_profile``.
     levels : int
         Most levels of a side.
     """
@@ -112,38 +112,41 @@ def build(
     np.subtract(best_bid[:, None], away[:, 0], out=prices[:, 0])
     np.add(best_ask[:, None], away[:, 1], out=prices[:, 1])
 
-    depth = _depth(rng, left, levels)
+    depth = _depth(rng, remaining, levels)
     inside = (prices > 0) & (prices < UNIT)
     bids = np.minimum(inside[:, 0].sum(axis=1) * (prices[:, 0, 0] < UNIT), depth[:, 0])
     asks = np.minimum(inside[:, 1].sum(axis=1) * (prices[:, 1, 0] > 0), depth[:, 1])
     empty = rng.random(rows) < 5e-4
     bids[empty] = asks[empty] = 0
-    return Ladders(prices, _sizes(rng, prices, left, activity, wall), bids.astype(np.int64), asks.astype(np.int64))
+    sizes = _sizes(rng, prices, remaining, activity, profile)
+    return OrderBooks(prices, sizes, bids.astype(np.int64), asks.astype(np.int64))
 
 
-def _depth(rng: np.random.Generator, left: Floats, levels: int) -> NDArray[np.int32]:
-    """Levels of each side: nearly all of them early on, few at the end, none in the last minutes."""
-    share = np.clip(left * 4, 0.0, 1.0)[:, None] * rng.uniform(0.75, 1.0, (len(left), 2))
+def _depth(rng: np.random.Generator, remaining: Floats, levels: int) -> NDArray[np.int32]:
+    """Levels of each side: most early on, few at the end, none in the last minutes."""
+    share = np.clip(remaining * 4, 0.0, 1.0)[:, None] * rng.uniform(0.75, 1.0, (len(remaining), 2))
     depth = np.ceil(share * levels).astype(np.int32)
-    gone = rng.random((len(left), 2)) < 0.4 * np.clip(1 - left * 40, 0.0, 1.0)[:, None]
+    gone = rng.random((len(remaining), 2)) < 0.4 * np.clip(1 - remaining * 40, 0.0, 1.0)[:, None]
     return np.where(gone, 0, depth)
 
 
-def walls(rng: np.random.Generator) -> Floats:
-    """How much rests at each price of a market, as factors; round prices draw more."""
+def size_profile(rng: np.random.Generator) -> Floats:
+    """Relative size at each price of a market; round prices have more."""
     out = np.exp(rng.normal(0.0, 0.7, UNIT + 1))
     out[::50] *= 4.0
     out[::100] *= 2.0
     return out
 
 
-def _sizes(rng: np.random.Generator, prices: NDArray[np.int32], left: Floats, activity: Floats, wall: Floats) -> Floats:
-    """Shares on each level: more behind the touch, walls at round prices, thin when busy or near the end."""
+def _sizes(
+    rng: np.random.Generator, prices: NDArray[np.int32], remaining: Floats, activity: Floats, profile: Floats
+) -> Floats:
+    """Shares of each level: more behind the best price and at round prices, less in busy minutes and near the end."""
     behind = 1.0 + 0.35 * np.arange(prices.shape[2])
-    calm = 180.0 * np.sqrt(0.03 + left) / np.sqrt(0.5 + activity)
+    calm = 180.0 * np.sqrt(0.03 + remaining) / np.sqrt(0.5 + activity)
     chance = rng.standard_exponential(prices.shape, dtype=np.float32)
-    sizes = wall[np.clip(prices, 0, UNIT)] * (0.15 + chance) * behind * calm[:, None, None]
-    huge = rng.random(len(left)) < 5e-4
+    sizes = profile[np.clip(prices, 0, UNIT)] * (0.15 + chance) * behind * calm[:, None, None]
+    huge = rng.random(len(remaining)) < 5e-4
     sizes[huge, :, -1] *= 400.0
     sizes *= 100.0
     return np.asarray(np.maximum(np.rint(sizes, out=sizes), 2.0) / 100.0)

@@ -1,4 +1,4 @@
-"""What happens in a market: when it is observed, how its probabilities move, how much is traded."""
+"""The price process of a market: information, probabilities, volume and observed minutes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LARGEST = 700.0  # information at the end: far past the last float between 0 an
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """The life of one market, one row per observed minute.
+class PricePath:
+    """Probabilities of a market, one row per observed minute.
 
     Attributes
     ----------
     ts : array of int
         Start of the minute [us since the epoch, UTC].
     probability : array of float, minutes x tokens
-        What the market thinks; the rows sum to 1.
+        The rows sum to 1.
     clock : array of float
         Share of the information that has arrived [0 to 1]; 1 is the resolution.
     activity : array of float
-        How busy the minute is, 1 on average.
+        Relative activity of the minute, 1 on average.
     winner : int or None
         Position of the token that pays 1; None while the market is open.
     """
@@ -38,21 +38,22 @@ class Path:
     activity: Floats
     winner: int | None
 
-    def take(self, kept: NDArray[Any]) -> Path:
-        """The same life, seen at fewer minutes."""
-        return Path(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
+    def take(self, kept: NDArray[Any]) -> PricePath:
+        """The path at some of its minutes."""
+        return PricePath(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
 
 
-def walk(rng: np.random.Generator, ts: Ints, tokens: int, *, favourite: float, known_by_end: float) -> Path:
+def simulate_path(
+    rng: np.random.Generator, ts: Ints, tokens: int, *, favourite: float, final_information: float
+) -> PricePath:
     """Probabilities of ``tokens`` outcomes along the minutes ``ts``.
 
-    They are the posterior of a hidden winner given ever better signals: a martingale inside of [0, 1]
-    whose rows sum to 1, and which ends at 0 or 1 when all is known (``known_by_end`` = 1). Information
-    comes in bursts, so the price jumps where volume does.
+    They are the posterior of a hidden winner given noisy signals: a martingale in [0, 1] whose rows sum to 1 and
+    which ends at 0 or 1 where ``final_information`` is 1. Information arrives in bursts, as volume does.
     """
     activity = _activity(rng, len(ts))
     clock = np.cumsum(activity)
-    clock *= known_by_end / clock[-1]
+    clock *= final_information / clock[-1]
     information = np.minimum(1.2 * clock + 0.15 * clock / np.maximum(1.0 - clock, 1e-9), _LARGEST)
     prior = _prior(rng, tokens, favourite)
     winner = int(rng.choice(tokens, p=prior))
@@ -64,33 +65,33 @@ def walk(rng: np.random.Generator, ts: Ints, tokens: int, *, favourite: float, k
     score -= score.max(axis=1, keepdims=True)
     probability = np.exp(score)
     probability /= probability.sum(axis=1, keepdims=True)
-    if known_by_end < 1.0:
-        return Path(ts, probability, clock, activity, None)
+    if final_information < 1.0:
+        return PricePath(ts, probability, clock, activity, None)
     probability[-1] = np.arange(tokens) == winner
-    return Path(ts, probability, clock, activity, winner)
+    return PricePath(ts, probability, clock, activity, winner)
 
 
-def holes(rng: np.random.Generator, ts: Ints, missing: float) -> NDArray[np.bool_]:
-    """Which minutes were observed: single ones are missing, and whole hours now and then."""
-    seen = rng.random(len(ts)) >= missing
+def observed_minutes(rng: np.random.Generator, ts: Ints, missing: float) -> NDArray[np.bool_]:
+    """Which minutes are observed: single minutes are missing, and hours now and then."""
+    observed = rng.random(len(ts)) >= missing
     days = len(ts) / 1440
     for _ in range(rng.poisson(days / 5) + (days >= 1)):
         length = int(rng.uniform(1.6, min(14.4, 4 + days)) * 60)
         first = int(rng.integers(max(1, len(ts) - length)))
-        seen[first : first + length] = False
-    seen[0] = seen[-1] = True
-    return seen
+        observed[first : first + length] = False
+    observed[0] = observed[-1] = True
+    return observed
 
 
-def traded(rng: np.random.Generator, path: Path, scale: float) -> Floats:
-    """Volume traded so far [USD]; it never falls, and stands still in quiet minutes."""
+def cumulative_volume(rng: np.random.Generator, path: PricePath, scale: float) -> Floats:
+    """Cumulative volume [USD]; constant in quiet minutes."""
     busy = path.activity * rng.exponential(1.0, len(path.ts))
     busy[rng.random(len(busy)) < 0.1] = 0.0
     return np.round(np.cumsum(busy) * scale + scale * 1000, 2)
 
 
 def _activity(rng: np.random.Generator, minutes: int) -> Floats:
-    """Slow waves, a daily rhythm, and bursts that die away within the hour."""
+    """Relative activity: slow waves, a daily cycle, and bursts that decay within the hour."""
     slow = np.cumsum(rng.standard_normal(minutes)) * 0.02
     slow -= np.linspace(0.0, slow[-1], minutes)
     day = 0.5 * np.sin(np.arange(minutes) * (2 * np.pi / 1440) - 2.0)
@@ -102,7 +103,7 @@ def _activity(rng: np.random.Generator, minutes: int) -> Floats:
 
 
 def _prior(rng: np.random.Generator, tokens: int, favourite: float) -> Floats:
-    """What is thought at the start: the first token at ``favourite``, the rest in falling shares."""
+    """Prior probabilities: the first token at ``favourite``, the rest in falling shares."""
     if tokens == 2:
         return np.array([favourite, 1.0 - favourite])
     rest = rng.gamma(0.6, size=tokens - 1) + 0.02

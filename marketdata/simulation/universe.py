@@ -1,4 +1,4 @@
-"""Who exists: series, events, markets and their tokens, each marked as simulated."""
+"""Series, events, markets and tokens of a simulation, each marked as simulated."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SERIES = (
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
 EVENTS_PER_SERIES = 2
-WIDE = 210
+MANY_TOKENS = 210
 _FIRST_ID = 0x100000  # ids rise with event and market: listings start with a pair of the first event
 _TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Kites", "Höganäs BK", "Port 17")
 _PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One market before anything happens in it."""
+class MarketSpec:
+    """Names and ids of a market."""
 
     key: tuple[int, ...]
     event: int
@@ -34,13 +34,13 @@ class Plan:
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """Its tokens as history columns name them."""
+        """Its tokens, as columns have them."""
         return tuple(Token(self.market_id, i, label) for i, label in zip(self.token_ids, self.labels, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class EventPlan:
-    """One event and the series it belongs to."""
+class EventSpec:
+    """An event and its series."""
 
     number: int
     slug: str
@@ -58,32 +58,33 @@ class EventPlan:
         return str(9_001 + SERIES.index(self.series))
 
 
-def plan_events(events: int) -> list[EventPlan]:
+def event_specs(events: int) -> list[EventSpec]:
     """The events, two of a series after each other, over three series."""
     out = []
     for number in range(events):
         series = SERIES[number // EVENTS_PER_SERIES % len(SERIES)]
         title = f"{_TOPIC[series[2]]} {number + 1}"
-        out.append(EventPlan(number, f"{series[0]}-{number + 1}", f"Simulated: {title}", series))
+        out.append(EventSpec(number, f"{series[0]}-{number + 1}", f"Simulated: {title}", series))
     return out
 
 
-def plan_markets(event: EventPlan, markets: int, seed: int, *, three: bool, wide: bool) -> list[Plan]:
+def market_specs(event: EventSpec, markets: int, seed: int, *, three: bool, wide: bool) -> list[MarketSpec]:
     """Markets of an event: pairs, then one of three tokens and one of 210 where asked for."""
-    out = [_plan(event, k, seed, *_pair(event, k)) for k in range(markets)]
+    out = [_spec(event, k, seed, *_pair(event, k)) for k in range(markets)]
     if three:
         question = f"Who leads after {_TOPIC[event.series[2]]} {event.number + 1}?"
-        out.append(_plan(event, len(out), seed, question, ("Alder", "Birch & Sons", "Neither")))
+        out.append(_spec(event, len(out), seed, question, ("Alder", "Birch & Sons", "Neither")))
     if wide:
-        runners = tuple(f"Runner {n:03d}" for n in range(1, WIDE + 1))
-        out.append(_plan(event, len(out), seed, f"Which of {WIDE} runners wins the Ruritania marathon?", runners))
+        runners = tuple(f"Runner {n:03d}" for n in range(1, MANY_TOKENS + 1))
+        question = f"Which of {MANY_TOKENS} runners wins the Ruritania marathon?"
+        out.append(_spec(event, len(out), seed, question, runners))
     return out
 
 
 _TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
 
 
-def _pair(event: EventPlan, k: int) -> tuple[str, tuple[str, str]]:
+def _pair(event: EventSpec, k: int) -> tuple[str, tuple[str, str]]:
     nth = event.number * 7 + k
     if event.series[2] == "politics":
         return f"Will the {_PARTIES[nth % 4]} win district {event.number + 1}-{k + 1}?", ("Yes", "No")
@@ -93,10 +94,10 @@ def _pair(event: EventPlan, k: int) -> tuple[str, tuple[str, str]]:
     return f"Florin up or down, week {event.number + 1}-{k + 1}?", ("Up", "Down")
 
 
-def _plan(event: EventPlan, k: int, seed: int, question: str, labels: tuple[str, ...]) -> Plan:
+def _spec(event: EventSpec, k: int, seed: int, question: str, labels: tuple[str, ...]) -> MarketSpec:
     name = f"{seed}/{event.number}/{k}"
     plain = "".join(c if c.isascii() and c.isalnum() else " " for c in question.lower())
-    return Plan(
+    return MarketSpec(
         key=(seed, event.number, k),
         event=event.number,
         market_id=f"0x{_FIRST_ID + event.number * 1024 + k:06x}" + hashlib.sha256(name.encode()).hexdigest()[6:],
@@ -113,12 +114,12 @@ def _token_id(name: str) -> str:
     return str(10**76 + number % (9 * 10**76))
 
 
-def record(plan: Plan, event: EventPlan, **more: Any) -> dict[str, Any]:
+def market_record(spec: MarketSpec, event: EventSpec, **more: Any) -> dict[str, Any]:
     """A market as a row of a markets frame."""
     return {
-        "market_id": plan.market_id,
-        "slug": plan.slug,
-        "question": plan.question,
+        "market_id": spec.market_id,
+        "slug": spec.slug,
+        "question": spec.question,
         "description": "Made by marketdata.simulate; no such market exists.",
         "event_id": event.event_id,
         "event_slug": event.slug,
@@ -126,8 +127,8 @@ def record(plan: Plan, event: EventPlan, **more: Any) -> dict[str, Any]:
         "series_id": event.series_id,
         "series_slug": event.series[0],
         "series_title": event.series[1],
-        "token_ids": list(plan.token_ids),
-        "token_labels": list(plan.labels),
+        "token_ids": list(spec.token_ids),
+        "token_labels": list(spec.labels),
         "tags": ["simulated", event.series[2]],
         **more,
         "simulated": True,

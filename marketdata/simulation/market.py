@@ -1,0 +1,153 @@
+"""One simulated market: its price path, and what is observed of it as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.simulation import order_books, price_process
+from marketdata.simulation.price_process import PricePath
+from marketdata.simulation.universe import MarketSpec
+from marketdata.times import to_micros, to_text
+from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, Token
+
+END = to_micros("2026-01-01", "END")
+_CHUNK_LEVELS = 4_000_000  # levels in memory at a time
+_SPARSE_STEP = 60  # minutes between two observations of a market of very many tokens
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedMarket:
+    """Price path and volume of one market; books are drawn from them."""
+
+    spec: MarketSpec
+    path: PricePath
+    volume: Floats
+
+    def record_fields(self) -> dict[str, Any]:
+        """Dates, status and outcome, as fields of its record."""
+        ts, winner = self.path.ts, self.path.winner
+        over = winner is not None
+        last = int(ts[-1]) + price_process.MINUTE
+        return {
+            "status": "resolved" if over else "active",
+            "start_date": to_text(int(ts[0])),
+            "end_date": to_text(last if over else END + 10 * 1440 * price_process.MINUTE),
+            "closed_at": to_text(last) if over else None,
+            "resolved_token_id": None if winner is None else self.spec.token_ids[winner],
+            "resolved_token_label": None if winner is None else self.spec.labels[winner],
+            "tick_size": order_books.FINE / order_books.UNIT if over else order_books.COARSE / order_books.UNIT,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Books, prices and metrics of a market in an interval."""
+
+    books: BookColumns
+    prices: PriceColumns
+    metrics: MetricColumns
+
+
+def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
+    """A market over the last ``minutes`` before ``END``; the key of the spec seeds it."""
+    rng = _rng(spec, 0)
+    tokens, turn = len(spec.labels), sum(spec.key[1:]) % 3
+    ts = END - (minutes - np.arange(minutes, dtype=np.int64)) * price_process.MINUTE
+    first = int(minutes * 0.2) if turn == 2 else 0
+    last = (
+        minutes
+        if turn == 1
+        else max(first + 1, int(minutes * rng.uniform(*((0.95, 0.99) if turn == 0 else (0.7, 0.9)))))
+    )
+    known = rng.uniform(0.4, 0.7) if turn == 1 else 1.0
+    favourite = 1.5 / tokens if tokens > 2 else rng.uniform(0.35, 0.65)
+    path = price_process.simulate_path(rng, ts[first:last], tokens, favourite=favourite, final_information=known)
+    volume = price_process.cumulative_volume(rng, path, float(np.exp(rng.normal(4.0, 1.0))))
+    observed = price_process.observed_minutes(rng, path.ts, missing=0.012)
+    if tokens > 3:
+        late = len(path.ts) - 1
+        observed &= (np.arange(len(path.ts)) % _SPARSE_STEP == 0) | (np.arange(len(path.ts)) == late)
+    return SimulatedMarket(spec, path.take(observed), volume[observed])
+
+
+def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
+    """Observations of a market, interval after interval, each in tidy order."""
+    rng = _rng(market.spec, 1)
+    profile, tick = order_books.size_profile(rng), _ticks(market.path.probability)
+    size = max(1440, _CHUNK_LEVELS // (2 * levels * max(1, len(market.spec.labels) - 1)))
+    for first in range(0, len(market.path.ts), size):
+        cut = slice(first, first + size)
+        piece = SimulatedMarket(market.spec, market.path.take(np.arange(len(market.path.ts))[cut]), market.volume[cut])
+        yield _observations(rng, piece, tick[cut], profile, levels)
+
+
+def _rng(spec: MarketSpec, part: int) -> np.random.Generator:
+    return np.random.default_rng([*spec.key, part])
+
+
+def _ticks(probability: Floats) -> NDArray[np.int32]:
+    return np.stack([order_books.ticks(column) for column in probability.T], axis=1)
+
+
+def _observations(
+    rng: np.random.Generator, market: SimulatedMarket, tick: NDArray[np.int32], profile: Floats, levels: int
+) -> Observations:
+    path, count = market.path, len(market.spec.labels)
+    drawn = 1 if count == 2 else count
+    levels = levels if count <= 3 else min(levels, 3)
+    remaining, minutes = 1.0 - path.clock, len(path.ts)
+    book = order_books.build(
+        rng,
+        path.probability[:, :drawn].T.reshape(-1),
+        tick[:, :drawn].T.reshape(-1),
+        np.tile(remaining, drawn),
+        np.tile(path.activity, drawn),
+        profile,
+        levels,
+    )
+    parts = [book.take(np.arange(t * minutes, (t + 1) * minutes)) for t in range(drawn)]
+    if count == 2:
+        parts.append(book.mirrored())
+    value, spread = sum(part.resting_value() for part in parts), parts[0].spread()
+    order = sorted(range(count), key=lambda i: market.spec.token_ids[i])
+    tokens = tuple(market.spec.tokens[i] for i in order)
+    kept = rng.random((count, minutes)) >= 0.004
+    kept[:, [0, -1]] = True
+    books = [
+        parts[i].take(kept[i]).columns((tokens[at],), np.zeros(kept[i].sum(), np.int32), path.ts[kept[i]])
+        for at, i in enumerate(order)
+    ]
+    polled = rng.random(minutes) >= 0.01
+    polled[[0, -1]] = True
+    values = {"volume": market.volume, "liquidity": np.asarray(value), "spread": spread}
+    metrics = MetricColumns((Token(market.spec.market_id),), np.zeros(minutes, np.int32), path.ts, values)
+    return Observations(_join(books, tokens), _prices(rng, path, tokens, order), metrics.take(np.flatnonzero(polled)))
+
+
+def _join(books: list[BookColumns], tokens: tuple[Token, ...]) -> BookColumns:
+    token = np.repeat(np.arange(len(books), dtype=np.int32), [len(b) for b in books])
+    ts: Ints = np.concatenate([b.ts for b in books])
+    return BookColumns(
+        tokens, token, ts, np.concatenate([b.counts for b in books]), np.concatenate([b.levels for b in books])
+    )
+
+
+def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...], order: list[int]) -> PriceColumns:
+    """Prices near the probability; now and then one token deviates for minutes, as under thin trading."""
+    minutes = len(path.ts)
+    shape = (len(order), minutes)
+    price = path.probability.T[order] + rng.normal(0.0, 0.001, shape) * np.sqrt(1.0 - path.clock)
+    thin = (rng.random(minutes) < 4e-4).astype(np.float64)
+    off = np.asarray(np.convolve(thin, np.ones(6))[:minutes] * rng.uniform(-0.3, 0.4), np.float64)
+    off[-1] = 0.0
+    price[-1] += off
+    price = np.asarray(np.round(np.clip(price, 0.0, 1.0), 4), np.float64)
+    kept = rng.random(shape) >= 0.02
+    kept[:, [0, -1]] = True
+    token, minute = np.nonzero(kept)
+    return PriceColumns(tokens, token.astype(np.int32), path.ts[minute], price[kept])
