@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import narwhals as nw
-
 from marketdata.errors import ConfigError
 
 _LEAST = 6
@@ -168,12 +166,16 @@ def _plain(frame: Any, printer: Any, _cycle: bool) -> None:
 
 
 def _is_shown(frame: Any) -> bool:
-    return nw.dependencies.is_pandas_dataframe(frame) or nw.dependencies.is_polars_dataframe(frame)
+    from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
+
+    return is_pandas_dataframe(frame) or is_polars_dataframe(frame)
 
 
 def shortened(frame: Any, width: int | None) -> Any:
     """The frame with short ids; the same object where none is long."""
-    replace = _pandas if nw.dependencies.is_pandas_dataframe(frame) else _polars
+    from narwhals.dependencies import is_pandas_dataframe
+
+    replace = _pandas if is_pandas_dataframe(frame) else _polars
     names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]
     new = {name: column for name in names if (column := replace(frame[name], width)) is not None}
     if not new:

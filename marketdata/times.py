@@ -78,7 +78,9 @@ def _extended(match: re.Match[str]) -> str:
 
 
 def _dashed(text: str) -> str:
-    """A hint where eight digits, or slashes or dots, look like a date with the year first."""
+    """A hint where eight digits, or slashes or dots, look like a date."""
+    if re.match(r"\d{1,2}[./-]\d{1,2}[./-]\d{4}", text, re.ASCII):
+        return "; write the year first, as in 2025-12-31"
     match = re.fullmatch(r"(19|20)(\d\d)([/.]?)(0\d|1[0-2])\3([0-2]\d|3[01])", text, re.ASCII)
     return f"; write {match[1]}{match[2]}-{match[4]}-{match[5]}" if match else ""
 
@@ -119,7 +121,8 @@ def to_micros(value: Any, name: str) -> int:
     try:
         micros = _read(value)
     except (ValueError, OverflowError, TypeError) as problem:
-        raise ConfigError(f"cannot be read: {problem}. Allowed: {ALLOWED}.", argument=name, value=value) from None
+        hint = f"Allowed: {ALLOWED}."
+        raise ConfigError(f"cannot be read: {problem}.", argument=name, value=value, hint=hint) from None
     if not _FIRST <= micros < _LAST:
         raise ConfigError("is outside of the years 1 to 9999.", argument=name, value=value)
     return micros

@@ -24,10 +24,13 @@ _OPTIONS = {
     "view": "VIEW",
     "views": "--view",
 }
+_TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
 # What to do on the command line, where the library has a hint for Python.
 _HINTS: dict[tuple[type[Said], str | None], str] = {
     (errors.ConfigError, "base_url"): "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address.",
     (errors.ConfigError, "api_key"): "Set it to the key of the service.",
+    (errors.ConfigError, "start"): _TIMES,
+    (errors.ConfigError, "end"): _TIMES,
     (errors.ConfigError, "host"): "Pass --keys FILE (marketdata keys new makes one).",
     (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",
     (errors.NotFoundError, None): "marketdata markets --search TEXT finds ids and slugs.",
@@ -64,7 +67,8 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         context = getattr(problem, "ctx", None)
         yield f"({context.command_path} --help)" if context else ""
     elif isinstance(problem, ModuleNotFoundError):
-        yield f"{problem.name} is not installed; pip install 'marketdata[all]' installs every part."
+        needs = f"{problem.name} is not installed; pip install 'marketdata[all]' installs every part."
+        yield str(problem) if "pip install" in str(problem) else needs
     elif isinstance(problem, OSError | Warning):
         yield str(problem)
     else:

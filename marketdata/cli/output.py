@@ -49,6 +49,8 @@ def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[s
             typer.echo(f"... {len(data):,} rows; --out FILE or --csv writes them all")
         _note(len(data))
         return
+    if hasattr(data, "height"):
+        _note(data.height)
     lines = _plain(data if rows is None else data.head(rows), lists=fmt != "csv")
     if fmt == "csv":
         lines.sink_csv(sys.stdout.buffer)
@@ -58,16 +60,18 @@ def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[s
         sys.stdout.write("[\n" + ",\n".join(lines.collect().write_ndjson().splitlines()) + "\n]\n")
 
 
-def stream(parts: Iterable[pl.DataFrame], fmt: Format, rows: int | None = None) -> None:
+def stream(parts: Iterable[pl.DataFrame], fmt: Format, rows: int | None, *, columns: Sequence[str]) -> None:
     """Print frames as they arrive, as lines of CSV or JSON; after `rows` rows no more is asked for."""
-    total = 0
+    total, head = 0, fmt == "csv"
     for part in parts:
         some = _plain(part if rows is None else part.head(rows - total), lists=fmt != "csv").collect()
-        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=not total))
+        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=head))
         sys.stdout.flush()
-        total += len(some)
+        total, head = total + len(some), False
         if total == rows:
             break
+    if head:
+        sys.stdout.write(",".join(columns) + "\n")
     _note(total)
 
 
@@ -88,7 +92,7 @@ def write(data: Any, path: Path, *, as_json: bool = False) -> None:
 
 def _note(rows: int) -> None:
     if not rows:
-        typer.echo("marketdata: there are no rows in this range.", err=True)
+        typer.echo("marketdata: there are no rows.", err=True)
 
 
 def record(value: Any, *, as_json: bool, text: str | None = None) -> None:

@@ -24,6 +24,7 @@ from marketdata.cli.parameters import (
     client,
 )
 from marketdata.resolution import Resolution
+from marketdata.tidy.schema import COLUMNS
 
 # Columns of a table of markets.
 LISTED = ("slug", "question", "status", "start_date", "end_date")
@@ -93,7 +94,7 @@ def fetch(
     if out is not None:
         output.write(getattr(source, view)(market, start, end, resolution), out, as_json=as_json)
     elif fmt in ("csv", "ndjson"):
-        output.stream(getattr(source, f"iter_{view}")(market, start, end, resolution), fmt, rows)
+        output.stream(getattr(source, f"iter_{view}")(market, start, end, resolution), fmt, rows, columns=COLUMNS[view])
     else:
         output.show(getattr(source, view)(market, start, end, resolution), fmt, rows)
 
