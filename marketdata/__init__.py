@@ -4,9 +4,8 @@ Tidy pandas or polars frames of order books, prices and metrics; the service's o
 a local archive that is filled gap by gap; and a local service that answers the same interface from it.
 
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> archive.books(archive.records("markets")[0]["id"], resolution="1h").columns.tolist()
-    ['ts', 'market_id', 'token_id', 'token_label', 'side', 'level', 'price', 'size']
+    >>> md.testing.books().md.resample("1h").md.bbo()["best_bid"].tolist()
+    [0.42, 0.56]
 """
 
 from __future__ import annotations

@@ -1,14 +1,4 @@
-"""For tests of code that uses this library: small frames, runs without waiting, replays without a network.
-
-Examples
---------
->>> import time
->>> from marketdata.fetch.clock import SYSTEM
->>> with no_waiting() as clock:
-...     SYSTEM.sleep(3600)
->>> clock.slept
-3600.0
-"""
+"""For tests of code that uses this library: small frames, runs without waiting, replays without a network."""
 
 from __future__ import annotations
 
@@ -20,31 +10,28 @@ from typing import Any
 from marketdata.fetch.clock import SYSTEM, Clock
 from marketdata.testing.samples import books, markets, metrics, prices
 
-# What a replay needs of an answer's head; whatever else a service or a proxy sends is nobody's business.
+# The headers of an answer that a replay needs; no other is stored.
 _HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
 _ONE = threading.Lock()
 
 
 @contextlib.contextmanager
 def no_waiting() -> Iterator[Clock]:
-    """Waits of the pacer and between retries move a clock of their own and return at once.
+    """Waits for the rate limit and between retries advance a virtual clock and return at once.
 
-    Deadlines of sockets stay real. Threads that wait side by side share the time that passes.
+    Deadlines of sockets stay real. Concurrent threads share the virtual time.
 
     Yields
     ------
     Clock
-        ``slept`` is the time that was not waited [s].
+        ``slept`` is the virtual time [s].
 
     Examples
     --------
-    >>> import time
-    >>> from marketdata.testing import no_waiting
     >>> with no_waiting() as clock:
-    ...     began = time.monotonic()
-    ...     clock.sleep(60)
-    >>> clock.slept, time.monotonic() - began < 5
-    (60.0, True)
+    ...     clock.sleep(3600)
+    >>> clock.slept
+    3600.0
     """
     SYSTEM.slept = 0.0
     SYSTEM.begin_virtual()
@@ -55,34 +42,30 @@ def no_waiting() -> Iterator[Clock]:
 
 
 def vcr_config(*secrets: str) -> dict[str, Any]:
-    """Options of vcrpy for cassettes that hold no key and can be read by a person.
+    """Options of vcrpy for cassettes without a key, with bodies as plain text.
 
-    The key's header and cookies stay out, of an answer's headers only those stay that a client reads, and bodies are
-    stored as plain text. Requests are matched by method, path and query, so a cassette replays at any address.
-    Requests of a client go one after the other meanwhile, for vcrpy loses some that go side by side.
+    Keys and cookies are left out, and of the headers of an answer all that a client does not read. Requests are matched
+    by method, path and query, so a cassette replays at any address. A client sends one request at a time meanwhile,
+    since vcrpy loses concurrent ones.
 
     Parameters
     ----------
     *secrets : str
-        Texts that are replaced by stars wherever an answer repeats them, such as the key itself.
+        Texts that are replaced by stars in answers, such as the key.
 
     Returns
     -------
     dict
         For ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())``, or the fixture ``vcr_config`` of
-        pytest-recording. It is plain data and functions; vcrpy is not imported.
-
-    Notes
-    -----
-    Add ``record_mode="none"`` where tests may only replay.
+        pytest-recording; with ``record_mode="none"`` where tests may only replay.
 
     Examples
     --------
-    >>> import tempfile, vcr, marketdata as md
-    >>> with tempfile.TemporaryDirectory() as folder, md.serve(md.simulate(events=1, days=0.1)) as service:
+    >>> import tempfile, vcr
+    >>> with tempfile.TemporaryDirectory() as folder:
     ...     for mode in ("once", "none"):
     ...         with vcr.use_cassette(f"{folder}/health.yaml", record_mode=mode, **vcr_config()):
-    ...             print(md.Client(service.base_url, service.api_key).health().status)
+    ...             print(client.health().status)
     ok
     ok
     """

@@ -86,6 +86,14 @@ def names_for_annotations(pandas: PandasFrame, polars: PolarsFrame, lazy: Polars
     assert_type(lazy.md.mid(), PolarsLazyFrame)
 
 
+def frames_are_put_together_and_shown() -> None:
+    books = md.Client().books("slug", *RANGE, "1m")
+    assert_type(md.concat([books, books]), PandasFrame)
+    with md.options(id_width=None):
+        md.show(books)
+    md.options.id_width = 20
+
+
 def an_archive_has_the_names_of_the_client() -> None:
     archive = md.Archive("history")
     assert_type(archive, md.Archive[PandasFrame])
