@@ -56,7 +56,9 @@ from marketdata.tidy.cross_token import overround as overround
 from marketdata.tidy.cross_token import probabilities as probabilities
 from marketdata.tidy.export.hftbacktest import to_hftbacktest as to_hftbacktest
 from marketdata.tidy.export.nautilus import to_nautilus_depth as to_nautilus_depth
+from marketdata.tidy.export.nautilus import to_nautilus_instruments as to_nautilus_instruments
 from marketdata.tidy.export.nautilus import to_nautilus_quotes as to_nautilus_quotes
+from marketdata.tidy.export.nautilus import write_nautilus_catalog as write_nautilus_catalog
 from marketdata.tidy.features import features as features
 from marketdata.tidy.forecast_scores import brier as brier
 from marketdata.tidy.forecast_scores import calibration as calibration

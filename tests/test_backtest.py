@@ -182,8 +182,7 @@ def test_nautilus_records_read_back_as_the_same_books(books: Any) -> None:
 
 def test_numbers_are_never_rounded_in_silence() -> None:
     """Too few digits are refused."""
-    archive = md.simulate(events=1, days=1)
-    frame = archive.books(archive.records("markets")[0]["id"])
+    frame = md.testing.books()
     with pytest.raises(md.ConfigError, match="price needs more"):
         next(md.to_nautilus_quotes(frame, "1m", digits=(1, 2)))
     assert next(md.to_nautilus_quotes(frame, "1m", digits=(4, 6)))["bid_size"].split(".")[1].__len__() == 6
@@ -240,6 +239,101 @@ def test_nautilus_trader_reads_the_records() -> None:
             for side in ("bids", "asks"):
                 for a, b in zip(back.get(side, []), record.get(side, []), strict=True):
                     assert (float(a["price"]), float(a["size"])) == (float(b["price"]), float(b["size"]))
+
+
+def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
+    """One call writes instruments, quotes and books, and the package's catalog gives the same numbers back."""
+    catalogs = pytest.importorskip("nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed")
+    books, markets = md.testing.books("polars", markets=2), md.testing.markets("polars", markets=3)
+    # The first snapshot of each token has an empty side: its zeros must not decide the decimals of the file.
+    first = (pl.col("side") == "bid") & (pl.col("ts") == books["ts"].min())
+    empty = [pl.when(~first).then(pl.col(c)).alias(c) for c in ("level", "price", "size")]
+    books = books.with_columns(empty).unique(maintain_order=True)
+    written = md.write_nautilus_catalog(tmp_path / "catalog", books, "1m", markets)
+    assert written == {"instruments": 4, "quotes": 8, "books": 12}
+    catalog = catalogs.ParquetDataCatalog(str(tmp_path / "catalog"))
+    assert {str(i.id) for i in catalog.instruments()} == {f"{t}.MARKETDATA" for t in ("11", "12", "21", "22")}
+    assert {(i.outcome, i.price_precision) for i in catalog.instruments()} == {("Yes", 3), ("No", 3)}
+    back = {
+        (str(depth.instrument_id), depth.ts_event, side, float(order.price), float(order.size))
+        for depth in catalog.order_book_depth10()
+        for side, orders in (("bid", depth.bids), ("ask", depth.asks))
+        for order in orders
+        if order.size > 0
+    }
+    want = books.drop_nulls("price").select(
+        pl.format("{}.MARKETDATA", pl.col("token_id")),
+        (pl.col("ts").dt.timestamp("us") + MINUTE) * 1000,
+        pl.col("side").cast(pl.String),
+        "price",
+        "size",
+    )
+    assert back == set(want.rows())
+    assert len(catalog.quote_ticks()) == 8
+    with pytest.raises(md.ConfigError, match="in no record"):
+        md.write_nautilus_catalog(tmp_path / "other", books, "1m", markets.head(1))
+
+
+def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
+    """The package's engine runs over what was written, and fills a market order at the best ask."""
+    pytest.importorskip("nautilus_trader", reason="nautilus_trader is not installed")
+    from nautilus_trader.backtest.engine import BacktestEngine
+    from nautilus_trader.config import BacktestEngineConfig, LoggingConfig
+    from nautilus_trader.model.currencies import USDC
+    from nautilus_trader.model.enums import AccountType, BookType, OmsType, OrderSide
+    from nautilus_trader.model.identifiers import InstrumentId, Venue
+    from nautilus_trader.model.objects import Money
+    from nautilus_trader.persistence.catalog import ParquetDataCatalog
+    from nautilus_trader.trading.strategy import Strategy
+
+    class Buyer(Strategy):  # type: ignore[misc]
+        fills: list[tuple[float, float]] = []  # noqa: RUF012
+
+        def on_start(self) -> None:
+            self.subscribe_quote_ticks(InstrumentId.from_str("11.MARKETDATA"))
+
+        def on_quote_tick(self, _: object) -> None:
+            if not self.fills and self.cache.orders_total_count() == 0:
+                instrument = self.cache.instrument(InstrumentId.from_str("11.MARKETDATA"))
+                self.submit_order(self.order_factory.market(instrument.id, OrderSide.BUY, instrument.make_qty(10)))
+
+        def on_order_filled(self, event: object) -> None:
+            self.fills.append((float(event.last_px), float(event.last_qty)))  # type: ignore[attr-defined]
+
+    md.write_nautilus_catalog(tmp_path, md.testing.books("polars"), "1m", md.testing.markets("polars"))
+    catalog = ParquetDataCatalog(str(tmp_path))
+    engine = BacktestEngine(BacktestEngineConfig(logging=LoggingConfig(bypass_logging=True)))
+    money = [Money(1_000, USDC)]
+    engine.add_venue(Venue("MARKETDATA"), OmsType.NETTING, AccountType.CASH, money, book_type=BookType.L1_MBP)
+    for instrument in catalog.instruments():
+        engine.add_instrument(instrument)
+    engine.add_data(catalog.quote_ticks())
+    strategy = Buyer()
+    engine.add_strategy(strategy)
+    engine.run()
+    assert strategy.fills == [(0.41, 10.0)]
+    engine.dispose()
+
+
+def test_instruments_are_one_per_token() -> None:
+    """Ids, labels, precision and life of each token of each market, whatever the kind of the frame."""
+    for kind in ("pandas", "polars"):
+        got = list(md.to_nautilus_instruments(md.testing.markets(kind, markets=2), digits=(2, 0)))  # type: ignore[arg-type]
+        assert [(i["id"], i["outcome"]) for i in got][:2] == [("11.MARKETDATA", "Yes"), ("12.MARKETDATA", "No")]
+        assert {(i["price_increment"], i["size_increment"], i["info"]["market_id"]) for i in got} == {
+            ("0.01", "1", "rain"),
+            ("0.01", "1", "snow"),
+        }
+        assert got[0]["expiration_ns"] - got[0]["activation_ns"] == 86_400 * 10**9
+    with pytest.raises(md.NotTidyError, match="token_ids"):
+        next(md.to_nautilus_instruments(pl.DataFrame({"market_id": ["m"]})))
+
+
+def test_an_id_of_two_markets_is_no_instrument() -> None:
+    """Short token ids repeat across markets, and an instrument has one name."""
+    books = md.testing.books("polars", markets=2).with_columns(token_id=pl.col("token_label"))
+    with pytest.raises(md.ConfigError, match="of several markets"):
+        next(md.to_nautilus_depth(books, "1m"))
 
 
 def test_vectorbt_takes_the_matrix() -> None:

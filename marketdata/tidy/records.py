@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.frames import FrameKind
+from marketdata.tidy.kinds import collected
 from marketdata.times import parse_iso, to_datetime
 
 RecordKind = Literal["series", "events", "markets", "tokens"]
@@ -117,3 +119,30 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
     if kind == "list":
         values = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
     return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtype)
+
+
+def columns_of(frame: Any, names: Iterable[str]) -> dict[str, list[Any]]:
+    """These columns of a frame of records, if it has them, as lists of Python objects; what is missing is None.
+
+    Raises
+    ------
+    ConfigError
+        If it is no frame.
+    """
+    try:
+        data = collected(frame)
+    except NotTidyError:
+        raise ConfigError(f"A {type(frame).__name__} is no frame of records.") from None
+    return {c: [None if _is_missing(v) else v for v in data[c].to_list()] for c in names if c in data.columns}
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA."""
+    if value is None:
+        return True
+    if isinstance(value, str | bool | int) or hasattr(value, "__len__"):
+        return False
+    try:
+        return bool(value != value)  # noqa: PLR0124 NaN is no value of itself
+    except TypeError:
+        return True  # NA has no truth value

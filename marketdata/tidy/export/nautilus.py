@@ -1,16 +1,23 @@
-"""Records of nautilus_trader, without importing it: every event is at the end of its bucket, when it was known."""
+"""Records of nautilus_trader: every event is at the end of its bucket, when it was known.
+
+The records are plain dictionaries, made without the package; only `write_nautilus_catalog` imports it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import Resolution
 from marketdata.tidy.export.hftbacktest import book_columns
+from marketdata.tidy.records import columns_of
+from marketdata.times import to_micros
+from marketdata.wire.columns import BookColumns
 
 _DEPTH10 = 10
 _MOST_DIGITS = 9
@@ -53,12 +60,12 @@ def to_nautilus_quotes(
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> quote = next(md.to_nautilus_quotes(archive.books(archive.records("markets")[0]["id"]), "1m"))
-    >>> quote["type"], quote["ts_event"] % 60_000_000_000
-    ('QuoteTick', 0)
+    >>> quote = next(md.to_nautilus_quotes(md.testing.books(), "1m"))
+    >>> quote["bid_price"], quote["ask_price"], quote["ts_event"] % 60_000_000_000
+    ('0.39', '0.41', 0)
     """
-    for name, at, bids, asks in _texts(frame, resolution, venue, digits):
+    width, books = Resolution.of(resolution).micros, book_columns(frame)
+    for name, at, bids, asks in _texts(books, width, venue, _decimals(books, digits)):
         if bids and asks:
             (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
             sides = {"bid_price": bid, "ask_price": ask, "bid_size": bid_size, "ask_size": ask_size}
@@ -80,7 +87,7 @@ def to_nautilus_depth(
     dict
         One per snapshot in time order, one-sided and empty ones too: ``type instrument_id bids asks bid_counts
         ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
-        level, an order without a side and of size 0, counted 0. Deeper levels are cut.
+        level, an order without a side, of price and size 0 in the same decimals, counted 0. Deeper levels are cut.
 
     Raises
     ------
@@ -96,18 +103,20 @@ def to_nautilus_depth(
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> depth = next(md.to_nautilus_depth(archive.books(archive.records("markets")[0]["id"]), "1m"))
-    >>> len(depth["bids"]), depth["bids"][0]["side"]
-    (10, 'BUY')
+    >>> depth = next(md.to_nautilus_depth(md.testing.books(), "1m"))
+    >>> len(depth["bids"]), depth["bids"][0]["price"], depth["bids"][9]["price"]
+    (10, '0.39', '0.00')
     """
-    for name, at, *levels in _texts(frame, resolution, venue, digits):
+    width, books = Resolution.of(resolution).micros, book_columns(frame)
+    places = _decimals(books, digits)
+    none = _order("NO_ORDER_SIDE", *(f"{0:.{n}f}" for n in places))
+    for name, at, *levels in _texts(books, width, venue, places):
         out: dict[str, Any] = {"type": "OrderBookDepth10", "instrument_id": name}
         counts = {}
         for side, order_side, found in (("bid", "BUY", levels[0]), ("ask", "SELL", levels[1])):
             orders = [_order(order_side, *level) for level in found[:_DEPTH10]]
             counts[f"{side}_counts"] = [1] * len(orders) + [0] * (_DEPTH10 - len(orders))
-            out[f"{side}s"] = orders + [_order("NO_ORDER_SIDE", "0", "0")] * (_DEPTH10 - len(orders))
+            out[f"{side}s"] = orders + [none] * (_DEPTH10 - len(orders))
         yield {**out, **counts, "flags": 0, "sequence": 0, "ts_event": at, "ts_init": at}
 
 
@@ -115,16 +124,172 @@ def _order(side: str, price: str, size: str) -> dict[str, Any]:
     return {"type": "BookOrder", "side": side, "price": price, "size": size, "order_id": 0}
 
 
-def _texts(frame: Any, resolution: str, venue: str, digits: tuple[int, int] | None) -> Iterator[tuple[Any, ...]]:
+def to_nautilus_instruments(
+    markets: Any, *, venue: str = "MARKETDATA", digits: tuple[int, int] = (3, 2), currency: str = "USDC"
+) -> Iterator[dict[str, Any]]:
+    """Instruments for nautilus_trader: what ``BinaryOption.from_dict`` takes.
+
+    Parameters
+    ----------
+    markets
+        Market records of any frame kind: ``market_id token_ids token_labels``, and, where they are known, ``question
+        start_date end_date``.
+    venue : str
+        Behind the token id in the instrument id.
+    digits : (int, int)
+        Decimals of prices and sizes, as in `to_nautilus_quotes`.
+    currency : str
+        What a share pays in.
+
+    Yields
+    ------
+    dict
+        One per token: ``id outcome description asset_class currency price_precision size_precision price_increment
+        size_increment activation_ns expiration_ns`` and what else the package asks for; times are ``start_date`` and
+        ``end_date`` [nanoseconds; 0 where not known], fees 0.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame lacks columns.
+
+    Notes
+    -----
+    Source: nautilus_trader 1.221, ``model.instruments.BinaryOption.to_dict``.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> yes = next(md.to_nautilus_instruments(md.testing.markets()))
+    >>> yes["id"], yes["outcome"], yes["price_increment"]
+    ('11.MARKETDATA', 'Yes', '0.001')
+    """
+    fields = ("market_id", "token_ids", "token_labels", "question", "start_date", "end_date")
+    data = columns_of(markets, fields)
+    missing = [c for c in fields[:3] if c not in data]
+    if missing:
+        raise NotTidyError.from_missing("A frame of market records", missing, list(data))
+    rows = len(data["market_id"])
+    steps = {f"{what}_increment": f"{10.0**-n:.{n}f}" for what, n in zip(("price", "size"), digits, strict=True)}
+    places = {f"{what}_precision": n for what, n in zip(("price", "size"), digits, strict=True)}
+    for market, ids, labels, question, start, end in zip(*(data.get(c, [None] * rows) for c in fields), strict=True):
+        for token, label in zip(ids if ids is not None else (), labels if labels is not None else (), strict=True):
+            yield {
+                "type": "BinaryOption",
+                "id": f"{token}.{venue}",
+                "raw_symbol": str(token),
+                "outcome": label,
+                "description": question or market,
+                "asset_class": "ALTERNATIVE",
+                "currency": currency,
+                **places,
+                **steps,
+                "activation_ns": _nanoseconds(start, "start_date"),
+                "expiration_ns": _nanoseconds(end, "end_date"),
+                "max_quantity": None,
+                "min_quantity": None,
+                **dict.fromkeys(("margin_init", "margin_maint", "maker_fee", "taker_fee"), "0"),
+                "ts_event": 0,
+                "ts_init": 0,
+                "tick_scheme_name": None,
+                "info": {"market_id": str(market)},
+            }
+
+
+def write_nautilus_catalog(
+    path: str | Path,
+    books: Any,
+    resolution: str,
+    markets: Any,
+    *,
+    venue: str = "MARKETDATA",
+    digits: tuple[int, int] | None = None,
+    currency: str = "USDC",
+) -> dict[str, int]:
+    """Write instruments, quotes and books of ten levels into a ``ParquetDataCatalog`` of nautilus_trader.
+
+    Parameters
+    ----------
+    path : str or Path
+        Folder of the catalog; what is there stays.
+    books
+        Tidy books of any frame kind.
+    resolution : str
+        Bucket width of the books, such as "1m".
+    markets
+        Market records with the tokens of the books, as for `to_nautilus_instruments`; others are left out.
+    venue, digits, currency
+        As in `to_nautilus_quotes` and `to_nautilus_instruments`. Without ``digits`` prices have three decimals or more.
+
+    Returns
+    -------
+    dict
+        How many instruments, quotes and books were written.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks columns.
+    ConfigError
+        If a token of the books is in no market record, or a number needs more digits.
+    ModuleNotFoundError
+        If nautilus_trader is not installed; as of 1.221 it needs pandas below 3.
+
+    Notes
+    -----
+    Every instrument, quote and book of a token has the same decimals: the catalog keeps one precision per file.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> books, markets = md.testing.books(), md.testing.markets()
+    >>> md.write_nautilus_catalog("catalog", books, "1m", markets)  # doctest: +SKIP
+    {'instruments': 2, 'quotes': 6, 'books': 6}
+    """
+    from nautilus_trader.model.data import OrderBookDepth10, QuoteTick
+    from nautilus_trader.model.instruments import BinaryOption
+    from nautilus_trader.persistence.catalog import ParquetDataCatalog
+
+    columns = book_columns(books)
+    places = digits or (max(3, _digits(columns.levels[:, 0])), _digits(columns.levels[:, 1]))
+    held = {f"{columns.tokens[i].token_id}.{venue}" for i in np.unique(columns.token)}
+    options = to_nautilus_instruments(markets, venue=venue, digits=places, currency=currency)
+    instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in held]
+    unknown = sorted(held - {str(instrument.id) for instrument in instruments})
+    if unknown:
+        raise ConfigError(f"{len(unknown)} tokens of the books are in no record of markets, such as {unknown[0]!r}.")
+    quotes = [QuoteTick.from_dict(r) for r in to_nautilus_quotes(books, resolution, venue=venue, digits=places)]
+    depths = [OrderBookDepth10.from_dict(r) for r in to_nautilus_depth(books, resolution, venue=venue, digits=places)]
+    catalog = ParquetDataCatalog(str(path))
+    for records in (instruments, quotes, depths):
+        if records:
+            catalog.write_data(records)
+    return {"instruments": len(instruments), "quotes": len(quotes), "books": len(depths)}
+
+
+def _nanoseconds(value: Any, name: str) -> int:
+    return 0 if value is None else to_micros(value, name) * 1000
+
+
+def _decimals(books: BookColumns, digits: tuple[int, int] | None) -> tuple[int, int]:
+    """Decimals of prices and sizes; those given must hold every number."""
+    found = _digits(books.levels[:, 0]), _digits(books.levels[:, 1])
+    for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
+        if needed > most:
+            raise ConfigError(f"digits={digits!r}: some {name} needs more than {most} decimals.")
+    return digits or found
+
+
+def _texts(books: BookColumns, width: int, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
-    width = Resolution.of(resolution).micros
-    books = book_columns(frame)
-    columns = [books.levels[:, i] for i in (0, 1)]
-    decimals = digits or (_digits(columns[0]), _digits(columns[1]))
-    for name, column, places in zip(("price", "size"), columns, decimals, strict=True):
-        if not np.allclose(column, np.round(column, places), rtol=1e-12, atol=1e-12):
-            raise ConfigError(f"digits={decimals!r}: some {name} needs more than {places} decimals.")
-    written = [[f"{v:.{places}f}" for v in c.tolist()] for c, places in zip(columns, decimals, strict=True)]
+    named: dict[str, Any] = {}
+    for i in np.unique(books.token).tolist():
+        if named.setdefault(books.tokens[i].token_id, books.tokens[i]) != books.tokens[i]:
+            raise ConfigError(
+                f"token_id {books.tokens[i].token_id!r} is of several markets, and an instrument has one name; "
+                "filter by market_id and give each market a venue."
+            )
+    written = [[f"{v:.{n}f}" for v in books.levels[:, i].tolist()] for i, n in enumerate(places)]
     pairs = list(zip(*written, strict=True))
     ends = np.concatenate(([0], np.cumsum(books.counts))).tolist()
     for i in np.argsort(books.ts, kind="stable").tolist():
@@ -138,8 +303,6 @@ def _texts(frame: Any, resolution: str, venue: str, digits: tuple[int, int] | No
 
 
 def _digits(values: NDArray[Any]) -> int:
-    """The fewest decimals that hold every value."""
-    for places in range(_MOST_DIGITS):
-        if np.allclose(values, np.round(values, places), rtol=1e-12, atol=1e-12):
-            return places
-    return _MOST_DIGITS
+    """The fewest decimals that hold every value; one more than are allowed where none do."""
+    fits = (n for n in range(_MOST_DIGITS + 1) if np.allclose(values, np.round(values, n), rtol=1e-12, atol=1e-12))
+    return next(fits, _MOST_DIGITS + 1)
