@@ -34,7 +34,7 @@ audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known ad
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
 	$(BIN)/python -m pytest -q -m packaging tests/test_packaging.py
 
-bench: $(VENV)/bench.stamp ## measured figures
+bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -q -s -m bench tests
 
@@ -77,6 +77,13 @@ $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
 
 $(VENV)/bench.stamp: $(VENV)/test.stamp
 	$(BIN)/python -m pip install -q --group bench
+	@touch $@
+
+# The vendor's client, which bench compares with, needs other versions than we do.
+$(VENV)/peer.stamp: pyproject.toml $(VENV)/venv.stamp
+	$(PYTHON) -m venv $(VENV)/peer
+	$(VENV)/peer/bin/python -m pip install -q --upgrade "pip>=25.1"
+	$(VENV)/peer/bin/python -m pip install -q --group peer
 	@touch $@
 
 $(VENV)/package.stamp: $(VENV)/test.stamp

@@ -184,6 +184,7 @@ class MetricColumns(Columns):
 
 METRICS = ("volume", "liquidity", "spread")
 AnyColumns = BookColumns | PriceColumns | MetricColumns
+_SHORT = 8  # entries of a slice that are sorted one by one before the slice is cut out
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
 
@@ -256,8 +257,11 @@ def concat(parts: Sequence[C]) -> C:
     if len(parts) == 1:
         return parts[0]
     index: dict[Token, int] = {}
-    maps = [np.array([index.setdefault(t, len(index)) for t in p.tokens] or [0], np.int32) for p in parts]
-    codes = [map_[p.token] if len(p) else p.token for map_, p in zip(maps, parts, strict=True)]
+    maps: dict[int, Codes] = {}  # pages of one market share their tuple of tokens
+    for p in parts:
+        if id(p.tokens) not in maps:
+            maps[id(p.tokens)] = np.array([index.setdefault(t, len(index)) for t in p.tokens] or [0], np.int32)
+    codes = [maps[id(p.tokens)][p.token] if len(p) else p.token for p in parts]
     return _joined(parts, tuple(index), np.concatenate(codes))
 
 
@@ -265,9 +269,10 @@ def merged(parts: Sequence[C]) -> C:
     """All entries of all parts in tidy order.
 
     Pages hold token after token and follow each other in time, so whole slices are put together and no
-    entry is moved by itself; where that does not give the order, entries are sorted.
+    entry is moved by itself; where that does not give the order, or slices are short, entries are sorted.
     """
-    if len(parts) == 1 or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):
+    short = sum(map(len, parts)) < _SHORT * sum(len(p.tokens) for p in parts)
+    if len(parts) == 1 or short or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):
         return concat(parts).sort()
     slices: dict[Token, list[C]] = {}
     for part in parts:
@@ -279,15 +284,18 @@ def merged(parts: Sequence[C]) -> C:
     tokens = sorted(slices, key=lambda t: t.sort_key)
     ordered = [piece for token in tokens for piece in slices[token]]
     lengths = [sum(map(len, slices[token])) for token in tokens]
-    return _joined(ordered, tuple(tokens), np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)).sort()
+    codes = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
+    return _joined(ordered, tuple(tokens), codes, order="F").sort()
 
 
-def _joined(parts: Sequence[C], tokens: tuple[Token, ...], token: Codes) -> C:
+def _joined(parts: Sequence[C], tokens: tuple[Token, ...], token: Codes, order: Literal["C", "F"] = "C") -> C:
     ts = np.concatenate([p.ts for p in parts])
     first = parts[0]
     if isinstance(first, BookColumns):
         counts = np.concatenate([p.counts for p in parts])
-        levels = np.concatenate([p.levels for p in parts])
+        # Prices beside prices: what becomes a frame is not copied once more.
+        levels = np.empty((sum(len(p.levels) for p in parts), 2), order=order)
+        np.concatenate([p.levels for p in parts], out=levels)
         return BookColumns(tokens, token, ts, counts, levels)
     names = dict.fromkeys(name for p in parts for name in p.values)
     values = {

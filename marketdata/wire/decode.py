@@ -1,8 +1,8 @@
 """Page bytes to columns, with no Python object per level.
 
-One buffer per book side, joined once. A flat buffer can not tell ``[0.4],[0.5,1,2]`` from two pairs, so
-the bytes are proven to hold pairs only; whatever is not plainly right goes to the reference decoder, which
-finds the place and words the error.
+The fast decoder of books takes no Python step per level, snapshot or label: it works on all bytes of a page at once,
+and gives no answer unless they prove that the page is what the interface says. Every other page goes to the reference
+decoder, which finds the place and words the error.
 """
 
 from __future__ import annotations
@@ -12,23 +12,34 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import simdjson
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from marketdata.errors import ContractError
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, Page, Token, View, empty, merged
+from marketdata.wire.columns import (
+    AnyColumns,
+    BookColumns,
+    Codes,
+    Floats,
+    Ints,
+    Page,
+    Token,
+    View,
+    empty,
+    merged,
+    ranges,
+)
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope
-from marketdata.wire.structure import count_brackets
 from marketdata.wire.validation import check
 
-_SHAPE = np.frombuffer(b"0000-00-00T00:00:00Z", np.uint8)
-_DIGIT = ord("0") == _SHAPE
 _THREAD = threading.local()
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
@@ -37,13 +48,17 @@ class _Unusual(Exception):  # noqa: N818
     """The fast decoder can not vouch for this page."""
 
 
+# What the fast decoder raises where it can not vouch for a page, or trips over it.
+_DOUBTS = (_Unusual, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
+_BATCH = 1_000_000  # bytes of pages, so that what is made of them stays in the caches of a core
+
+
 class _Read(NamedTuple):
-    """A page read and not yet checked; ``texts`` are the times of its points where nobody parsed them yet."""
+    """A page read, its columns not yet checked."""
 
     columns: AnyColumns
     envelope: Envelope
     notes: Counter[str]
-    texts: list[str] | None = None
 
 
 def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True) -> Page:
@@ -64,13 +79,7 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
     ContractError
         If the answer is off the interface; the message names the path of the value.
     """
-    read = _read(view, body, rng, fast=fast)
-    try:
-        columns = _timed([read])[0]
-    except _Unusual:
-        read = _plain(view, body, rng)
-        columns = read.columns
-    envelope, notes = read.envelope, read.notes
+    columns, envelope, notes = _read(view, body, rng, fast=fast)
     columns = check(columns, envelope.resolution, notes)
     if isinstance(envelope, MarketEnvelope):
         labels: dict[str, str | None] = dict(envelope.tokens)
@@ -97,18 +106,9 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Count
     ContractError
         If a page is off the interface, naming the page, or pages have different resolutions.
     """
-    reads: list[_Read] = []
     with _no_collection():
-        for k, body in enumerate(bodies):
-            try:
-                reads.append(_read(view, body, None))
-            except ContractError as error:
-                raise ContractError(f"Page {k}: {error}") from None
-        try:
-            parts = _timed(reads)
-        except _Unusual:
-            reads = [_plain(view, body, None) for body in bodies]
-            parts = [read.columns for read in reads]
+        reads = _read_all(view, bodies)
+        parts: list[AnyColumns] = [read.columns for read in reads]
         notes: Counter[str] = Counter()
         for read in reads:
             notes.update(read.notes)
@@ -133,19 +133,38 @@ def _no_collection() -> Iterator[None]:
 
 def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _Read:
     if fast and view == "books":
-        try:
-            return _read_books(body)
-        except (_Unusual, TypeError, ValueError, KeyError, RuntimeError, AttributeError):
-            pass
-    return _plain(view, body, rng)
-
-
-def _plain(view: View, body: bytes, rng: Range | None) -> _Read:
+        for compact in (bytes.strip, _compact):
+            try:
+                return _read_books([compact(body)])[0]
+            except _DOUBTS:
+                pass
     top = reference_decoder.load(body)
     envelope = _envelope(view, top)
     notes: Counter[str] = Counter()
     columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
     return _Read(columns, envelope, notes)
+
+
+def _read_all(view: View, bodies: Sequence[bytes]) -> list[_Read]:
+    """Pages side by side: small ones of books as one text, in which a page costs hardly a Python step of its own."""
+    out: list[_Read] = []
+    while len(out) < len(bodies):
+        first, size = len(out), 0
+        last = first
+        while last < len(bodies) and (last == first or size + len(bodies[last]) <= _BATCH):
+            size, last = size + len(bodies[last]), last + 1
+        if view == "books" and last > first + 1:
+            try:
+                out += _read_books(bodies[first:last])
+                continue
+            except _DOUBTS:
+                pass
+        for k in range(first, last):
+            try:
+                out.append(_read(view, bodies[k], None))
+            except ContractError as error:
+                raise ContractError(f"Page {k}: {error}") from None
+    return out
 
 
 def _envelope(view: View, top: Any) -> Envelope:
@@ -164,8 +183,197 @@ def _envelope(view: View, top: Any) -> Envelope:
         raise ContractError(f"The answer does not follow the interface: {path}: {first['msg']}.") from None
 
 
-def _parse(body: bytes) -> Any:
-    """The parsed body; one parser per thread keeps its memory from page to page."""
+def _read_books(bodies: Sequence[bytes]) -> list[_Read]:
+    """Pages of books, none of them unusual.
+
+    The value of ``"data"`` is taken out. What stands before it is the same on every page of a market, and what comes
+    after it is small; both are plain JSON objects, and with a JSON value between them the body is one.
+    """
+    envelopes: list[Envelope] = []
+    heads: list[_Head] = []
+    texts: list[memoryview] = []
+    for body in bodies:
+        envelope, head, text = _without_points(body)
+        envelopes.append(envelope)
+        heads.append(head)
+        texts.append(text)
+    return [
+        _Read(BookColumns(head.tokens_of(p.labels), p.token, p.ts, p.counts, p.levels), envelope, Counter())
+        for head, envelope, p in zip(heads, envelopes, _read_points(texts), strict=True)
+    ]
+
+
+def _compact(body: bytes) -> bytes:
+    """The parser's own writing of a page: without white space, and with letters instead of their escapes."""
+    text: bytes = _parse(body).mini
+    return text
+
+
+def _without_points(body: bytes) -> tuple[Envelope, _Head, memoryview]:
+    """What a page says beside its points, and these as ``"label":[point,...],...``."""
+    begin = body.find(b'"data":') + 7
+    grouped = body[begin : begin + 1] == b"{"
+    end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
+    if b"\\" in body or body[end : end + 1] not in (b",", b"}"):  # without escapes each quote begins or ends a text
+        raise _Unusual
+    head = _head(body[:begin])
+    rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
+    envelope = _envelope("books", head.top | rest)
+    if not rest.keys().isdisjoint(head.top) or grouped != isinstance(envelope, MarketEnvelope):
+        raise _Unusual
+    points = memoryview(body)[begin + 1 : end - 1] if grouped else memoryview(b'"":%b' % body[begin:end])
+    return envelope, head, points
+
+
+class _Head(NamedTuple):
+    """What a page says before its points; ``labels`` as in `_Points`."""
+
+    top: dict[str, Any]
+    labels: bytes
+    tokens: tuple[Token, ...]
+
+    def tokens_of(self, labels: bytes) -> tuple[Token, ...]:
+        """Who the points of these labels are about."""
+        if labels == self.labels:
+            return self.tokens
+        known = dict(zip(_split(self.labels), self.tokens, strict=True))
+        named = _split(labels)
+        if len(set(named)) != len(named):
+            raise _Unusual
+        return tuple(known[label] for label in named)
+
+
+def _split(labels: bytes) -> list[bytes]:
+    return labels.split(b'"')[1::2]
+
+
+@lru_cache(maxsize=16)
+def _head(text: bytes) -> _Head:
+    """What stands before the points, up to ``"data":``; the pages of one market share it."""
+    top = reference_decoder.load(text + b"null}")
+    if top.pop("data", "") is not None:
+        raise _Unusual
+    if "token_id" in top and "tokens" not in top:
+        return _Head(top, b'"":', (Token(top["market_id"], top["token_id"], top.get("token_label")),))
+    tokens = top["tokens"].items()
+    labels = b"".join([b'"%b":' % label.encode() for label, _ in tokens])
+    return _Head(top, labels, tuple(Token(top["market_id"], token_id, label) for label, token_id in tokens))
+
+
+class _Points(NamedTuple):
+    """The points of a page as columns, and the labels that ``token`` counts, as ``"one":"other":``."""
+
+    labels: bytes
+    token: Codes
+    ts: Ints
+    counts: Ints
+    levels: Floats
+
+
+# A snapshot: {"t":"2026-01-31T12:00:00Z","bids":[...],"asks":[...]}. Up to its first level it has one length.
+_SNAPSHOT = np.frombuffer(b'{"t":"0000-00-00T00:00:00Z","bids":[', np.uint8)
+_SPREAD = np.where(ord("0") == _SNAPSHOT, 9, 0).astype(
+    np.uint8
+)  # a digit is at most 9 above "0"; no other byte differs
+_TIME = slice(6, 25)
+_ASKS = np.frombuffer(b',"asks":', "<u8")
+# What the parser is given in their place.
+_OPENED = np.frombuffer(b"[".ljust(35) + b"[", "V36")
+_BETWEEN_SIDES = np.frombuffer(b" " * 7, "V7")
+# The four bytes before what comes next. Rows: after a label, after a snapshot. Columns: a label, a snapshot, the end.
+_LABEL, _POINT, _END = range(3)
+_JOINTS = np.frombuffer(b':[],":[{:[]}' + b"]}],]},{]}]}", "<u4").reshape(2, 3)
+_OPEN, _CLOSE, _COMMA, _QUOTE = b'[],"'
+_BRACKET = np.isin(np.arange(256), (_OPEN, _CLOSE))
+_ROOM = b" " * 36  # what begins at the last quote can still be compared
+_YEAR_1 = np.datetime64("0001-01-01", "us").astype(np.int64)
+
+
+def _read_points(pages: Sequence[memoryview]) -> list[_Points]:
+    """The points of texts such as ``"label":[{"t":...,"bids":[...],"asks":[...]},...],...``, read as one such text.
+
+    Each quote is shown to belong to a label or to the eight of a snapshot, and each byte between texts and levels to be
+    the one that must stand there. All of it is written over, which leaves arrays of arrays of numbers for the parser.
+    Levels are pairs: as many ``[`` hold exactly two values as there are levels, counted by their numbers, and no other
+    ``[`` does, as each of them is followed by ``[`` or ``]``. A side ends where it seems to: each has one ``]`` beyond
+    those of its levels, at its end, and the parser found as many ``]`` as ``[``.
+    """
+    pieces = [piece for page in pages for piece in (b",", page)]
+    text = np.frombuffer(bytearray().join([b"{", *pieces[1:], b"}", _ROOM]), np.uint8)
+    size = len(text) - len(_ROOM)
+    borders = np.cumsum([1, *[len(page) + 1 for page in pages[:-1]]])  # where the first label of each page begins
+    quotes = np.flatnonzero(text == _QUOTE)
+    first = np.flatnonzero(np.diff(quotes) == 21) - 2  # the time is the only text of 20 letters, labels apart
+    heads = _windows(text, "V37")[quotes[first] - 1].view(np.uint8).reshape(-1, 37)
+    fits = heads[:, :36] - _SNAPSHOT <= _SPREAD
+    if not fits.all():
+        held = fits.all(axis=1)
+        first, heads = first[held], heads[held]
+    begin, asks = quotes[first] - 1, quotes[first + 6]
+
+    of_point = np.zeros(len(quotes), bool)
+    of_point[first[:, None] + np.arange(8)] = True
+    of_label = np.flatnonzero(~of_point)
+    opening, closing = of_label[::2], of_label[1::2]
+    # Labels and snapshots in their order, and where the next one begins.
+    items = np.sort(np.concatenate((opening, first)))
+    kind = of_point[items].astype(np.int64)
+    next_kind, following = np.append(kind[1:], _END), np.append(quotes[items[1:]], size)
+    ends = following[kind == _POINT] - 3
+    empty_label = following[(kind == _LABEL) & (next_kind != _POINT)]
+    of_page = np.searchsorted(quotes[opening], borders)
+    if not (
+        np.array_equal(quotes[opening[of_page]], borders)
+        and len(of_label) == len(quotes) - 8 * len(first)
+        and np.array_equal(opening + 1, closing)
+        and np.array_equal(_windows(text, "<u4")[following - 4], _JOINTS[kind, next_kind])
+        and (text[empty_label - 5] == _QUOTE).all()
+        and (quotes[first + 7] - asks == 5).all()
+        and (_windows(text, "<u8")[asks - 1] == _ASKS).all()
+        and (text[asks - 2] == _CLOSE).all()
+        and (text[asks + 7] == _OPEN).all()
+        and _BRACKET[np.concatenate((heads[:, 36], text[asks - 3], text[asks + 8], text[ends - 2]))].all()
+    ):
+        raise _Unusual
+
+    opening, closing = quotes[opening], quotes[closing]
+    lengths = closing - opening + 2
+    in_labels = ranges(opening, lengths)
+    labels = text[in_labels].tobytes()
+    _windows(text, "V36")[begin] = _OPENED
+    _windows(text, "V7")[asks] = _BETWEEN_SIDES
+    text[ends] = _CLOSE
+    text[in_labels] = ord(" ")
+    text[[0, size - 1]] = _OPEN, _CLOSE
+    levels = np.frombuffer(_parse(text).as_buffer(of_type="d"), np.float64).reshape(-1, 2)
+    opens, pairs = find_pairs(text)
+    counts = np.column_stack((opens.between(begin + 36, asks), opens.between(asks + 8, ends))).reshape(-1)
+    if not len(levels) == pairs == opens.total - (3 * len(first) + len(opening) + 1):
+        raise _Unusual
+    stamps = np.ascontiguousarray(heads[:, _TIME]).view("S19")[:, 0].astype("datetime64[us]").view(np.int64)
+    if stamps.min(initial=0) < _YEAR_1:
+        raise _Unusual
+    token = (np.cumsum(kind == _LABEL, dtype=np.int32) - 1)[kind == _POINT]
+    if len(pages) == 1:
+        return [_Points(labels, token, stamps, counts, levels)]
+    point = np.append(np.searchsorted(token, of_page), len(token))
+    level = np.append(0, np.cumsum(counts))[2 * point]
+    name = np.append(np.append(0, np.cumsum(lengths))[of_page], len(labels))
+    cuts = zip(name.tolist(), point.tolist(), level.tolist(), strict=True)
+    return [
+        _Points(labels[i:j], token[a:b] - of_page[k].astype(np.int32), stamps[a:b], counts[2 * a : 2 * b], levels[u:v])
+        for k, ((i, a, u), (j, b, v)) in enumerate(pairwise(cuts))
+    ]
+
+
+def _windows(text: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    """What begins at each byte of a text, read as this type."""
+    width = np.dtype(dtype).itemsize
+    return np.ndarray(len(text) - width + 1, dtype, text.data, strides=(1,))
+
+
+def _parse(body: Any) -> Any:
+    """The parsed bytes; one parser per thread keeps its memory from page to page."""
     try:
         return _THREAD.parser.parse(body)
     except (AttributeError, RuntimeError):
@@ -174,98 +382,64 @@ def _parse(body: bytes) -> Any:
         return _THREAD.parser.parse(body)
 
 
-def _read_books(body: bytes) -> _Read:
-    doc: Any = _parse(body)
-    names = list(doc.keys())
-    if len(set(names)) != len(names):
-        raise _Unusual
-    top = {name: _value(doc[name]) for name in names if name != "data"}
-    envelope = _envelope("books", top)
-    if isinstance(envelope, MarketEnvelope):
-        data: Any = doc["data"]
-        labels = list(data.keys())
-        if len(set(labels)) != len(labels) or not set(labels) <= envelope.tokens.keys():
-            raise _Unusual
-        groups: list[tuple[Token, Any]] = [(Token(envelope.market_id, envelope.tokens[x], x), data[x]) for x in labels]
-    elif isinstance(envelope, TokenEnvelope):
-        groups = [(Token(envelope.market_id, envelope.token_id, envelope.token_label), doc["data"])]
-    else:
-        raise _Unusual
-    texts: list[str] = []
-    counts: list[int] = []
-    sides: list[Any] = []
-    for _, snapshots in groups:
-        for snapshot in snapshots:
-            if len(snapshot) != 3:
-                raise _Unusual
-            texts.append(snapshot["t"])
-            bids, asks = snapshot["bids"], snapshot["asks"]
-            sides.append(bids.as_buffer(of_type="d"))
-            sides.append(asks.as_buffer(of_type="d"))
-            counts.append(len(bids))
-            counts.append(len(asks))
-    per_group = [len(snapshots) for _, snapshots in groups]
-    token = np.repeat(np.arange(len(groups), dtype=np.int32), per_group)
-    lengths = np.array(counts, np.int64)
-    levels = _levels(body, sides, lengths, len(groups))
-    columns = BookColumns(tuple(t for t, _ in groups), token, np.empty(0, np.int64), lengths, levels)
-    return _Read(columns, envelope, Counter(), texts)
+Words = NDArray[np.uint64]
 
 
-def _timed(reads: Sequence[_Read]) -> list[AnyColumns]:
-    """The columns of each page with their times, parsed all together."""
-    stamps = _times([text for read in reads if read.texts is not None for text in read.texts])
-    out, at = [], 0
-    for read in reads:
-        columns = read.columns
-        if read.texts is not None:
-            ts, at = stamps[at : at + len(read.texts)], at + len(read.texts)
-            columns = replace(columns, ts=ts)
-        out.append(columns)
-    return out
+class Bits:
+    """One bit per byte of a text, 64 to a word: where a sign stands."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self.before = np.append(0, np.cumsum(np.bitwise_count(words), dtype=np.int64))
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return int(self.before[-1])
+
+    def between(self, begin: Ints, end: Ints) -> Ints:
+        """How many stand at ``begin`` or later and before ``end``."""
+        return self._before(end) - self._before(begin)
+
+    def _before(self, at: Ints) -> Ints:
+        word, bit = np.divmod(at, 64)
+        below = (np.uint64(1) << bit.astype(np.uint64)) - np.uint64(1)
+        return self.before[word] + np.bitwise_count(self.words[word] & below)
 
 
-def _value(value: Any) -> Any:
-    """A JSON value as Python's own, so that nothing keeps the parser's memory."""
-    if isinstance(value, simdjson.Object):
-        if len(set(value.keys())) != len(value):
-            raise _Unusual
-        return value.as_dict()
-    return value.as_list() if isinstance(value, simdjson.Array) else value
+def find_pairs(text: NDArray[np.uint8]) -> tuple[Bits, int]:
+    """Where ``[`` stands in a text, and how many of them are followed by ``,`` and then ``]``.
 
+    Of the three signs no other stands in between. A carry runs from each sign over digits and spaces to the next one,
+    as in the parsers that read JSON with vector instructions.
 
-def _levels(body: bytes, sides: list[Any], counts: Ints, groups: int) -> np.ndarray:
-    """All levels as one (n, 2) array, if every level is proven to be a pair.
-
-    The proof: the text has one ``[`` per level beside those of sides and groups, as many ``[ , ]`` as
-    levels, and twice as many numbers as levels; and no ``[ , ]`` is a side, because a side of two entries
-    has four numbers. Then every ``[`` below a side is a ``[ , ]``, so none is nested, and all are levels.
+    Examples
+    --------
+    >>> opens, pairs = find_pairs(np.frombuffer(b"[[1, 2],[3],[4,5,6]]", np.uint8))
+    >>> opens.total, pairs
+    (4, 1)
     """
-    flat = np.frombuffer(b"".join(sides), np.float64)
-    total = int(counts.sum())
-    if len(flat) != 2 * total:
-        raise _Unusual
-    if any(memoryview(sides[k]).nbytes != 4 * flat.itemsize for k in np.flatnonzero(counts == 2)):
-        raise _Unusual
-    opens, pairs = count_brackets(np.frombuffer(body, np.uint8))
-    if opens != total + len(counts) + groups or pairs != total:
-        raise _Unusual
-    return flat.reshape(-1, 2)
+    hits = np.zeros((len(text) // 64 + 2) * 64, bool)  # whole words, and one more for what is carried out
+    opens, commas, closes = (_bits(text, sign, hits) for sign in (_OPEN, _COMMA, _CLOSE))
+    rest = ~(opens | commas | closes)
+    first = _next(opens, rest) & commas
+    return Bits(opens), int(np.bitwise_count(_next(first, rest) & closes).sum())
 
 
-def _times(texts: list[str]) -> Ints:
-    """Microseconds of texts that are all of the form ``2026-01-31T12:00:00Z``."""
-    try:
-        unique = list(dict.fromkeys(texts))
-        if not set(map(len, unique)) <= {20}:
-            raise _Unusual
-        letters = np.frombuffer("".join(unique).encode("ascii"), np.uint8).reshape(-1, 20)
-        stamps = np.array([t[:19] for t in unique], "datetime64[us]").view(np.int64)
-    except (TypeError, ValueError):
-        raise _Unusual from None
-    if (letters[:, _DIGIT] - ord("0")).max(initial=0) > 9 or np.any(letters[:, ~_DIGIT] != _SHAPE[~_DIGIT]):
-        raise _Unusual
-    if len(unique) == len(texts):
-        return stamps
-    place = {t: i for i, t in enumerate(unique)}
-    return stamps[[place[t] for t in texts]]
+def _bits(text: NDArray[np.uint8], sign: int, hits: NDArray[np.bool_]) -> Words:
+    np.equal(text, sign, out=hits[: len(text)])
+    return np.packbits(hits, bitorder="little").view(np.uint64)
+
+
+def _next(starts: Words, rest: Words) -> Words:
+    """The first bit outside of ``rest`` after each of ``starts``."""
+    after = starts << np.uint64(1)
+    after[1:] |= starts[:-1] >> np.uint64(63)
+    total = (after & rest) + rest
+    carry = total < rest
+    while carry.any():
+        total[1:] += carry[:-1]
+        again = np.zeros_like(carry)
+        again[1:] = carry[:-1] & (total[1:] == 0)
+        carry = again
+    return (total | after) & ~rest
