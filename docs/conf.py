@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ sys.path.insert(0, str(HERE))
 
 import click  # noqa: E402
 import examples  # noqa: E402
+import fault_matrix  # noqa: E402
 import typer  # noqa: E402
 from docutils import nodes  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
@@ -103,6 +105,7 @@ def _gather(*_: Any) -> None:
         shutil.copy(path, MADE / path.name)
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+    (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 
 
@@ -118,13 +121,36 @@ def _run(app: Any, name: str, source: list[str]) -> None:
         p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
     }
     source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
+    if name != "interface":
+        source[0] = _link(source[0], "[{words}](#{target})")
     executed = "{code-cell}" in source[0]  # by a kernel, which keeps what it shows
     if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/") and not executed:
         examples.run(source[0], name)
+
+
+_SECTIONS = re.compile(r"\binterface ((?:section )?)(\d(?:\.\d)?)((?:(?:,| and)\s+\d\.\d)*)")
+
+
+def _link(text: str, form: str) -> str:
+    """References such as "interface 2.3, 4.1" as links to the page that describes the interface."""
+
+    def link(number: str, words: str) -> str:
+        return form.format(words=words, target=f"interface-{number.replace('.', '-')}")
+
+    def replaced(found: re.Match[str]) -> str:
+        first = link(found[2], f"interface {found[1]}{found[2]}")
+        return first + re.sub(r"\d\.\d", lambda more: link(more[0], more[0]), found[3])
+
+    return _SECTIONS.sub(replaced, text)
+
+
+def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any, lines: list[str]) -> None:
+    lines[:] = _link("\n".join(lines), ":ref:`{words} <{target}>`").split("\n")
 
 
 def setup(app: Any) -> None:
     """Run what a page shows while it is read."""
     app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
     app.connect("html-page-context", _script)
+    app.connect("autodoc-process-docstring", _link_docstring)
     app.connect("source-read", _run)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import examples
+import fault_matrix
 import pytest
 
 import marketdata
@@ -62,6 +63,40 @@ def test_the_gallery_shows_every_chart() -> None:
     """A chart that is added is drawn on the gallery page too."""
     page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
     assert [name for name in marketdata.plot.__all__ if f"plot.{name}(" not in page] == []
+
+
+def test_references_to_the_interface_lead_to_its_page() -> None:
+    """Every section of the interface that code or pages name is described on its page."""
+    sections = set(
+        re.findall(r"^\(interface-([\d-]+)\)=$", (ROOT / "docs/interface.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    named = set()
+    for path in [*PAGES, *(ROOT / "marketdata").rglob("*.py")]:
+        for found in re.findall(
+            r"\binterface (?:section )?(\d(?:\.\d)?(?:(?:,| and)\s+\d\.\d)*)", path.read_text("utf-8")
+        ):
+            named |= {number.replace(".", "-") for number in re.findall(r"\d(?:\.\d)?", found)}
+    assert named
+    assert sorted(named - sections) == []
+
+
+def test_figures_of_reliability_are_those_of_the_benchmarks() -> None:
+    """What the page on reliability says of fetching holds in the tables that ``make bench`` wrote."""
+    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    fetched = re.findall(r"\*\*marketdata\*\* \| \d+ \| \d+ ms \| \S+ \| (\S+)% \| \S+ \| (\d+) \| (\S+) \|", page)
+    assert len(fetched) > 5
+    assert min(float(used) for used, _, _ in fetched) >= 98
+    assert {refused for _, refused, _ in fetched} == {"0"}
+    assert max(float(each) for _, _, each in fetched) <= 1.05
+    assert "| second | 0 | 0 |" in page
+
+
+def test_the_fault_matrix_is_written_from_the_tests() -> None:
+    """A test that carries a row, in its name or by a mark, is a sentence of that row."""
+    page = fault_matrix.page(ROOT / "tests")
+    (row,) = re.findall(r"^\| N9 \| (.*) \|$", page, re.MULTILINE)
+    assert "A gzip stream without its end or checksum is tried again" in row
+    assert "## Long runs" in page
 
 
 def test_the_changelog_knows_the_version() -> None:
