@@ -61,9 +61,7 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 # Pages that stand alone have no section to navigate.
-html_sidebars = {
-    name: [] for name in ("index", "install", "tour", "gallery", "coming_from", "reliability", "interface")
-}
+html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery")}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
 # What is copied is what runs: no prompts, no output.
