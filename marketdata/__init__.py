@@ -24,11 +24,11 @@ _MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w
 # "import *" takes no chart library
 __all__ = sorted(_MODULES.keys() - {"plot"})  # noqa: PLE0605  a list all the same
 
-# Names that an extra brings, and the package by which it is known to be there.
+# Names that need an extra, and its packages.
 _EXTRAS = {
-    "Archive": ("deltalake", "archive"),
-    "simulate": ("deltalake", "archive"),
-    "serve": ("fastapi", "service"),
+    "Archive": ("archive", ("deltalake", "pyarrow")),
+    "simulate": ("archive", ("deltalake", "pyarrow")),
+    "serve": ("service", ("fastapi", "uvicorn", "deltalake", "pyarrow")),
 }
 
 
@@ -39,10 +39,11 @@ def __getattr__(name: str) -> object:
         hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, _MODULES, n=1))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module = _MODULES[name]
-    package, extra = _EXTRAS.get(name, ("", ""))
-    if package and find_spec(package) is None:
-        hint = f"md.{name} needs {package}, which is not installed: pip install 'marketdata[{extra}]'"
-        raise ModuleNotFoundError(hint, name=package)
+    extra, packages = _EXTRAS.get(name, ("", ()))
+    for package in packages:
+        if find_spec(package) is None:
+            hint = f"md.{name} needs {package}, which is not installed: pip install 'marketdata[{extra}]'"
+            raise ModuleNotFoundError(hint, name=package)
     value = import_module(f"{module}.{name}") if module == __name__ else getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -237,9 +237,8 @@ class NotTidyError(MarketDataError, ValueError):
     def from_missing(cls, needed_for: str, missing: Iterable[str], present: Iterable[str]) -> NotTidyError:
         """Name what is missing beside what is there."""
         return cls(
-            f"{needed_for} needs the columns {sorted(missing)} which the frame does not have; "
-            f"it has {list(present)}. Tidy frames come from client.books/prices/metrics, "
-            "an archive, or md.read_pages."
+            f"{needed_for} needs the columns {sorted(missing)}, which the frame lacks; it has {list(present)}. "
+            "Rename your own columns to these; frames of a client, an archive and md.read_pages have them."
         )
 
 

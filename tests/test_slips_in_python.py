@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import marketdata as md
@@ -64,6 +66,26 @@ def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
     """A measure of the top of the book names books, which everyone knows, and not bbo."""
     with pytest.raises(md.NotTidyError, match="A tidy books frame"):
         md.mid(hourly)
+
+
+def test_columns_of_other_names_are_asked_for() -> None:
+    """A frame with columns of its own is told what is missing, what it has, and to rename."""
+    with pytest.raises(md.NotTidyError, match=r"'price', 'side'.*it has \['time', 'bid'\].*Rename") as refused:
+        md.bbo(pd.DataFrame({"time": [1], "bid": [0.5]}))
+    assert "ts" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [("Archive", "deltalake", "archive"), ("simulate", "pyarrow", "archive"), ("serve", "uvicorn", "service")],
+)
+def test_a_missing_extra_is_named(name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name whose packages are absent says which, and what installs it."""
+    found = importlib.util.find_spec
+    monkeypatch.delitem(vars(md), name, raising=False)
+    monkeypatch.setattr(md, "find_spec", lambda one: None if one == package else found(one))
+    with pytest.raises(ModuleNotFoundError, match=rf"md\.{name} needs {package}.*'marketdata\[{extra}\]'"):
+        getattr(md, name)
 
 
 def test_charts_are_found_from_the_face() -> None:
