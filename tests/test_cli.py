@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import marketdata as md
 from marketdata.cli.app import app
 from marketdata.cli.commands.demo import compare
+from marketdata.cli.messages import code
 from marketdata.service.auth import Plan, create_key_file
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
@@ -122,6 +123,17 @@ def test_every_verb_explains_itself(words: list[str]) -> None:
     assert max(map(len, said.splitlines())) <= 80
     silent = {"demo", "serve", "new", "revoke"}
     assert ("--json" in said) is (words[-1] not in silent)
+
+
+def test_exit_codes_are_those_of_the_guide() -> None:
+    """The guide names each exit code that an error can have."""
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "command_line.md").read_text(encoding="utf-8")
+    named = {int(one) for one in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert named == {0, 130, *(code(one()) for one in vars(md.errors).values() if is_error(one))}
+
+
+def is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, Exception) and not issubclass(one, Warning)
 
 
 def test_the_shell_completes_verbs_and_views(folder) -> None:
@@ -254,6 +266,15 @@ def test_every_format_has_the_same_rows(folder, market) -> None:
     written = json.loads(marketdata(*words, "--json", "-o", "x.parquet", cwd=folder).stdout)
     assert written == {"rows": len(rows), "out": "x.parquet"}
     assert marketdata(*words, "--json", "--csv", cwd=folder).returncode == 2
+
+
+def test_a_reader_that_stops_early_is_no_error(folder) -> None:
+    """`marketdata export ... | head -1` ends without a word."""
+    command = f"{sys.executable} -m marketdata.cli export history books | head -1"
+    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1])}
+    done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "ts,market_id,token_id,token_label,side,level,price,size\n"
+    assert done.stderr == ""
 
 
 def test_an_export_without_a_market_is_of_all(folder) -> None:

@@ -48,16 +48,13 @@ def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[s
         if len(data) > (rows or _ROWS):
             typer.echo(f"... {len(data):,} rows; --out FILE or --csv writes them all")
         _note(len(data))
-        return
-    if hasattr(data, "height"):
-        _note(data.height)
-    lines = _plain(data if rows is None else data.head(rows), lists=fmt != "csv")
-    if fmt == "csv":
-        lines.sink_csv(sys.stdout.buffer)
-    elif fmt == "ndjson":
-        lines.sink_ndjson(sys.stdout.buffer)
+    elif fmt == "json":
+        lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().splitlines()
+        sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
+        _note(len(lines))
     else:
-        sys.stdout.write("[\n" + ",\n".join(lines.collect().write_ndjson().splitlines()) + "\n]\n")
+        lazy = data.lazy() if rows is None else data.lazy().head(rows)
+        stream(lazy.collect_batches(maintain_order=True), fmt, rows, columns=lazy.collect_schema().names())
 
 
 def stream(parts: Iterable[pl.DataFrame], fmt: Format, rows: int | None, *, columns: Sequence[str]) -> None:
