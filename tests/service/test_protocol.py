@@ -20,7 +20,7 @@ from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, raw, read_answer, strict_json, window
 
-from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
 from marketdata.service.auth import Entry, Keys, Plan, digest
 from marketdata.service.middleware import CLIENT_SLOTS
@@ -249,6 +249,90 @@ def test_s34_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: Memor
         assert raw(service.base_url, asked)[0] == 200
 
 
+BOOKS = "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200"
+
+
+def unsent(service: Service) -> list[int]:
+    """Bytes of answers that clients have not taken, by connection."""
+    found = [protocol.transport.get_write_buffer_size() for protocol in list(service._server.server_state.connections)]
+    return sorted(found, reverse=True)
+
+
+def wide_archive() -> MemoryArchive:
+    """A market whose page of books is about 6 MB."""
+    archive = MemoryArchive()
+    archive.add_market("m1", {"Yes": "1"})
+    side = [(k / 1000, 1.5) for k in range(1, 1200)]
+    for minute in range(200):
+        archive.put("books", "m1", "1", START + minute * MINUTE, (side, side))
+    return archive
+
+
+def lazy(service: Service, opened: contextlib.ExitStack, data: bytes) -> socket.socket:
+    """A client that sends and does not read."""
+    host, port = service.base_url.removeprefix("http://").split(":")
+    connection = opened.enter_context(socket.socket())
+    # Before the connection is made, so that the kernel keeps little of what is not read.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.connect((host, int(port)))
+    connection.settimeout(0.2)
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+    return connection
+
+
+def test_s45_a_connection_leaves_one_answer_unread() -> None:
+    """S45: of 300 requests on a connection that reads nothing one is answered; the others wait, and are answered."""
+    with serve(wide_archive()) as service, contextlib.ExitStack() as opened:
+        page = len(raw(service.base_url, head(service, BOOKS))[2])
+        connection = lazy(service, opened, head(service, BOOKS) * 300)
+        while not any(unsent(service)):
+            time.sleep(0.01)
+        assert [raw(service.base_url, head(service))[0] for _ in range(20)] == [200] * 20
+        # The kernel took some.
+        assert service._server.server_state.total_requests <= 25
+        assert 0 < unsent(service)[0] < 1.1 * page
+        connection.settimeout(20)
+        for _ in range(2):
+            status, _, body = read_exactly(connection)
+            assert (status, len(body)) == (200, page)
+
+
+def read_exactly(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """One answer of several on a connection."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += connection.recv(1)
+    top, _, _ = got.partition(b"\r\n\r\n")
+    headers = dict(line.decode().lower().split(": ", 1) for line in top.split(b"\r\n")[1:])
+    body = b""
+    while len(body) < int(headers["content-length"]):
+        body += connection.recv(int(headers["content-length"]) - len(body))
+    return int(top.split()[1]), headers, body
+
+
+def test_s45_all_connections_leave_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S45: where more is unread than the service keeps, the clients that owe most are given up and others served."""
+    monkeypatch.setattr(LimitedProtocol, "max_unsent", 8_000_000)
+    with serve(wide_archive()) as service, contextlib.ExitStack() as opened:
+        page = len(raw(service.base_url, head(service, BOOKS))[2])
+        assert page > 5_000_000
+        for _ in range(12):
+            lazy(service, opened, head(service, BOOKS))
+            status, _, body = raw(service.base_url, head(service, BOOKS))
+            assert (status, len(body)) == (200, page)
+            assert sum(unsent(service)) <= 8_000_000
+        # The kernel holds a part of each.
+        assert open_connections(service) <= 8
+
+
+def test_s39_a_public_address_without_a_proxy_warns(archive: MemoryArchive) -> None:
+    """S39: who listens beyond this machine without a proxy is warned that keys travel unencrypted."""
+    with pytest.warns(MarketDataWarning, match="unencrypted"):
+        serve(archive, host="0.0.0.0", keys={"k": "local"}).close()
+    serve(archive, host="0.0.0.0", keys={"k": "local"}, trusted_proxies=["10.0.0.0/8"]).close()
+
+
 def test_s34_an_idle_connection_is_closed(archive: MemoryArchive) -> None:
     """S34: a kept connection on which nothing comes is closed, without a request of its own."""
     with serve(archive) as service:
@@ -357,15 +441,16 @@ def stop_under_load(path: Path, how: signal.Signals) -> int:
         asking = [pool.submit(ask, url, key) for _ in range(4)]
         assert answered.wait(20)
         running.send_signal(how)
-        running.wait(12)
+        # S46: who asked it to stop sees that nothing failed.
+        assert running.wait(12) == (0 if how == signal.SIGTERM else -how)
         for f in asking:
             f.result()
     assert len(set(whole)) == 1
     return len(whole)
 
 
-def test_s36_sigterm_cuts_no_body(tmp_path: Path) -> None:
-    """S36: a process that is told to stop under load finishes its answers, and starts again after SIGKILL too."""
+def test_s36_s46_sigterm_cuts_no_body_and_exits_with_0(tmp_path: Path) -> None:
+    """S36, S46: a process that is told to stop under load finishes its answers and exits with 0, after SIGKILL too."""
     delta_archive(small_archive(), tmp_path)
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         assert stop_under_load(tmp_path, how)
@@ -457,7 +542,7 @@ def test_the_key_is_said_once(tmp_path: Path) -> None:
         assert requests.get(f"{url}/v1/health", headers={"X-API-Key": key}, timeout=20).status_code == 200
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=15)
-    assert (out, err) == ("", "")
+    assert (out, err, running.returncode) == ("", "", 0)
 
 
 @pytest.mark.soak

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
+import socket
 import threading
 import time
+from collections import Counter, deque
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,16 +16,20 @@ from urllib.parse import urlencode
 
 import pytest
 import requests
+from hypothesis import given
+from hypothesis import strategies as st
 from service.apart import process
 from service.conftest import delta_archive
 from service.memory import MemoryArchive
 from service.noise import noise
-from service.web import Web, window
+from service.web import Web, read_answer, window
+from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
-from marketdata.service.auth import Plan
+from marketdata.service.auth import Entry, Keys, Plan, digest
+from marketdata.service.middleware import FairQueue
 from marketdata.service.rate_limit import WINDOW, RateLimiter
-from marketdata.service.server import serve
+from marketdata.service.server import build, serve, start
 
 
 class Clock:
@@ -114,6 +122,134 @@ def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
             assert not any(f.done() for f in waiting)
             hold.set()
             assert [f.result() for f in waiting] == [404] * 30
+
+
+def test_s41_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) -> None:
+    """S41: while 700 connections of one key wait, another key gets each of its answers and no 503."""
+    hold = threading.Event()
+
+    class Slow(MemoryArchive):
+        def find_market(self, id_or_slug: str):
+            if id_or_slug == "slow":
+                hold.wait(30)
+            return super().find_market(id_or_slug)
+
+    archive = Slow()
+    archive.add_market("m", {"Yes": "1"})
+    keys = Keys([Entry(name, digest(name.encode()), "p") for name in ("a", "b")], {"p": Plan("p")})
+    app = build(archive, keys)
+    flood = b"GET /v1/markets/slow HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: a\r\nConnection: close\r\n\r\n"
+    with start(app) as service, contextlib.ExitStack() as stack, requests.Session() as session:
+        host, port = service.base_url.removeprefix("http://").split(":")
+        waiting = [stack.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(700)]
+        for connection in waiting:
+            connection.sendall(flood)
+        while app.queue.in_flight < 700:
+            time.sleep(0.01)
+        quiet = Web(service.base_url, "b", session)
+        assert [quiet.get("/v1/markets/m").status for _ in range(50)] == [200] * 50
+        hold.set()
+        assert {read_answer(connection)[0] for connection in waiting} == {404}
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=60),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int, order: random.Random) -> None:
+    """S41: no more run than may, a free slot is never left, and between two starts of a client that waits every other
+    one that waits starts once.
+    """
+
+    async def run() -> None:
+        queue, running, started = FairQueue(slots, client_slots), [], []
+
+        async def request(client: str) -> None:
+            await queue.acquire(client)
+            running.append(client)
+            started.append(client)
+
+        tasks = [asyncio.create_task(request(client)) for client in asked]
+        left = Counter(asked)
+        while tasks:
+            await asyncio.sleep(0)
+            assert len(running) <= slots
+            assert all(running.count(client) <= client_slots for client in running)
+            left = Counter(asked) - Counter(started)
+            assert len(running) == slots or all(running.count(client) == client_slots for client in left)
+            assert queue.in_flight == len(running) + left.total()
+            if not running:
+                break
+            before = set(left)
+            done = running.pop(order.randrange(len(running)))
+            queue.release(done)
+            await asyncio.sleep(0)
+            turns.append((before, started[-1]))
+        assert sorted(started) == sorted(asked)
+
+    turns: list[tuple[set[str], str]] = []
+    asyncio.run(run())
+    waits: Counter[str] = Counter()
+    for before, took in turns:
+        for client in before - {took}:
+            waits[client] += 1
+        waits[took] = 0
+        # Beside the turns of the three others, those in which its own slots are taken.
+        assert client_slots > 1 or slots > 1 or all(count <= 3 for count in waits.values())
+
+
+def test_s41_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
+    """S41: where there is no more room the key with the most waiting loses its newest request, never a quiet one."""
+
+    async def run() -> None:
+        queue = FairQueue(2, 1, room=10)
+        for client in "ab":
+            await queue.acquire(client)
+        flood = [asyncio.create_task(queue.acquire("a")) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert [task.done() for task in flood] == [False] * 8 + [True] * 12
+        quiet = asyncio.create_task(queue.acquire("c"))
+        await asyncio.wait([flood[7]])
+        assert isinstance(flood[7].exception(), HTTPException)
+        assert queue.in_flight == 10
+        gone = flood.pop(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        assert queue.in_flight == 9
+        queue.release("b")
+        await quiet
+        for task in flood[:6]:
+            queue.release("a")
+            await task
+        for client in "ac":
+            queue.release(client)
+        assert queue.in_flight == 0
+
+    asyncio.run(run())
+
+
+def test_s31_a_refusal_costs_the_same_at_any_rate() -> None:
+    """S31: of a window of 60,000 requests a refusal looks at one, and none is copied."""
+
+    class Window(deque):
+        looked = 0
+
+        def __getitem__(self, at):
+            Window.looked += 1
+            return super().__getitem__(at)
+
+        def __iter__(self):
+            raise AssertionError("the whole window is looked at")
+
+    limiter = RateLimiter(clock=Clock())
+    limiter._passed["k"] = Window()
+    assert all(limiter.wait("k", 60_000) is None for _ in range(60_000))
+    Window.looked = 0
+    assert limiter.wait("k", 60_000) == WINDOW + 1
+    assert limiter.left("k", 60_000) == (0, WINDOW)
+    assert Window.looked <= 6
 
 
 def test_s31_keys_have_windows_of_their_own() -> None:
