@@ -10,11 +10,10 @@ const open = async (given) => {
   }
   try {
     const usage = await ask("/v1/usage");
-    plan = { name: usage.plan, resolutions: usage.limits.granularity_allowed.split(","), days: parseFloat(usage.limits.max_history_days) || null };
     at("key-plan").textContent = `Key accepted: plan ${usage.plan}, ${number(usage.limits.requests_per_minute)} requests a minute.`;
+    await list(true);
     at("key-form").hidden = true;
     at("key-state").hidden = false;
-    await list(true);
     const first = document.querySelector("#markets button");
     if (first) first.focus({ preventScroll: true });
   } catch (problem) { fail(problem); }
@@ -25,14 +24,14 @@ const forget = () => {
   listing += 1;
   if (loading) loading.abort();
   for (const id of ["held", "market", "plans", "key-state", "message"]) at(id).hidden = true;
-  for (const body of document.querySelectorAll("#markets tbody, #plans tbody, #ladder tbody")) body.replaceChildren();
+  for (const body of document.querySelectorAll("#markets tbody, #plans dl, #ladder tbody")) body.replaceChildren();
   at("chart").replaceChildren();
   at("key-form").hidden = false;
   at("key").focus();
   connect();
 };
 
-// --- what is held ---------------------------------------------------------------------------------------------
+// --- markets --------------------------------------------------------------------------------------------------
 
 const list = async (anew) => {
   const turn = ++listing;
@@ -43,23 +42,24 @@ const list = async (anew) => {
   const body = document.querySelector("#markets tbody");
   if (anew) body.replaceChildren();
   answer.data.forEach((market) => body.append(row(market)));
-  if (!body.children.length) body.append(none(params.search ? "No market has these words." : "This service holds no market yet.", 4));
+  if (!body.children.length) body.append(none(params.search ? "No market has these words." : "This service has no market yet.", 4));
   at("more").hidden = !following;
   at("held").hidden = false;
   if (answer.totals) at("totals").textContent = sum(answer.totals, answer.markets);
-  show_plan(answer.plan);
+  plan = answer.plan;
+  show_plan(plan);
 };
 
 const sum = (totals, markets) => {
-  const many = (count) => `${number(count)} market${count === 1 ? "" : "s"}`;
+  const many = (found) => count(found, "market");
   const same = new Map();
   for (const view of VIEWS.filter((one) => totals[one])) {
-    const { markets: count, start, end } = totals[view];
-    const text = `of ${many(count)}, ${day(Date.parse(start))} to ${day(Date.parse(end) - 1)}`;
+    const { markets: with_view, start, end } = totals[view];
+    const text = `of ${many(with_view)}, ${day(Date.parse(start))} to ${day(Date.parse(end) - 1)}`;
     same.set(text, [...(same.get(text) ?? []), view]);
   }
   const parts = [...same].map(([text, views]) => `${views.join(", ")} ${text}`);
-  return `${many(markets)} listed. Held: ${parts.join("; ") || "no history yet"}. Days are UTC.`;
+  return `${many(markets)} listed. Recorded: ${parts.join("; ") || "no history yet"}. Days are UTC.`;
 };
 
 const none = (text, columns) => {
@@ -74,19 +74,30 @@ const row = (market) => {
   const button = make("button", market.question || market.slug || market.id, { type: "button", dir: "auto" });
   button.addEventListener("click", () => choose(market, line));
   name.append(button);
-  if (market.slug && market.question) name.append(make("div", market.slug, { class: "quiet", dir: "auto" }));
+  if (market.slug && market.question) name.append(make("div", market.slug, { class: "quiet slug", dir: "auto" }));
+  // On a narrow screen one line says what the three columns say.
+  const same = new Map();
+  for (const view of VIEWS.filter((one) => market.held[one].length)) {
+    const text = period(market.held[view]);
+    same.set(text, [...(same.get(text) ?? []), view]);
+  }
+  const texts = [...same].map(([text, views]) => `${views.join(", ")}: ${text}`);
+  name.append(make("div", texts.join("; ") || "no history", { class: "quiet brief" }));
   line.append(name);
   const all = VIEWS.flatMap((view) => market.held[view].flat()).map(Date.parse);
   for (const view of VIEWS) line.append(cell(view, market.held[view], Math.min(...all), Math.max(...all)));
   return line;
 };
 
-const cell = (view, stretches, low, high) => {
-  if (!stretches.length) return make("td", "\u2013", { "data-view": view });
+const period = (stretches) => {
   const first = Date.parse(stretches[0][0]), last = Date.parse(stretches.at(-1)[1]);
   const days = day(first) === day(last - 1) ? day(first) : `${day(first)} to ${day(last - 1)}`;
-  const gaps = stretches.length - 1;
-  const out = make("td", days + (gaps ? `, ${gaps} gap${gaps === 1 ? "" : "s"}` : ""), { "data-view": view });
+  return stretches.length > 1 ? `${days}, ${count(stretches.length - 1, "gap")}` : days;
+};
+
+const cell = (view, stretches, low, high) => {
+  if (!stretches.length) return make("td", "\u2013", { "data-view": view });
+  const out = make("td", period(stretches), { "data-view": view });
   const bar = draw("svg", { class: "held", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" });
   const scale = 1000 / Math.max(1, high - low);
   for (const [start, end] of stretches) {
@@ -99,16 +110,9 @@ const cell = (view, stretches, low, high) => {
 
 const show_plan = (one) => {
   const days = one.max_history_days;
-  const texts = [one.name, number(one.requests_per_minute), one.resolutions.join(" ") || "none",
-    one.views.join(" ") || "none", days === null ? "unlimited" : length(days)];
-  const line = make("tr");
-  line.append(...texts.map((text) => make("td", text)));
-  document.querySelector("#plans tbody").replaceChildren(line);
+  const facts = [["Plan", one.name], ["Requests a minute", number(one.requests_per_minute)],
+    ["Resolutions", one.resolutions.join(", ") || "none"], ["Views", one.views.join(", ") || "none"],
+    ["Lookback", days === null ? "unlimited" : length(days)]];
+  document.querySelector("#plans dl").replaceChildren(...facts.map(pair));
   at("plans").hidden = false;
-};
-
-// Days as a reader says them: half a day is 12 hours.
-const length = (days) => {
-  const [count, unit] = days < 1 ? [days * 24, "hour"] : [days, "day"];
-  return `${count.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}${count === 1 ? "" : "s"}`;
 };

@@ -3,26 +3,37 @@
 const choose = (market, line) => {
   document.querySelectorAll("#markets tr").forEach((other) => other.removeAttribute("aria-current"));
   line.setAttribute("aria-current", "true");
-  const bounds = [...market.held.books, ...market.held.prices].flat().map(Date.parse);
+  say("");
+  if (loading) loading.abort();
+  const views = ["books", "prices"].filter((view) => plan.views.includes(view) && market.held[view].length);
+  const bounds = views.flatMap((view) => market.held[view].flat()).map(Date.parse);
   at("question").textContent = market.question || market.slug || market.id;
   at("question").dir = "auto";
   at("names").textContent = [market.slug, market.id, market.status].filter(Boolean).join(" \u00b7 ");
   at("market").hidden = false;
-  const oldest = plan.days ? Date.now() - plan.days * DAY + 60_000 : 0;
+  // A minute later than the plan's border, which moves on while the page asks.
+  const oldest = plan.max_history_days === null ? 0 : Date.now() - plan.max_history_days * DAY + 60_000;
   const [first, last] = bounds.length ? [Math.max(oldest, Math.min(...bounds)), Math.max(...bounds)] : [0, 0];
-  shown = { market, first, last, token: market.tokens[0], points: [], span: 0, end: last };
-  choices(market.tokens);
-  windows(last - first);
+  shown = { market, views, first, last, token: market.tokens[0], points: [], span: 0, end: last };
+  const problem = why_not(market, oldest, last);
+  if (!problem) { choices(market.tokens); windows(last - first); }
   connect();
   at("question").focus({ preventScroll: true });
   at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-  if (!bounds.length || !shown.token) {
-    at("view").hidden = at("controls").hidden = true;
-    at("busy").textContent = "Neither books nor prices of this market are held.";
-    return;
-  }
-  at("view").hidden = at("controls").hidden = false;
-  load();
+  at("view").hidden = at("controls").hidden = problem !== "";
+  at("view").classList.toggle("no-books", !views.includes("books"));
+  at("busy").textContent = problem;
+  if (!problem) load();
+};
+
+// Why a market cannot be shown; empty where it can.
+const why_not = (market, oldest, last) => {
+  const recorded = ["books", "prices"].filter((view) => market.held[view].length);
+  if (!recorded.length || !shown.token) return "Neither books nor prices of this market are recorded.";
+  if (!shown.views.length) return `Your plan does not allow ${recorded.join(" or ")} of this market.`;
+  if (!plan.resolutions.length) return "Your plan allows no resolution.";
+  if (last <= oldest) return `Your plan reaches back ${length(plan.max_history_days)}, to ${minute(oldest)} UTC; the history of this market ends ${minute(last)} UTC.`;
+  return "";
 };
 
 const choices = (tokens) => {
@@ -37,8 +48,10 @@ const choices = (tokens) => {
   });
 };
 
-const windows = (held) => {
-  const fitting = WINDOWS.filter(([, ms], i) => i === 0 || WINDOWS[i - 1][1] < held);
+const windows = (recorded) => {
+  const finest = Math.min(...plan.resolutions.map((name) => WIDTH[name]));
+  const some = WINDOWS.filter(([, ms]) => ms >= finest);
+  const fitting = some.filter(([, ms], i) => i === 0 || some[i - 1][1] < recorded);
   at("span").replaceChildren(...fitting.map(([text, ms]) => make("option", text, { value: ms })));
   at("span").value = String(fitting.find(([, ms]) => ms >= DAY)?.[1] ?? fitting[0][1]);
   shown.span = Number(at("span").value);
@@ -46,7 +59,7 @@ const windows = (held) => {
 
 const bucket = (span) => {
   const allowed = Object.keys(WIDTH).filter((name) => plan.resolutions.includes(name));
-  return allowed.find((name) => span / WIDTH[name] <= MOST_BUCKETS) ?? allowed.at(-1) ?? "1d";
+  return allowed.find((name) => span / WIDTH[name] <= MOST_BUCKETS) ?? allowed.at(-1);
 };
 
 const walk = async (view, resolution, start, end, signal) => {
@@ -65,24 +78,28 @@ const walk = async (view, resolution, start, end, signal) => {
 const load = async (keep = false) => {
   if (loading) loading.abort();
   const mine = loading = new AbortController();
-  const { market, span, first, last } = shown;
+  const { views, span, first, last } = shown;
   const resolution = bucket(span), width = WIDTH[resolution];
   const end = Math.min(Math.ceil(shown.end / width) * width, Math.ceil(last / width) * width);
-  const start = Math.max(end - span, (plan.days ? Math.ceil : Math.floor)(first / width) * width);
+  const start = Math.max(end - span, (plan.max_history_days === null ? Math.floor : Math.ceil)(first / width) * width);
   Object.assign(shown, { resolution, width, start, end });
   at("earlier").disabled = start <= first;
   at("later").disabled = end >= last;
+  if (start >= end) {
+    show_nothing(`Your plan's lookback of ${length(plan.max_history_days)} leaves less than one bucket of ${resolution}.`);
+    return;
+  }
   at("busy").textContent = "Loading\u2026";
+  at("view").hidden = false;
   at("view").classList.add("stale");
   say("");
-  const wanted = ["books", "prices"].filter((view) => market.held[view].length);
-  const found = await Promise.allSettled(wanted.map((view) => walk(view, resolution, start, end, mine.signal)));
+  const found = await Promise.allSettled(views.map((view) => walk(view, resolution, start, end, mine.signal)));
   if (mine !== loading || !shown) return;
   at("view").classList.remove("stale");
   const points = new Map();
   found.forEach((one, i) => {
     if (one.status === "rejected") { fail(one.reason); return; }
-    for (const point of one.value) points.set(point.t, { ...points.get(point.t), ...(wanted[i] === "books" ? touch(point) : { price: point.p }) });
+    for (const point of one.value) points.set(point.t, { ...points.get(point.t), ...(views[i] === "books" ? touch(point) : { price: point.p }) });
   });
   if (!shown) return;
   const kept = keep && shown.points.length ? shown.points[at("time").value].ms : null;
@@ -90,6 +107,13 @@ const load = async (keep = false) => {
   at("busy").textContent = shown.points.length ? "" : "Nothing in this window.";
   at("range").textContent = `${minute(start)} to ${minute(end)} UTC, buckets of ${resolution}`;
   slide(kept);
+  connect();
+};
+
+const show_nothing = (text) => {
+  Object.assign(shown, { points: [], start: undefined });
+  at("view").hidden = true;
+  at("busy").textContent = text;
   connect();
 };
 
@@ -116,12 +140,8 @@ const select = () => {
   if (line && point) for (const name of ["x1", "x2"]) line.setAttribute(name, shown.x(point.ms + shown.width / 2));
   const { bid = null, ask = null, price = null } = point ?? {};
   const both = bid !== null && ask !== null;
-  const facts = [["Price", price], ["Bid", bid], ["Ask", ask], ["Mid", both ? (bid + ask) / 2 : null], ["Spread", both ? ask - bid : null]];
-  at("readout").replaceChildren(...facts.map(([name, value]) => {
-    const pair = make("div");
-    pair.append(make("dt", name), make("dd", probability(value)));
-    return pair;
-  }));
+  const facts = [["Price", price], ...(!shown.views.includes("books") ? [] : [["Bid", bid], ["Ask", ask], ["Mid", both ? (bid + ask) / 2 : null], ["Spread", both ? ask - bid : null]])];
+  at("readout").replaceChildren(...facts.map(([name, value]) => pair([name, probability(value)])));
   ladder(point, both && bid >= ask);
 };
 
@@ -132,12 +152,14 @@ const ladder = (point, crossed) => {
   // One huge order must not flatten all others: the largest fifth of the levels have full bars.
   const sizes = [...sides.asks.slice(0, LEVELS), ...sides.bids.slice(0, LEVELS)].map(([, size]) => size).sort((a, b) => a - b);
   const full = sizes[Math.floor(sizes.length * 0.8)] ?? 0;
+  const deepest = Math.max(...["asks", "bids"].map((side) => sides[side].slice(0, LEVELS).reduce((sum, [, size]) => sum + size, 0)));
+  const digits = deepest < 10_000 ? 2 : 0;
   for (const side of ["asks", "bids"]) {
     let total = 0;
     const rows = sides[side].slice(0, LEVELS).map(([price, size]) => {
       total += size;
       const line = make("tr");
-      line.append(make("td", number(price, 3)), make("td", number(size, size < 100 ? 2 : 0)), make("td", number(total)));
+      line.append(make("td", number(price, 3)), make("td", number(size, digits)), make("td", number(total, digits)));
       line.style.backgroundSize = `${full ? Math.min(100, 100 * size / full) : 0}% 100%`;
       return line;
     });

@@ -5,12 +5,22 @@ const plain = (...names) => names.find((name) => name && /^[A-Za-z0-9][A-Za-z0-9
 
 const connect = () => {
   const name = (shown && plain(shown.market.slug, shown.market.id)) ?? "MARKET";
-  const [from, to] = shown?.start ? [shown.start, shown.end].map((ms) => iso(ms).replace("T00:00:00Z", "")) : ["2026-01-01", "2026-01-02"];
-  const resolution = shown?.resolution ?? "1h";
+  const [from, to] = shown?.start ? [shown.start, shown.end].map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
+  const resolution = shown?.resolution ?? plan?.resolutions.findLast((one) => one !== "1d" && one !== "6h") ?? plan?.resolutions[0] ?? "1h";
+  const view = shown?.views[0] ?? plan?.views[0] ?? "books";
   at("python").textContent = "import marketdata as md\n" +
     `client = md.Client("${location.origin}", api_key="YOUR_KEY")\n` +
-    `books = client.books("${name}", "${from}", "${to}", "${resolution}")`;
-  at("curl").textContent = `curl -H 'X-API-Key: YOUR_KEY' '${location.origin}/v1/markets/${name}/books?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+    `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")`;
+  at("curl").textContent = `curl -H 'X-API-Key: YOUR_KEY' '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+};
+
+// Yesterday, or as much of it as the plan reaches back to.
+const recent = () => {
+  const today = Math.floor(Date.now() / DAY) * DAY;
+  const back = plan?.max_history_days ?? null;
+  if (back === null || back >= 2) return [iso(today - DAY), iso(today)].map((text) => text.slice(0, 10));
+  const hour = Math.ceil((Date.now() - back * DAY) / HOUR) * HOUR;
+  return [iso(hour), iso(hour + HOUR)];
 };
 
 const copy = async (button) => {

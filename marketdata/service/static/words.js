@@ -52,13 +52,22 @@ const make = (tag, text = "", attributes = {}) => {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };
+const pair = ([name, value]) => {
+  const both = make("div");
+  both.append(make("dt", name), make("dd", value));
+  return both;
+};
 const draw = (tag, attributes, text = "") => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   element.textContent = text;
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };
-const number = (value, digits = 0) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// What rounds to zero has no sign.
+const number = (value, digits = 0) => (Number(value.toFixed(digits)) || 0).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const count = (value, unit) => `${value.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}${value === 1 ? "" : "s"}`;
+// Half a day is 12 hours.
+const length = (days) => days < 1 ? count(days * 24, "hour") : count(days, "day");
 const probability = (value) => value === null || value === undefined ? "\u2013" : number(value, 3);
 const day = (ms) => new Date(ms).toISOString().slice(0, 10);
 const minute = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
