@@ -81,6 +81,11 @@ class _Records:
         ]
 
     @cached_property
+    def dates(self) -> dict[str, list[int | None]]:
+        """Start and end dates [microseconds]; None where a record has none that can be read."""
+        return {name: [_micros(record.get(name)) for record in self.records] for name in ("start_date", "end_date")}
+
+    @cached_property
     def tags(self) -> set[str]:
         """Every tag in use."""
         return {tag for record in self.records for tag in _tags(record)}
@@ -199,7 +204,7 @@ def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
             (query.status is None or record.get("status") == query.status)
             and all(word in current.words[place] for word in words)
             and (not query.tags or combine(tag in _tags(record) for tag in query.tags))
-            and all(_within(record, *bound) for bound in query.bounds)
+            and all(_within(current.dates[name][place], low, high) for name, low, high in query.bounds)
         )
 
     return passes
@@ -246,11 +251,12 @@ def _tags(record: Mapping[str, Any]) -> Iterable[str]:
     return [str(tag) for tag in found] if isinstance(found, list | tuple) else []
 
 
-def _within(record: Record, name: str, low: int, high: int) -> bool:
-    found = record.get(name)
-    if not isinstance(found, str):
-        return False
+def _within(micros: int | None, low: int, high: int) -> bool:
+    return micros is not None and low <= micros <= high
+
+
+def _micros(text: Any) -> int | None:
     try:
-        return low <= parse_iso(found) <= high
+        return parse_iso(text) if isinstance(text, str) else None
     except (ValueError, OverflowError):
-        return False
+        return None
