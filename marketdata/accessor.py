@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from marketdata import display
 from marketdata.tidy import (
-    backtest,
-    book,
-    clock,
+    asof,
     cross_token,
     features,
     forecast_scores,
     frames,
-    ladders,
     liquidity,
     quality,
-    rules,
-    series,
+    quotes,
+    resample,
+    returns,
+    shapes,
     trade_cost,
 )
+from marketdata.tidy.export import pivot
+from marketdata.tidy.fill import Fill, align
 from marketdata.wire.columns import AnyColumns
 
 F = TypeVar("F")
@@ -49,21 +51,21 @@ class Accessor(Generic[F]):
         verbs = (name for name in vars(Accessor) if not name.startswith("_"))
         return f"The verbs of tidy frames: {', '.join(verbs)}. help(df.md.bbo) explains one."
 
-    def resample(self, resolution: str, *, fill: str | None = None) -> F:
+    def resample(self, resolution: str, *, fill: Fill = None) -> F:
         """Aggregate to coarser buckets by the service's rule; see `marketdata.resample`."""
-        return rules.resample(self._frame, resolution, fill=fill)
+        return resample.resample(self._frame, resolution, fill=fill)
 
     def bbo(self) -> F:
         """Best bid and offer of every book; see `marketdata.bbo`."""
-        return book.bbo(self._frame)
+        return quotes.bbo(self._frame)
 
     def mid(self) -> F:
         """Mid price of every book; see `marketdata.mid`."""
-        return book.mid(self._frame)
+        return quotes.mid(self._frame)
 
     def spread(self) -> F:
         """Spread of every book; see `marketdata.spread`."""
-        return book.spread(self._frame)
+        return quotes.spread(self._frame)
 
     def depth(self, *, levels: int | None = None, within: float | None = None) -> F:
         """Shares that rest on each side of every book; see `marketdata.depth`."""
@@ -103,15 +105,15 @@ class Accessor(Generic[F]):
 
     def ladder(self, ts: Any) -> F:
         """The book of each token as it stood at one moment; see `marketdata.ladder`."""
-        return ladders.ladder(self._frame, ts)
+        return shapes.ladder(self._frame, ts)
 
     def to_wide(self, levels: int | None = None) -> F:
         """One row per snapshot, levels side by side; see `marketdata.to_wide`."""
-        return ladders.to_wide(self._frame, levels)
+        return shapes.to_wide(self._frame, levels)
 
     def from_wide(self) -> F:
         """Tidy books of wide ones; see `marketdata.from_wide`."""
-        return ladders.from_wide(self._frame)
+        return shapes.from_wide(self._frame)
 
     def complement(self) -> F:
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""
@@ -139,41 +141,58 @@ class Accessor(Generic[F]):
 
     def available_at(self, resolution: str) -> F:
         """Add the end of the bucket, from which a row is known; see `marketdata.available_at`."""
-        return clock.available_at(self._frame, resolution)
+        return asof.available_at(self._frame, resolution)
 
     def asof_join(
-        self, right: Any, *, resolution: str | None = None, on: str = "ts", strict: bool = True, suffix: str = "_right"
+        self,
+        right: Any,
+        *,
+        on: str = "ts",
+        by: str | Iterable[str] | None = None,
+        right_resolution: str | None = None,
+        tolerance: str | timedelta | None = None,
+        allow_exact_matches: bool = False,
+        suffix: str = "_right",
     ) -> F:
         """Add the latest row of another frame that was known before; see `marketdata.asof_join`."""
-        return clock.asof_join(self._frame, right, resolution=resolution, on=on, strict=strict, suffix=suffix)
+        return asof.asof_join(
+            self._frame,
+            right,
+            on=on,
+            by=by,
+            right_resolution=right_resolution,
+            tolerance=tolerance,
+            allow_exact_matches=allow_exact_matches,
+            suffix=suffix,
+        )
 
     def gaps(self, resolution: str) -> F:
-        """Stretches of buckets that are missing; see `marketdata.gaps`."""
-        return clock.gaps(self._frame, resolution)
+        """Ranges of buckets that are missing; see `marketdata.gaps`."""
+        return asof.gaps(self._frame, resolution)
 
-    def align(self, resolution: str, *, start: Any = None, end: Any = None, fill: str = "null") -> F:
+    def align(self, resolution: str, *, start: Any = None, end: Any = None, fill: Fill = None) -> F:
         """Every token on one common grid of buckets; see `marketdata.align`."""
-        return clock.align(self._frame, resolution, start=start, end=end, fill=fill)
+        return align(self._frame, resolution, start=start, end=end, fill=fill)
 
     def ohlc(self, resolution: str, value: str | None = None) -> F:
         """First, greatest, least and last value of each bucket; see `marketdata.ohlc`."""
-        return series.ohlc(self._frame, resolution, value)
+        return returns.ohlc(self._frame, resolution, value)
 
-    def returns(self, value: str | None = None, *, how: str = "simple", resolution: str | None = None) -> F:
+    def returns(self, value: str | None = None, *, how: returns.How = "simple", resolution: str | None = None) -> F:
         """How a value moved since the row before; see `marketdata.returns`."""
-        return series.returns(self._frame, value, how=how, resolution=resolution)
+        return returns.returns(self._frame, value, how=how, resolution=resolution)
 
     def log_odds(self, value: str | None = None) -> F:
         """Logarithm of the odds that a probability means; see `marketdata.log_odds`."""
-        return series.log_odds(self._frame, value)
+        return returns.log_odds(self._frame, value)
 
     def check(self, resolution: str | None = None) -> F:
         """What is odd about the data: one row per check; see `marketdata.check`."""
         return quality.check(self._frame, resolution)
 
-    def wide(self, value: str | None = None, *, columns: str = "token_id") -> Any:
-        """A matrix of one value: time down, tokens across; see `marketdata.wide`."""
-        return backtest.wide(self._frame, value, columns=columns)
+    def pivot(self, value: str | None = None, *, columns: str = "token_id") -> Any:
+        """A matrix of one value: time down, tokens across; see `marketdata.pivot`."""
+        return pivot.pivot(self._frame, value, columns=columns)
 
     def show(self, *, id_width: int | None = 16) -> display.Shown:
         """The frame to print, its long ids shortened; see `marketdata.show`."""

@@ -1,8 +1,11 @@
-"""The five bucket sizes of the service (interface 2.1)."""
+"""Bucket sizes: the five of the service (interface 2.1), and those that frames and archives take beside them."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from marketdata.errors import ConfigError
 
@@ -64,4 +67,81 @@ class Resolution(StrEnum):
             except ValueError:
                 pass
         allowed = ", ".join(cls)
-        raise ConfigError(f"does not exist; the service has {allowed}.", argument="resolution", value=value)
+        text = f"does not exist; the service has {allowed}."
+        if _read(value) is not None:
+            text += " An archive and df.md.resample take this one too: fetch a finer one of those, and resample it."
+        raise ConfigError(text, argument="resolution", value=value)
+
+
+_MINUTE, _DAY = 60_000_000, 86_400_000_000
+_UNITS = {"m": _MINUTE, "h": 60 * _MINUTE, "d": _DAY, "w": 7 * _DAY}
+# The epoch was a Thursday.
+_MONDAY = 4 * _DAY
+
+
+@dataclass(frozen=True)
+class BucketWidth:
+    """A bucket size of frames in hand and archives: whole minutes that divide a day, whole days, or a week.
+
+    A bucket is ``floor(t / width) * width`` from the Unix epoch in UTC; a week begins on Monday.
+
+    Examples
+    --------
+    >>> BucketWidth.of("15m").micros
+    900000000
+    >>> BucketWidth.of("1w").floor(0) // 86_400_000_000
+    -3
+    """
+
+    text: str
+    micros: int
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def seconds(self) -> int:
+        """Width of the bucket [seconds]."""
+        return self.micros // 1_000_000
+
+    def floor(self, ts: Any) -> Any:
+        """Start of the bucket of a time, or of an array of them [microseconds]."""
+        if not self.offset:
+            return ts // self.micros * self.micros
+        return (ts - self.offset) // self.micros * self.micros + self.offset
+
+    @classmethod
+    def of(cls, value: object) -> BucketWidth:
+        """Read a bucket size as a user writes it.
+
+        Raises
+        ------
+        ConfigError
+            If it is none.
+        """
+        found = value if isinstance(value, cls) else _read(value)
+        if found is None:
+            raise ConfigError(
+                "does not exist; allowed are whole minutes or hours that divide a day (1m 5m 15m 1h 4h ...), whole days "
+                "(1d 2d ...) and 1w.",
+                argument="resolution",
+                value=value,
+            )
+        return found
+
+
+def _read(value: object) -> BucketWidth | None:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", value, re.ASCII) if isinstance(value, str) else None
+    if match is None:
+        return None
+    micros = int(match[1]) * _UNITS[match[2]]
+    if match[2] == "w":
+        return BucketWidth(str(value), micros, _MONDAY) if micros == 7 * _DAY else None
+    whole = _DAY % micros == 0 if micros < _DAY else micros % _DAY == 0
+    return BucketWidth(str(value), micros) if whole else None
+
+
+# Grids that a frame is compared with: the widest on which its times are is taken for its own.
+_GRIDS = ("1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
+GRIDS = tuple(map(BucketWidth.of, _GRIDS))

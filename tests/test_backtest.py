@@ -27,7 +27,7 @@ BUY, SELL = 1 << 29, 1 << 28
 @given(columns=price_columns())
 def test_a_matrix_holds_every_price_in_its_place(kind: str, columns: Any) -> None:
     """Row by time, column by token: each price stands there, and nothing else does."""
-    out = md.wide(of_kind(columns, kind))
+    out = md.pivot(of_kind(columns, kind))
     if kind == "pandas":
         stamps = [int(t.value) // 1000 for t in out.index.as_unit("ns")]
         table = {str(c): out[c].tolist() for c in out.columns}
@@ -53,12 +53,13 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
     markets = [m["id"] for m in archive.records("markets") if len(m["tokens"]) == 2][:2]
     prices = archive.prices(markets, frame="polars")
     with pytest.raises(md.ConfigError, match="token_id"):
-        md.wide(prices, columns="token_label")
+        md.pivot(prices, columns="token_label")
     with pytest.raises(md.ConfigError, match="allowed"):
-        md.wide(prices, columns="slug")
-    with pytest.raises(md.NotTidyError, match="check"):
-        md.wide(pl.concat([prices, prices]))
-    assert md.wide(archive.metrics(markets), "volume").columns.tolist() == sorted(markets)
+        md.pivot(prices, columns="slug")
+    assert md.pivot(pl.concat([prices, prices])).equals(md.pivot(prices))
+    with pytest.raises(md.NotTidyError, match="different price"):
+        md.pivot(pl.concat([prices, prices.with_columns(price=1 - pl.col("price") / 3)]))
+    assert md.pivot(archive.metrics(markets), "volume").columns.tolist() == sorted(markets)
 
 
 @few
@@ -66,7 +67,7 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
     """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
     frames = {"books": to_frame(books, "polars"), "prices": to_frame(prices, "pandas")}
-    got = list(md.events(**frames, metrics=to_frame(metrics, "polars").lazy(), resolution="1m"))  # type: ignore[arg-type]
+    got = list(md.replay(**frames, metrics=to_frame(metrics, "polars").lazy(), resolution="1m"))  # type: ignore[arg-type]
     assert [e.available_at for e in got] == sorted(e.available_at for e in got)
     assert all((e.available_at - e.ts).total_seconds() == 60 for e in got)
     assert sum(e.view == "metrics" for e in got) == len(metrics)
@@ -101,14 +102,14 @@ def test_events_of_pages_hold_one_page_at_a_time() -> None:
             taken.append(at)
             yield frame.slice(at, 100)
 
-    events = md.events(prices=pages(), resolution="1m")
+    events = md.replay(prices=pages(), resolution="1m")
     next(events)
     assert taken == [0]
     assert len(list(events)) == len(frame) - 1
     with pytest.raises(md.NotTidyError, match="back in time"):
-        list(md.events(prices=[frame, frame], resolution="1m"))
+        list(md.replay(prices=[frame, frame], resolution="1m"))
     with pytest.raises(md.ConfigError, match="books="):
-        md.events(resolution="1m")
+        md.replay(resolution="1m")
 
 
 def replay(array: np.ndarray[Any, Any]) -> dict[int, list[Any]]:
@@ -340,7 +341,7 @@ def test_vectorbt_takes_the_matrix() -> None:
     """A portfolio over the matrix buys and holds at its prices."""
     vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed")
     archive = md.simulate(events=1, days=1)
-    prices = md.wide(md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="previous"))
+    prices = md.pivot(md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward"))
     held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
     growth = prices.iloc[-1] / prices.iloc[0] - 1
     assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())

@@ -59,7 +59,7 @@ FAULTS: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], int]] = {
 
 
 def found(report: Any) -> dict[str, int]:
-    return dict(report.filter(pl.col("count") > 0).select("check", "count").rows())
+    return dict(report.filter(pl.col("n_failed") > 0).select("check", "n_failed").rows())
 
 
 def test_a_sound_frame_has_no_finding() -> None:
@@ -116,7 +116,9 @@ def test_each_kind_of_frame_has_the_same_report(kind: str) -> None:
     }
     got = make[kind]()
     rows = got.to_dict("records") if kind == "pandas" else got.to_dicts()
-    assert [(r["check"], r["severity"], r["count"], r["of"]) for r in rows] == want.drop("meaning", "examples").rows()
+    assert [(r["check"], r["severity"], r["n_failed"], r["n_checked"]) for r in rows] == want.drop(
+        "meaning", "examples"
+    ).rows()
 
 
 def test_a_frame_without_rows_has_nothing_odd() -> None:

@@ -72,7 +72,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
         data = _with_market_id(data, markets)
     elif view == "prices" and {"side", "level"} <= set(wrapped(data).collect_schema().names()):
         raise ConfigError("prices= was given the levels of books; pass them as books=.")
-    columns = to_columns(view, data)
+    columns = to_columns(view, data, lookup=True)
     if isinstance(columns, BookColumns):
         return columns
     # Counts weigh the means of coarser frames; the archive holds base points.

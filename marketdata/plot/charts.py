@@ -28,8 +28,8 @@ from marketdata.plot.chart import (
     Line,
     Panel,
 )
-from marketdata.tidy import forecast_scores, ladders, schema
-from marketdata.tidy.book import bbo
+from marketdata.tidy import forecast_scores, schema, shapes
+from marketdata.tidy.quotes import bbo
 from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
 from marketdata.wire.columns import METRICS
 
@@ -378,7 +378,7 @@ def ladder(
     panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
     if one is not None:
         time = ts if ts is not None else one["ts"].max()
-        rows = nw.from_native(ladders.ladder(one.to_native(), time), eager_only=True)
+        rows = nw.from_native(shapes.ladder(one.to_native(), time), eager_only=True)
         panel.empty = "the book is empty at this time"
         if len(rows):
             panel.marks.extend(_sides(rows))

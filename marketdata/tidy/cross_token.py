@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from marketdata.errors import ConfigError
-from marketdata.tidy.book import bbo
 from marketdata.tidy.kinds import texts
 from marketdata.tidy.partitions import market_by_market
+from marketdata.tidy.quotes import bbo
 from marketdata.tidy.schema import ASK, BBO, BID, BOOKS, PRICES, WHO, kind_of
 from marketdata.tidy.snapshots import closed, opened
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.kinds import check_sides, collected, floats, identity, micros, texts
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.tidy.schema import ASK, BID, WHO, check_names
 from marketdata.wire.columns import (
     METRICS,
     AnyColumns,
@@ -34,6 +32,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 FrameKind = Literal["pandas", "polars"]
+_NEEDED: dict[View, tuple[str, ...]] = {
+    "books": ("token_id", "side", "level", "price", "size"),
+    "prices": ("token_id", "price"),
+    "metrics": ("market_id",),
+}
 # So many stretches of one id are filled faster than its rows are looked up one by one.
 _FEW_RUNS = 1_000
 
@@ -180,65 +183,59 @@ class _Polars:
         return self.pl.DataFrame(series)
 
 
-def to_columns(view: View, frame: Any) -> AnyColumns:
+def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
     """Columns of a frame of any kind, in tidy order.
 
-    Missing id columns are left None. Rows of a book snapshot are those of one token and ``ts``; marker rows
-    become empty sides. Further numeric columns of prices and metrics are kept.
+    Id columns that are missing are left None, and with ``lookup`` ids that are missing too: who asks looks them up.
+    Marker rows become empty sides. Further numeric columns of prices and metrics are kept.
 
     Raises
     ------
     NotTidyError
-        If a column that the view needs is missing or of the wrong type.
+        If a column that the view needs is missing or of the wrong type, or rows contradict each other.
     """
-    needs = {"books": ("token_id", "side", "level", "price", "size"), "prices": ("token_id", "price")}
-    data = collected(frame)
-    present = data.columns
-    missing = [c for c in ("ts", *needs.get(view, ("market_id",))) if c not in present]
+    from marketdata.tidy.backends import in_memory, source_of
+    from marketdata.tidy.table import EagerTable
+
+    source = source_of(in_memory(frame))
+    check_names(source.names)
+    missing = [c for c in ("ts", *_NEEDED[view]) if c not in source.names]
     if missing:
-        raise NotTidyError.from_missing(f"A {view} frame", missing, present)
-    data = _sorted(view, data)
-    who = [c for c in (WHO if view != "metrics" else WHO[:1]) if c in present]
-    groups = group_starts(*(identity(data[c]) for c in who))
-    heads = [texts(data[c][groups]) for c in who]
-    tokens = tuple(Token(**{"market_id": "", **dict(zip(who, head, strict=True))}) for head in zip(*heads, strict=True))
-    rows_per_group = np.diff(np.append(groups, len(data)))
-    token = np.repeat(np.arange(len(groups), dtype=np.int32), rows_per_group)
-    ts = micros(data["ts"])
-    if view == "books":
-        return _snapshots(tokens, token, ts, data).sort()
-    skip = {"ts", *WHO}
-    numeric = {c: floats(data[c]) for c in present if c not in skip and data[c].dtype.is_numeric()}
-    if view == "prices":
-        return PriceColumns(tokens, token, ts, numeric.pop("price"), numeric).sort()
+        raise NotTidyError.from_missing(f"A {view} frame", missing, source.names)
+    table = EagerTable(source, view)
     if view == "metrics":
-        ordered = {c: numeric[c] if c in numeric else np.full(len(ts), np.nan) for c in (*METRICS, *numeric)}
-        return MetricColumns(tokens, token, ts, ordered).sort()
+        table.keys = [c for c in table.keys if c == "market_id"]
+    if lookup:
+        table.identity = WHO
+    if view == "books":
+        return _snapshots(table.book()).sort()
+    own = ("price",) if view == "prices" else METRICS
+    numbers = [c for c in source.names if c in own or (c not in ("ts", *WHO) and table.is_number(c))]
+    table = table.in_order(numbers)
+    values = {c: table.array(c) for c in numbers}
+    who = *_tokens(table, table.groups), table.array("ts")
+    if view == "prices":
+        return PriceColumns(*who, values.pop("price"), values).sort()
+    if view == "metrics":
+        none = np.full(len(table), np.nan)
+        return MetricColumns(*who, {c: values.get(c, none) for c in (*METRICS, *values)}).sort()
     assert_never(view)
 
 
-def _sorted(view: View, data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    who = [c for c in WHO if c in data.columns]
-    # Categories may have any order: sort by the texts themselves.
-    data = data.with_columns(nw.col(*who).cast(nw.String)) if who else data
-    by, falling = [*who, "ts"], [False] * (len(who) + 1)
-    if view == "books":
-        data = data.with_columns(nw.col("side").cast(nw.String))
-        check_sides(data)
-        by, falling = [*by, "side", "level"], [*falling, True, False]
-    return data.sort(by, descending=falling)
+def _tokens(table: Any, groups: Ints) -> tuple[tuple[Token, ...], Codes]:
+    """Who each row is about."""
+    heads = [table.texts(c, groups) for c in table.keys]
+    ids = (dict(zip(table.keys, head, strict=True)) for head in zip(*heads, strict=True))
+    tokens = tuple(Token(**{**one, "market_id": one.get("market_id") or ""}) for one in ids)
+    return tokens, np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
 
 
-def _snapshots(tokens: tuple[Token, ...], token: Codes, ts: Ints, data: nw.DataFrame[Any]) -> BookColumns:
-    starts = group_starts(token, ts)
-    is_ask = identity(data["side"] == ASK).astype(bool)
-    price, size = floats(data["price"]), floats(data["size"])
+def _snapshots(table: Any) -> BookColumns:
+    starts, asks, ends = table.sides
+    price = table.array("price")
     held = ~np.isnan(price)
-    if np.isnan(size[held]).any():
-        raise NotTidyError("A level with a price has no size; only the marker row of an empty side has neither.")
-    counts = np.zeros(2 * len(starts), np.int64)
-    if len(starts):
-        counts[0::2] = np.add.reduceat((held & ~is_ask).astype(np.int64), starts)
-        counts[1::2] = np.add.reduceat((held & is_ask).astype(np.int64), starts)
-    levels = np.column_stack((price[held], size[held]))
-    return BookColumns(tokens, token[starts], ts[starts], counts, levels)
+    before = np.concatenate(([0], np.cumsum(held)))
+    counts = np.column_stack((before[asks] - before[starts], before[ends] - before[asks])).ravel()
+    tokens, token = _tokens(table, table.groups)
+    levels = np.column_stack((price[held], table.array("size")[held]))
+    return BookColumns(tokens, token[starts], table.array("ts")[starts], counts, levels)

@@ -49,6 +49,18 @@ def by_partition(frame: Any, keys: Sequence[str], function: Callable[[Any], Any]
     return _mapped(_brought_together(frame, keys), function)
 
 
+def apply(frame: Any, function: Callable[[Any], Any], keys: Sequence[str] | None, *, whole: bool = False) -> Any:
+    """A function of pandas frames on each partition of a Dask frame; with ``keys`` rows of equal ones come together.
+
+    With ``whole`` all rows come into one partition.
+    """
+    if whole:
+        frame = frame.repartition(npartitions=1)
+    elif keys:
+        frame = _brought_together(frame, keys)
+    return _mapped(frame, function)
+
+
 def row_by_row(function: _Verb[F, P, R]) -> _Verb[F, P, R]:
     """A verb that needs no other row: on Dask it is called for each partition as it is."""
     return _on_partitions(function, lambda frame: frame)

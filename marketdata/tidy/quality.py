@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
-import narwhals as nw
 import numpy as np
+import polars as pl
+from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pyarrow_table
 from numpy.typing import NDArray
 
-from marketdata.resolution import Resolution
-from marketdata.tidy.kinds import collected, floats, identity, is_ask, micros, texts, wrapped
+from marketdata.resolution import GRIDS, BucketWidth, Resolution
+from marketdata.tidy.backends import in_memory, is_lazy, opened
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import WHO, kind_of, value_columns
+from marketdata.tidy.schema import METRICS, WHO, value_columns
+from marketdata.tidy.table import EagerTable
 from marketdata.times import to_text
 from marketdata.wire.columns import Ints
 
@@ -39,24 +41,18 @@ class Finding(NamedTuple):
 class _View:
     """The columns of a frame, sorted by token and time; rows keep their place in the frame."""
 
-    def __init__(self, data: nw.DataFrame[Any], kind: str) -> None:
-        names = data.columns
-        self.who = [c for c in (WHO if kind != "metrics" else WHO[:1]) if c in names]
-        ids = [identity(data[c]) for c in self.who]
-        ts = micros(data["ts"])
-        self.books = kind == "books"
-        keys = [*ids, ts]
-        if self.books:
-            level = np.nan_to_num(floats(data["level"]), nan=0.0)
-            keys += [is_ask(data["side"]).astype(np.int8), level]
-        self.order = np.lexsort(keys[::-1])
-        self.data, self.ts = data, ts[self.order]
-        self.ids = [i[self.order] for i in ids]
+    def __init__(self, table: EagerTable) -> None:
+        self.table, self.who, self.books = table, table.keys, table.kind == "books"
+        by = ["ts", "side", "level"] if self.books else ["ts"]
+        order = table.order(table.who, *(table.array(c).astype(np.int64) for c in by))
+        self.order = order
+        self.ts = table.array("ts")[order]
+        self.ids = [table.array(c)[order] for c in table.who]
         self.groups = group_starts(*self.ids)
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)
         if self.books:
-            self.ask, self.level = keys[-2][self.order], keys[-1][self.order]
+            self.ask, self.level = table.array("side")[order], table.array("level")[order]
             self.price, self.size = self.column("price"), self.column("size")
             self.sides = group_starts(*self.ids, self.ts, self.ask)
 
@@ -64,7 +60,7 @@ class _View:
         return len(self.ts)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        return floats(self.data[name])[self.order]
+        return self.table.array(name)[self.order]
 
     def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> Finding:
         rows = np.asarray(rows)
@@ -79,14 +75,14 @@ def check(frame: F, resolution: str | None = None) -> F:
     ----------
     frame
         Tidy books, prices or metrics of any kind; a lazy one is computed.
-    resolution : {"1m", "10m", "1h", "6h", "1d"}, optional
+    resolution : str, optional
         Bucket width of the frame; without it the widest that fits into the commonest step.
 
     Returns
     -------
     frame of the same kind
-        One row per check that applies: ``check severity count of meaning examples``: its name; "error", "warning" or
-        "info", and "ok" where nothing was found; how often; out of how many; what it means; and up to three
+        One row per check that applies: ``check severity n_failed n_checked meaning examples``: its name; "error",
+        "warning" or "info", and "ok" where nothing was found; how often; out of how many; what it means; and up to three
         rows that show it, as text. The frame itself stays as it is.
 
     Raises
@@ -98,7 +94,7 @@ def check(frame: F, resolution: str | None = None) -> F:
 
     Notes
     -----
-    Errors can not come from a sound service: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps (holes
+    Errors cannot come from a sound service: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps (holes
     between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
     sums_far_from_1 (prices, or mids of books, of all tokens of a market miss 1 by more than 0.05), stale (60 equal
     snapshots or values and more in a row). Infos: one_sided, empty, locked, null.
@@ -110,21 +106,21 @@ def check(frame: F, resolution: str | None = None) -> F:
     ...     "ts": ["2026-01-01T00:00", "2026-01-01T03:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
     ...     "price": [0.25, 1.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
     >>> report = md.check(prices, "1h")
-    >>> report.filter(pl.col("count") > 0).select("check", "severity", "count").rows()
+    >>> report.filter(pl.col("n_failed") > 0).select("check", "severity", "n_failed").rows()
     [('gaps', 'warning', 1), ('outside_0_1', 'error', 1)]
     """
-    data = collected(frame)
-    kind = kind_of(data.columns, ("books", "metrics", "prices"))
-    view = _View(data, kind)
-    found = [*_times(view, None if resolution is None else Resolution.of(resolution))]
-    if kind == "books":
+    native = in_memory(frame)
+    table = opened(native, ("books", "prices", "metrics"))
+    view = _View(table)
+    found = [*_times(view, None if resolution is None else BucketWidth.of(resolution))]
+    if view.books:
         found += [*_levels(view), *_tops(view)]
     else:
-        found += [*_values(view, kind)]
+        found += [*_values(view)]
     return _report(found, view, frame)  # type: ignore[no-any-return]
 
 
-def _times(view: _View, width: Resolution | None) -> Iterator[Finding]:
+def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
     ts = view.ts[view.snapshots]
     step = np.diff(ts, prepend=ts[:1])
     inner = step[~view.fresh]
@@ -149,7 +145,7 @@ def _usual(steps: Ints) -> int:
         return Resolution.M1.micros
     values, counts = np.unique(steps, return_counts=True)
     commonest = int(values[np.argmax(counts)])
-    return max((r.micros for r in Resolution if r.micros <= commonest), default=Resolution.M1.micros)
+    return max((g.micros for g in GRIDS if g.micros <= commonest), default=Resolution.M1.micros)
 
 
 def _levels(view: _View) -> Iterator[Finding]:
@@ -210,11 +206,12 @@ def _long_runs(equal: _Rows, heads: Ints) -> Ints:
     return heads[begins[lengths >= _STALE]]
 
 
-def _values(view: _View, kind: str) -> Iterator[Finding]:
+def _values(view: _View) -> Iterator[Finding]:
     n = len(view)
-    names = [c for c in value_columns(view.data.columns) if view.data[c].dtype.is_numeric()]
+    own = ("price",) if view.table.kind == "prices" else METRICS[2:]
+    names = [c for c in value_columns(view.table.names) if c in own or view.table.is_number(c)]
     columns = {c: view.column(c) for c in names}
-    if kind == "prices":
+    if view.table.kind == "prices":
         price = columns["price"]
         yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
         yield _sums(view, np.arange(n), price)
@@ -249,24 +246,24 @@ def _report(found: list[Finding], view: _View, frame: Any) -> Any:
     columns: dict[str, list[Any]] = {
         "check": [f.check for f in found],
         "severity": [f.severity if len(f.rows) else "ok" for f in found],
-        "count": [len(f.rows) for f in found],
-        "of": [f.of for f in found],
+        "n_failed": [len(f.rows) for f in found],
+        "n_checked": [f.of for f in found],
         "meaning": [f.meaning for f in found],
         "examples": ["; ".join(_example(view, int(row)) for row in f.rows[:_SHOWN]) for f in found],
     }
-    source = wrapped(frame)
-    backend = source.implementation
-    if not (backend.is_pandas() or backend.is_pyarrow()):
-        backend = nw.Implementation.POLARS
-    out = nw.from_dict(columns, backend=backend)
-    if isinstance(source, nw.LazyFrame) and source.implementation.is_polars():
-        return out.lazy().to_native()
-    return out.to_native()
+    if is_pandas_dataframe(frame) or is_dask_dataframe(frame):
+        import pandas as pd
+
+        return pd.DataFrame(columns)
+    out = pl.DataFrame(columns)
+    if is_pyarrow_table(frame):
+        return out.to_arrow()
+    return out.lazy() if is_lazy(frame) else out
 
 
 def _example(view: _View, row: int) -> str:
-    one = view.data[[row]]
-    parts = [to_text(int(micros(one["ts"])[0])), *(str(texts(one[c])[0]) for c in view.who[-1:])]
-    rest = [c for c in one.columns if c not in {"ts", *WHO}]
-    shown = [f"{c}={'null' if (v := texts(one[c])[0]) is None else v}" for c in rest[:4]]
-    return " ".join([*parts, *shown])
+    at, table = np.array([row]), view.table
+    parts = [to_text(int(table.array("ts")[row])), *(str(table.texts(c, at)[0]) for c in view.who[-1:])]
+    rest = [c for c in table.names if c not in {"ts", *WHO}]
+    values = ((c, table.source.raw(c)[row]) for c in rest[:4])
+    return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124

@@ -37,6 +37,11 @@ def group_starts(*keys: NDArray[np.generic]) -> Ints:
     return np.concatenate(found)
 
 
+def run_ends(starts: Ints, count: int) -> Ints:
+    """Where the runs end that begin at these positions of so many rows."""
+    return np.append(starts[1:], count)[: len(starts)]
+
+
 def rises_within(ts: Ints, starts: Ints) -> bool:
     """Whether times never fall inside the groups that begin at ``starts``."""
     falls = np.flatnonzero(ts[1:] < ts[:-1]) + 1

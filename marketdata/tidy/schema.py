@@ -23,7 +23,8 @@ from typing import Literal
 from marketdata.errors import NotTidyError
 from marketdata.wire.columns import METRICS as MEASURED
 
-Kind = Literal["books", "prices", "metrics", "bbo", "quotes"]
+# A series has a time, a market or a token, and any columns beside them.
+Kind = Literal["books", "prices", "metrics", "bbo", "quotes", "series"]
 
 WHO = ("market_id", "token_id", "token_label")
 BOOKS = ("ts", *WHO, "side", "level", "price", "size")
@@ -35,11 +36,27 @@ QUOTES = frozenset(BBO) - {"ts", *WHO}
 COLUMNS: dict[Kind, tuple[str, ...]] = {"books": BOOKS, "prices": PRICES, "metrics": METRICS, "bbo": BBO}
 
 BID, ASK = "bid", "ask"
+# The list columns of a nested books frame: one row per snapshot.
+NESTED = frozenset({"bid_price", "bid_size", "ask_price", "ask_size"})
 COUNT = "_count"
 
 
-def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "metrics", "prices")) -> Kind:
-    """Which tidy frame has these columns.
+def check_names(columns: Iterable[str]) -> None:
+    """Refuse a frame that has two columns of one name.
+
+    Raises
+    ------
+    NotTidyError
+        Naming them.
+    """
+    present = list(columns)
+    doubled = sorted({c for c in present if present.count(c) > 1})
+    if doubled:
+        raise NotTidyError(f"The frame has several columns of one name: {doubled}; keep one of each.")
+
+
+def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
+    """Which tidy frame has these columns: the first of those wanted whose columns are all there; others do not matter.
 
     Raises
     ------
@@ -47,19 +64,38 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "bbo", "m
         If it is none of those wanted; the message names what the nearest one lacks.
     """
     present = list(columns)
+    wanted = tuple(wanted)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
-    if "books" in lacks and {"side", "level"} & set(present):
+    if {"side", "level"} & set(present):
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
-        lacks.pop("prices", None)
+        if "books" not in lacks:
+            raise NotTidyError("Books have several rows per snapshot; give md.bbo(books) or md.to_wide(books).")
+        lacks = {"books": lacks["books"]}
     for kind, missing in lacks.items():
         if not missing:
             return kind
     if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *WHO}:
         return "quotes"
+    if "series" in wanted and not {"side", "level"} & set(present):
+        _check_series(present)
+        return "series"
+    if set(present) >= NESTED:
+        raise NotTidyError(
+            "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
+            "level, and archive.scan(...) reads such rows."
+        )
     # Of a book and its top people know the book.
     known = {kind: some for kind, some in lacks.items() if kind != "bbo" or "books" not in lacks}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
+
+
+def _check_series(present: list[str]) -> None:
+    missing = [] if "ts" in present else ["ts"]
+    if not {"market_id", "token_id"} & set(present):
+        missing += ["market_id"]
+    if missing:
+        raise NotTidyError.from_missing("A tidy frame", missing, present)
 
 
 def value_columns(columns: Iterable[str]) -> list[str]:

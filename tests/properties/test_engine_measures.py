@@ -95,19 +95,21 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
         md.align(prices, "1m")
     if running.name == "dask":
         with pytest.raises(md.ConfigError, match="compute"):
-            md.asof_join(prices, metrics, resolution="1m")
+            md.asof_join(prices, metrics, right_resolution="1m")
     else:
-        got = md.asof_join(prices, metrics, resolution="1m")
-        assert close(plain(got), plain(md.asof_join(polar[1], polar[2], resolution="1m")))
+        got = md.asof_join(prices, metrics, right_resolution="1m")
+        assert close(plain(got), plain(md.asof_join(polar[1], polar[2], right_resolution="1m")))
 
 
 def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]) -> None:
     """A matrix, events, a report, charts and an archive take the rows of an engine's frame."""
     books, prices, _ = (running.frame(f) for f in polar)
-    wide, want = md.wide(prices, columns="token_id"), md.wide(polar[1], columns="token_id")
+    wide, want = md.pivot(prices, columns="token_id"), md.pivot(polar[1], columns="token_id")
     assert rows(wide) == rows(want)
-    assert len(list(md.events(prices=prices, resolution="1m"))) == len(
-        list(md.events(prices=polar[1], resolution="1m"))
+    assert len(list(md.replay(prices=prices, resolution="1m"))) == len(
+        list(md.replay(prices=polar[1], resolution="1m"))
     )
-    report, wanted = (nw.from_native(md.check(f)).select("check", "severity", "count", "of") for f in (books, polar[0]))
+    report, wanted = (
+        nw.from_native(md.check(f)).select("check", "severity", "n_failed", "n_checked") for f in (books, polar[0])
+    )
     assert report.rows() == wanted.rows()

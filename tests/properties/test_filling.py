@@ -16,7 +16,7 @@ from marketdata.testing.strategies import book_columns, metric_columns, price_co
 from marketdata.tidy.frames import to_frame
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
-fills = st.sampled_from(["null", "previous"])
+fills = st.sampled_from(["null", "forward"])
 # Drawn times may lie far apart: finer grids would have millions of rows.
 resolutions = st.sampled_from([Resolution.H1, Resolution.H6, Resolution.D1])
 Rows = list[tuple[Any, ...]]
@@ -32,7 +32,7 @@ def on_grid(plain: Rows, ids: int, width: int, fill: str, counts: list[int]) -> 
     for who, of in groups.items():
         last: Rows = []
         for ts in range(min(stamps), max(stamps) + 1, width) if stamps else ():
-            here = of.get(ts, last if fill == "previous" else [])
+            here = of.get(ts, last if fill == "forward" else [])
             last = here
             values = [row[1 + ids :] for row in here]
             if not values:
@@ -80,8 +80,8 @@ def test_nothing_is_filled_unless_asked_and_an_unknown_fill_is_refused() -> None
     prices = pl.DataFrame({"ts": stamps, "market_id": "m", "token_id": "1", "token_label": "Y", "price": [0.25, 0.5]})
     assert prices.pipe(md.resample, "1h")["price"].to_list() == [0.25, 0.5]
     assert md.Accessor(prices).resample("1h", fill="null")["price"].to_list() == [0.25, None, None, 0.5]
-    with pytest.raises(md.ConfigError, match="'null' and 'previous'"):
+    with pytest.raises(md.ConfigError, match="'null' and 'forward'"):
         md.resample(prices, "1h", fill="zero")
     duckdb = pytest.importorskip("duckdb")
-    with pytest.raises(md.ConfigError, match="memory"):
+    with pytest.raises(md.ConfigError, match="pandas, polars or Arrow"):
         md.resample(duckdb.sql("SELECT * FROM prices"), "1h", fill="null")

@@ -16,7 +16,7 @@ from kinds import KINDS, WHO, close, of_kind, rows
 import marketdata as md
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
-from marketdata.tidy import rules, runs
+from marketdata.tidy import runs
 from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.tidy.runs import resample_columns
 
@@ -133,13 +133,11 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @given(books=book_columns(step=7_000_000), resolution=resolutions)
-def test_kernel_and_expressions_agree_off_the_grid(books: Any, resolution: Resolution) -> None:
-    """On irregular times the run kernel and the expressions give the same rows."""
-    data = nw.from_native(to_frame(books, "polars"), eager_only=True)
-    fast = rules._last_runs(data, WHO, resolution)
-    assert fast is not None
-    assert rows(fast.to_native()) == rows(rules.last_rows(data, WHO, resolution).to_native())
+def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolution: Resolution) -> None:
+    """On irregular times the rows are those that a plain walk finds, too."""
+    assert rows(md.resample(of_kind(books, kind), resolution)) == last_books(books, resolution.micros)
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "+05:30", None])
@@ -184,7 +182,7 @@ def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
 def test_prices_that_are_texts_are_refused() -> None:
     """A price column of texts is no price: it is refused, not left out of the means."""
     prices = to_frame(md.wire.columns.empty("prices"), "polars")  # type: ignore[attr-defined]
-    with pytest.raises(md.NotTidyError, match=r"price.*texts"):
+    with pytest.raises(md.NotTidyError, match=r"price holds String, not numbers"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
 
 

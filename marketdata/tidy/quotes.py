@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
+import numpy as np
+import polars as pl
 
-from marketdata.tidy.kinds import check_sides, floats, new_series, wrapped
-from marketdata.tidy.partitions import by_partition, token_by_token
-from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
-from marketdata.tidy.snapshots import Starts
+from marketdata.tidy.backends import Result, Taken, run
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.schema import ASK, BBO, BID, WHO, Kind
+from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
 _KEYS = (*WHO, "ts")
+KINDS: tuple[Kind, ...] = ("books", "bbo")
 
 
 def bbo(frame: F) -> F:
@@ -21,14 +25,14 @@ def bbo(frame: F) -> F:
     Parameters
     ----------
     frame
-        Tidy books of any frame kind; a bbo frame is given back as it is.
+        Tidy books of any frame kind; a bbo frame is given back in tidy order.
 
     Returns
     -------
     frame of the same kind
         One row per (token, ts): ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
         spread``. Prices are probabilities 0 to 1, sizes shares. A missing side gives null, in ``mid`` and ``spread``
-        too, never 0 or 0.5. ``ts`` as in the frame. Tidy order.
+        too, never 0 or 0.5. Tidy order.
 
     Raises
     ------
@@ -50,14 +54,7 @@ def bbo(frame: F) -> F:
     >>> md.bbo(book).select("mid", "spread").row(0)
     (0.5, 0.5)
     """
-    data = wrapped(frame)
-    if kind_of(data.collect_schema().names(), ("books", "bbo")) == "bbo":
-        return frame
-    if data.implementation.is_dask():
-        return by_partition(data.to_native(), WHO, bbo)  # type: ignore[no-any-return]
-    fast = _bbo_runs(data) if isinstance(data, nw.DataFrame) else None
-    out = bbo_rows(data) if fast is None else fast
-    return nw.maybe_reset_index(out).to_native()  # type: ignore[no-any-return]
+    return run(frame, top, KINDS, reduce=_reduced)
 
 
 def mid(frame: F) -> F:
@@ -86,7 +83,7 @@ def mid(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.mid().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'mid']
     """
-    return _one(frame, "mid")  # type: ignore[no-any-return]
+    return run(frame, partial(_one, name="mid"), KINDS, reduce=_reduced)
 
 
 def spread(frame: F) -> F:
@@ -115,40 +112,54 @@ def spread(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'spread']
     """
-    return _one(frame, "spread")  # type: ignore[no-any-return]
+    return run(frame, partial(_one, name="spread"), KINDS, reduce=_reduced)
 
 
-@token_by_token
-def _one(frame: Any, name: str) -> Any:
-    return wrapped(bbo(frame)).select("ts", *WHO, name).to_native()
+def _one(table: Any, name: str) -> Any:
+    return top(table).select("ts", *WHO, name)
 
 
-def bbo_rows(data: Any) -> Any:
+def top(table: Any) -> Any:
+    """The columns of bbo of a `Table` of books or bbo, behind narwhals."""
+    if table.kind == "bbo":
+        return table.in_order(BBO[4:]).frame() if table.is_eager else table.frame().sort(*_KEYS, nulls_last=True)
+    return nw.from_native(_best(table.book(whole=False))) if table.is_eager else _best_rows(table)
+
+
+def _best(book: EagerTable) -> pl.DataFrame:
+    starts, asks, ends = book.sides
+    price, size, missing = book.column("price"), book.column("size"), asks == ends
+    out = [book.column(c).gather(starts) for c in ("ts", *WHO)]
+    # A snapshot without a row of bids begins with its asks, and one without a row of asks ends where they would begin.
+    for at, none in ((starts, asks == starts), (np.minimum(asks, len(book) - 1), missing)):
+        rows = pl.Series(at, dtype=pl.Int64)
+        rows = rows.set(pl.Series(none), None) if none.any() else rows
+        out += [column.gather(rows).fill_nan(None) for column in (price, size)]
+    data = pl.DataFrame([column.alias(name) for column, name in zip(out, BBO, strict=False)])
+    bid, ask = pl.col("best_bid"), pl.col("best_ask")
+    return data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
+
+
+def _reduced(table: EagerTable) -> Any:
+    """The best two levels of each side, which `_best` looks at, and every marker row."""
+    rows = np.arange(len(table))
+    if table.kind == "books":
+        rows = np.flatnonzero((table.array("level") <= 1) | np.isnan(table.array("price")))
+    return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])
+
+
+def _best_rows(table: EngineTable) -> Any:
     """The measure as expressions: one group per snapshot, the level 0 of each side."""
     parts = []
-    top = (nw.col("level") == 0).fill_null(value=False)
+    first = (nw.col("level") == 0).fill_null(value=False)
     for side in (BID, ASK):
-        best = top & (nw.col("side").cast(nw.String) == side)
+        best = first & (nw.col("side") == side)
         parts += [
             nw.when(best).then(nw.col("price")).alias(f"best_{side}"),
             nw.when(best).then(nw.col("size")).alias(f"best_{side}_size"),
         ]
     names = BBO[4:8]
-    data = data.select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())
+    data = table.frame().select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())
     bid, ask = nw.col("best_bid"), nw.col("best_ask")
     data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
     return data.select(*BBO).sort(*_KEYS, nulls_last=True)
-
-
-def _bbo_runs(data: nw.DataFrame[Any]) -> nw.DataFrame[Any] | None:
-    """The measure by runs, or None where the frame is not tidy: each side begins with level 0 or its marker row."""
-    starts = Starts.of(data)
-    if starts is None:
-        check_sides(data)
-        return None
-    bids, asks = starts
-    out = data.select(*_KEYS)[bids]
-    price, size = floats(data["price"]), floats(data["size"])
-    bid, ask = price[bids], price[asks]
-    values = (bid, size[bids], ask, size[asks], (bid + ask) / 2, ask - bid)
-    return out.with_columns(*(new_series(out, c, v) for c, v in zip(BBO[4:], values, strict=True))).select(*BBO)

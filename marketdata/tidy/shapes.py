@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy import frames
 from marketdata.tidy.arguments import whole
-from marketdata.tidy.kinds import floats, identity, micros, new_series, texts
-from marketdata.tidy.partitions import token_by_token
-from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, WHO, kind_of
-from marketdata.tidy.snapshots import HELD, KEYS, Runs, closed, is_ask_row, is_bid_row, only, opened, snapshots
+from marketdata.tidy.backends import is_lazy, run
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 from marketdata.wire.columns import BookColumns, Token
 
 F = TypeVar("F")
+KEYS = ("ts", *WHO)
 _TOTAL = "__total"
+_NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
 _WIDE = re.compile(r"bid_px_(\d\d+)")
 
 
-@token_by_token
 def ladder(frame: F, ts: Any) -> F:
     """The book of each token as it stood at one moment, bids and asks side by side.
 
@@ -49,7 +51,7 @@ def ladder(frame: F, ts: Any) -> F:
     NotTidyError
         If the frame holds no tidy books.
     ConfigError
-        If ``ts`` can not be read.
+        If ``ts`` cannot be read.
 
     Examples
     --------
@@ -61,23 +63,23 @@ def ladder(frame: F, ts: Any) -> F:
     >>> md.ladder(book, "2026-01-01T00:05").select("bid_size", "bid_price", "ask_price", "ask_total").rows()
     [(10.0, 0.25, 0.5, 10.0), (None, None, 0.75, 30.0)]
     """
-    moment = to_datetime(to_micros(ts, "ts"))
-    data = opened(frame)
-    kind_of(data.collect_schema().names(), ("books",))
-    zone = data.collect_schema()["ts"]
-    naive = isinstance(zone, nw.Datetime) and zone.time_zone is None
-    data = data.filter(nw.col("ts") <= nw.lit(moment.replace(tzinfo=None) if naive else moment))
-    data = data.filter(nw.col("ts") == nw.col("ts").max().over(*WHO))
-    rows = snapshots(data.to_native()).with_before(**{_TOTAL: only(nw.col(HELD), nw.col("size"))}).data
+    return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
+
+
+def _ladder(table: Any, moment: int) -> Any:
+    data = table.book().frame() if table.is_eager else table.frame()
+    data = data.filter(nw.col("ts") <= nw.lit(to_datetime(moment)))
+    data = data.filter(nw.col("ts") == nw.col("ts").max().over(*WHO)).filter(~nw.col("price").is_null())
+    total = nw.col("size").cum_sum().over(*WHO, "side", order_by="level")
+    data = data.with_columns(total.alias(_TOTAL))
     parts = []
-    for side, held in ((BID, is_bid_row), (ASK, is_ask_row)):
-        values = {"total": nw.col(_TOTAL) + nw.col("size"), "size": nw.col("size"), "price": nw.col("price")}
+    for side in (BID, ASK):
+        values = {"total": nw.col(_TOTAL), "size": nw.col("size"), "price": nw.col("price")}
+        held = nw.col("side").cast(nw.String) == side
         parts += [nw.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
     names = ("bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
-    rows = rows.filter(nw.col(HELD)).select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(nw.col(*names).max())
-    # A level beside marker rows may be held as a float.
-    rows = rows.select(*KEYS, nw.col("level").cast(nw.Int32), *names)
-    return closed(rows.sort(*WHO, "level", nulls_last=True), frame)  # type: ignore[no-any-return]
+    rows = data.select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(nw.col(*names).max())
+    return rows.select(*KEYS, "level", *names).sort(*WHO, "level", nulls_last=True)
 
 
 def wide_names(levels: int) -> list[str]:
@@ -123,51 +125,46 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     >>> list(md.to_wide(books).columns)[4:]
     ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00', 'bid_px_01', 'ask_px_01', 'bid_sz_01', 'ask_sz_01']
     """
-    data = opened(frame)
-    kind_of(data.collect_schema().names(), ("books",))
     if levels is not None:
         whole("levels", levels)
-    elif isinstance(data, nw.DataFrame):
-        levels = int(np.nanmax(floats(data["level"]), initial=0.0)) + 1
-    else:
-        raise ConfigError("levels is missing; a lazy frame needs it, for example to_wide(levels=10).")
-    return _widened(frame, levels)
+    elif is_lazy(frame):
+        raise ConfigError(_NO_LEVELS)
+    return run(frame, partial(_wide, levels=levels), ["books"])
 
 
-@token_by_token
-def _widened(frame: F, levels: int) -> F:
-    book = snapshots(frame)
-    data = book.data
-    if isinstance(book, Runs):
-        return closed(_wide_runs(book, levels), frame)  # type: ignore[no-any-return]
+def _wide(table: Any, levels: int | None) -> Any:
+    if not table.is_eager:
+        if levels is None:
+            raise ConfigError(_NO_LEVELS)
+        return _wide_rows(table, levels)
+    book = table.book()
+    starts, asks, ends = book.sides
+    if levels is None:
+        levels = int(book.array("level").max(initial=0)) + 1
+    numbers = {"px": book.array("price"), "sz": book.array("size")}
+    first, last = {BID: starts, ASK: asks}, {BID: asks, ASK: ends}
+    out = [book.column(c).gather(starts) for c in KEYS]
+    for name in wide_names(levels):
+        side, what, level = name.split("_")
+        at = first[side] + int(level)
+        values = np.full(len(starts), np.nan)
+        there = at < last[side]
+        values[there] = numbers[what][at[there]]
+        out.append(pl.Series(name, values).fill_nan(None))
+    return pl.DataFrame(out)
+
+
+def _wide_rows(table: EngineTable, levels: int) -> Any:
+    """The shape as expressions."""
     parts = []
     for name in (names := wide_names(levels)):
         side, what, level = name.split("_")
-        held = is_bid_row if side == BID else is_ask_row
-        here = held & (nw.col("level") == int(level)).fill_null(value=False)
+        here = (nw.col("side") == side) & (nw.col("level") == int(level)).fill_null(value=False)
         parts.append(nw.when(here).then(nw.col("price" if what == "px" else "size")).alias(name))
-    out = data.select(*KEYS, *parts).group_by(*KEYS).agg(nw.col(*names).max())
-    return closed(out.select(*KEYS, *names).sort(*WHO, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
+    out = table.frame().select(*KEYS, *parts).group_by(*KEYS).agg(nw.col(*names).max())
+    return out.select(*KEYS, *names).sort(*WHO, "ts", nulls_last=True)
 
 
-def _wide_runs(book: Runs, levels: int) -> Any:
-    data, (bids, asks) = book.data, book.starts
-    numbers = {"px": floats(data["price"]), "sz": floats(data["size"])}
-    ends = {BID: asks, ASK: np.append(bids[1:], len(data))}
-    begins = {BID: bids, ASK: asks}
-    out = data.select(*KEYS)[bids]
-    columns = []
-    for name in wide_names(levels):
-        side, what, level = name.split("_")
-        at = begins[side] + int(level)
-        values = np.full(len(bids), np.nan)
-        there = at < ends[side]
-        values[there] = numbers[what][at[there]]
-        columns.append(new_series(out, name, values))
-    return out.with_columns(*columns)
-
-
-@token_by_token
 def from_wide(frame: F) -> F:
     """Tidy books of wide ones: the way back from `to_wide`.
 
@@ -195,24 +192,27 @@ def from_wide(frame: F) -> F:
     >>> bool(md.from_wide(md.to_wide(books)).equals(books))
     True
     """
-    data = opened(frame)
-    present = data.collect_schema().names()
-    levels = _levels(present)
-    data = data.select(*KEYS, *wide_names(levels))
-    if isinstance(data, nw.DataFrame):
-        return closed(_tidy_runs(data, levels), frame)  # type: ignore[no-any-return]
+    return run(frame, _tidy, ["series"], further=True)
+
+
+def _tidy(table: Any) -> Any:
+    levels = _levels(table.names)
+    return _tidy_runs(table, levels) if table.is_eager else _tidy_rows(table, levels)
+
+
+def _tidy_rows(table: EngineTable, levels: int) -> Any:
+    """The shape as expressions."""
+    data = table.frame(*wide_names(levels))
     parts = []
     for side in (BID, ASK):
         for level in range(levels):
             price, size = nw.col(f"{side}_px_{level:02d}"), nw.col(f"{side}_sz_{level:02d}")
             number = nw.when(~price.is_null()).then(nw.lit(level)).cast(nw.Int32)
-            one = data.select(
-                *KEYS, side=nw.lit(side), level=number, price=price.cast(nw.Float64), size=size.cast(nw.Float64)
-            )
+            one = data.select(*KEYS, side=nw.lit(side), level=number, price=price, size=size)
             parts.append(one if level == 0 else one.filter(~nw.col("price").is_null()))
     out = nw.concat(parts).with_columns((nw.col("side") == ASK).alias("__order"))
     out = out.sort(*WHO, "ts", "__order", "level", nulls_last=True)
-    return closed(out.select(*KEYS, "side", "level", "price", "size"), frame)  # type: ignore[no-any-return]
+    return out.select(*KEYS, "side", "level", "price", "size")
 
 
 def _levels(present: Iterable[str]) -> int:
@@ -224,23 +224,24 @@ def _levels(present: Iterable[str]) -> int:
     return levels
 
 
-def _tidy_runs(data: nw.DataFrame[Any], levels: int) -> Any:
+def _tidy_runs(table: EagerTable, levels: int) -> Any:
     """Over columns, so that types and order are those of every tidy frame."""
-    if len(data):
-        order = [nw.col(c).cast(nw.String) for c in WHO]
-        data = data.with_columns(*order).sort(*WHO, "ts", nulls_last=True)
-    ts = micros(data["ts"])
-    groups = group_starts(*(identity(data[c]) for c in WHO))
-    heads = [texts(data[c][groups]) for c in WHO]
+    names = wide_names(levels)
+    table = table.in_order(names)
+    groups = table.groups
+    heads = [table.texts(c, groups) for c in WHO]
     tokens = tuple(Token(m or "", t, label) for m, t, label in zip(*heads, strict=True))
-    token = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(data))))
-    pairs = np.full((len(data), 2, levels, 2), np.nan)
-    for name in wide_names(levels):
+    token = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
+    pairs = np.full((len(table), 2, levels, 2), np.nan)
+    for name in names:
         side, what, level = name.split("_")
-        pairs[:, int(side == ASK), int(level), int(what == "sz")] = floats(data[name])
+        pairs[:, int(side == ASK), int(level), int(what == "sz")] = table.array(name)
     held = ~np.isnan(pairs[..., 0])
-    if np.isnan(pairs[held]).any():
-        raise NotTidyError("A level has a price and no size; give both, or neither.")
-    books = BookColumns(tokens, token, ts, held.sum(axis=2).ravel(), pairs[held])
-    kind: frames.FrameKind = "pandas" if data.implementation.is_pandas() else "polars"
-    return nw.from_native(frames.to_frame(books, kind))
+    if not np.array_equal(held, ~np.isnan(pairs[..., 1])):
+        raise NotTidyError("A level has a price and no size, or a size and no price; give both, or neither.")
+    if (held[..., 1:] & ~held[..., :-1]).any():
+        raise NotTidyError(
+            "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
+        )
+    books = BookColumns(tokens, token, table.array("ts"), held.sum(axis=2).ravel(), pairs[held])
+    return frames.to_frame(books, "polars")

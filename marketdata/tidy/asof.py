@@ -1,0 +1,426 @@
+"""Time without looking ahead: when a bucket is known, joins as of then, and what is missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from narwhals.dependencies import is_dask_dataframe
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.backends import Result, Taken, closed, kind_name, run, source_of
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.schema import WHO, Kind, check_names
+from marketdata.tidy.table import EagerTable
+from marketdata.times import SECOND
+from marketdata.wire.columns import Ints
+
+F = TypeVar("F")
+KNOWN = "available_at"
+_KINDS: tuple[Kind, ...] = ("books", "series")
+_LEFT, _SEEN, _TIME, _BUCKET = "__left", "__seen", "__time", "__bucket"
+_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+_MICROS = nw.Datetime("us", "UTC")
+_NO_TIME = np.iinfo(np.int64).min
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def available_at(frame: F, resolution: str) -> F:
+    """Add when each row was known at the earliest: the end of its bucket.
+
+    A bucket is named by its start, but holds what happened until its end: who uses it at its ``ts`` looks ahead.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any sort and kind.
+    resolution : str
+        Bucket width of the frame.
+
+    Returns
+    -------
+    frame of the same kind
+        The frame with one more column ``available_at`` [UTC], rows and order as they were.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids.
+    ConfigError
+        If the resolution does not exist.
+
+    Notes
+    -----
+    available_at = ts + width of the bucket.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.25],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.available_at(prices, "1h")["available_at"].to_list()[0].isoformat()
+    '2026-01-01T01:00:00+00:00'
+    """
+    width = BucketWidth.of(resolution)
+    return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True)
+
+
+def _available_at(table: Any, width: BucketWidth) -> Any:
+    if not table.is_eager:
+        return table.data.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))
+    ordered = table.in_order(unique=False)
+    refuse_finer(ordered.array("ts"), ordered.groups, width)
+    known = pl.Series(KNOWN, table.array("ts") + width.micros).cast(pl.Datetime("us", "UTC"))
+    names = [c for c in table.names if c != KNOWN]
+    return Result(known.to_frame(), [Taken(table.source, {c: c for c in names}, table.rows)], [*names, KNOWN])
+
+
+def asof_join(
+    left: F,
+    right: Any,
+    *,
+    on: str = "ts",
+    by: str | Iterable[str] | None = None,
+    right_resolution: str | None = None,
+    tolerance: str | dt.timedelta | None = None,
+    allow_exact_matches: bool = False,
+    suffix: str = "_right",
+) -> F:
+    """Add to each row the latest row of another frame that was known before.
+
+    Parameters
+    ----------
+    left
+        Frame of any kind with times: the moments at which you want to know.
+    right
+        Frame of the same kind with one row per id and time: what was known. Books have more than one: give `bbo` or
+        `to_wide` of them.
+    on : str
+        Time column of ``left``.
+    by : str or list of str, optional
+        Columns that rows are matched by. Without it the ids that both frames have: ``market_id`` and ``token_id``.
+        ``()`` matches by time alone, for data about no market (an index, weather, polls).
+    right_resolution : str, optional
+        Bucket width of ``right``; not needed when it has a column ``available_at``.
+    tolerance : str or timedelta, optional
+        How long before the moment a row may have become known ("30m", "2h", "1d"); an older one is not used.
+    allow_exact_matches : bool
+        Use what became known at the moment itself, too.
+    suffix : str
+        Added to the name of a column of ``right`` that ``left`` has too.
+
+    Returns
+    -------
+    frame of the kind of ``left``
+        The rows of ``left`` with the columns of ``right`` beside them, ids once, its ``ts`` as ``ts_right``, and the
+        ``available_at`` of what was found. Null where nothing was known yet, or nothing within the tolerance. By ids,
+        then time.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks times or ids, or ``right`` in memory has two different rows of one id and time.
+    ConfigError
+        If the bucket width of ``right`` is unknown, or finer than its times, or both frames are of different kinds.
+
+    Notes
+    -----
+    Matched is the row with the greatest ``available_at`` < ``on`` (<= with ``allow_exact_matches``) and, with
+    ``tolerance``, ``on`` - ``available_at`` <= tolerance. `pandas.merge_asof` and polars' `join_asof` on ``ts`` would
+    take the bucket that has just begun, and with it what is not known yet.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> ids = {"market_id": "m", "token_id": "1", "token_label": "Yes"}
+    >>> time = pl.col("ts").str.to_datetime(time_zone="UTC")
+    >>> trades = pl.DataFrame({"ts": ["2026-01-01T00:30", "2026-01-01T01:30"], **ids}).with_columns(time)
+    >>> prices = pl.DataFrame({"ts": ["2026-01-01T00:00"], **ids, "price": [0.25]}).with_columns(time)
+    >>> md.asof_join(trades, prices, right_resolution="1h")["price"].to_list()
+    [None, 0.25]
+    """
+    width = None if right_resolution is None else BucketWidth.of(right_resolution)
+    how = partial(
+        _joined,
+        on=on,
+        by=(by,) if isinstance(by, str) else None if by is None else tuple(by),
+        width=width,
+        tolerance=_micros(tolerance),
+        exact=allow_exact_matches,
+        suffix=suffix,
+    )
+    if is_dask_dataframe(left) or is_dask_dataframe(right):
+        raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
+    if _kind(left) != _kind(right):
+        raise ConfigError(
+            f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
+        )
+    joined: Any
+    if isinstance(left, pl.LazyFrame):
+        nothing = how(*(pl.DataFrame(schema=f.collect_schema()) for f in (left, right)))
+        joined = pl.defer(lambda: how(left.collect(), right.collect()), schema=nothing.schema)
+    else:
+        joined = how(left, right)
+    return joined  # type: ignore[no-any-return]
+
+
+def _kind(frame: Any) -> tuple[str, str]:
+    return type(frame).__module__.partition(".")[0], type(frame).__name__
+
+
+def _micros(tolerance: str | dt.timedelta | None) -> int | None:
+    if tolerance is None:
+        return None
+    if isinstance(tolerance, dt.timedelta) and tolerance >= dt.timedelta(0):
+        return tolerance // dt.timedelta(microseconds=1)
+    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", tolerance, re.ASCII) if isinstance(tolerance, str) else None
+    if match is None:
+        raise ConfigError(
+            f"tolerance={tolerance!r} is refused; allowed are a timedelta from 0 and texts: 90s 30m 2h 1d."
+        )
+    return int(match[1]) * _SECONDS[match[2]] * SECOND
+
+
+def _joined(
+    left: Any, right: Any, *, by: tuple[str, ...] | None, on: str, width: BucketWidth | None, **how: Any
+) -> Any:
+    sources = [source_of(f) for f in (left, right)]
+    if None in sources:
+        tables: list[Any] = [
+            EngineTable.of_times(f, [c]) for f, c in ((left, on), (right, KNOWN if _has(right, KNOWN) else "ts"))
+        ]
+    else:
+        tables = [EagerTable(source, "series") for source in sources]
+    names, others = (t.names for t in tables)
+    check_names(names)
+    check_names(others)
+    if on not in names:
+        raise NotTidyError.from_missing("The left frame", [on], names)
+    keys = tuple(c for c in WHO[:2] if c in names and c in others) if by is None else by
+    missing = [c for c in keys if c not in names or c not in others]
+    if missing or (by is None and not keys):
+        raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
+    if KNOWN not in others and "ts" not in others:
+        raise NotTidyError.from_missing("The right frame", ["ts"], others)
+    if KNOWN not in others and width is None:
+        raise ConfigError(
+            "right_resolution is missing: the bucket width of right says when its rows are known; or add it with "
+            "md.available_at(right, resolution)."
+        )
+    if None in sources:
+        return _joined_rows(*tables, keys=keys, on=on, width=width, **how)
+    return closed(_found(*tables, keys=keys, on=on, width=width, **how), left)
+
+
+def _has(frame: Any, name: str) -> bool:
+    return name in nw.from_native(frame).collect_schema().names()
+
+
+def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
+    """The columns of ``right`` that are added, by their new names."""
+    ids = {*keys, *WHO}
+    return {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
+
+
+def _found(
+    left: EagerTable,
+    right: EagerTable,
+    *,
+    keys: tuple[str, ...],
+    on: str,
+    width: BucketWidth | None,
+    tolerance: int | None,
+    exact: bool,
+    suffix: str,
+) -> Result:
+    known = _known(right, keys, width)
+    moments = left.instants(on)
+    codes = _codes(left, right, keys)
+    sought, kept = left.order([], codes[0], moments), right.order([], codes[1], known)
+    right.refuse_doubles(kept, [codes[1], known], [*keys, KNOWN])
+    a = pl.DataFrame({"id": codes[0][sought], "at": moments[sought] - (not exact)})
+    b = pl.DataFrame({"id": codes[1][kept], "at": known[kept], "row": kept})
+    both = a.join_asof(b, on="at", by="id", strategy="backward", check_sortedness=False)
+    rows = np.empty(len(left), np.int64)
+    rows[sought] = both["row"].fill_null(-1).to_numpy()
+    known = np.append(known, _NO_TIME)
+    if tolerance is not None:
+        rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
+    order = left.order([c for c in WHO[:2] if c in left.names], moments)
+    rows = rows[order]
+    more = _renamed(left.names, right.names, keys, suffix)
+    taken = [Taken(left.source, {c: c for c in left.names}, order), Taken(right.source, more, rows)]
+    if KNOWN in right.names:
+        return Result(pl.DataFrame(), taken, [*left.names, *more.values()])
+    name = KNOWN + suffix if KNOWN in left.names else KNOWN
+    stamps = pl.Series(name, known[rows]).to_frame().select(pl.when(pl.Series(rows) >= 0).then(name)).to_series()
+    data = stamps.cast(pl.Datetime("us", "UTC")).to_frame()
+    return Result(data, taken, [*left.names, *more.values(), name])
+
+
+def _known(right: EagerTable, keys: tuple[str, ...], width: BucketWidth | None) -> Ints:
+    if KNOWN in right.names:
+        return right.instants(KNOWN)
+    assert width is not None
+    ids = EagerTable(right.source, "series")
+    ids.keys = [c for c in keys if c in WHO]
+    ids = ids.in_order(unique=False)
+    refuse_finer(ids.array("ts"), ids.groups, width)
+    return right.instants("ts") + width.micros
+
+
+def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """One integer for each row of both frames, equal where the ids are; a missing id equals none."""
+    out = [np.zeros(len(t), np.int64) for t in (left, right)]
+    for name in keys:
+        columns = [t.any_text(name) for t in (left, right)]
+        place: dict[str, int] = {}
+        for i, column in enumerate(columns):
+            codes = column.to_physical().cast(pl.Int64)
+            heads = codes.arg_unique()
+            texts = column.gather(heads).cast(pl.String).to_list()
+            lookup = np.zeros(int(codes.max() or 0) + 2, np.int64)  # type: ignore[arg-type]
+            for code, text in zip(codes.gather(heads).to_list(), texts, strict=True):
+                lookup[-1 if code is None else code] = -1 - i if text is None else place.setdefault(text, len(place))
+            out[i] = out[i] * (1 << 31) + lookup[codes.fill_null(-1).to_numpy()]
+    return out[0], out[1]
+
+
+def _joined_rows(
+    left: EngineTable,
+    right: EngineTable,
+    *,
+    keys: tuple[str, ...],
+    on: str,
+    width: BucketWidth | None,
+    tolerance: int | None,
+    exact: bool,
+    suffix: str,
+) -> Any:
+    """The join as expressions: all moments and facts of an id in one row of time, where the last fact runs along.
+
+    Windows only, so that no engine needs a join of its own for it.
+    """
+    a, b, known = left.data, right.data, KNOWN
+    if KNOWN not in right.names:
+        b = b.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))  # type: ignore[union-attr]
+    more = _renamed(left.names, b.collect_schema().names(), keys, suffix)
+    known = more.get(KNOWN, KNOWN)
+    b = b.select(*keys, *(nw.col(c).alias(new) for c, new in more.items()))
+    by = [*keys] or [_LEFT]
+    if not keys:
+        a, b = a.with_columns(nw.lit(0).alias(_LEFT)), b.with_columns(nw.lit(0).alias(_LEFT))
+    # Of equal times the one that may be seen is first.
+    rank = (1, 0) if exact else (0, 1)
+    # DuckDB has one sort of instant, and does not take the zone of a type.
+    never = nw.lit(_NEVER) if left.is_duckdb else nw.lit(_NEVER).cast(_MICROS)
+    moments = a.select(*by, nw.col(on).alias(_TIME)).unique()
+    facts = b.select(*by, nw.col(known).alias(_TIME))
+    both = nw.concat(
+        [
+            moments.with_columns(nw.lit(rank[0]).alias(_BUCKET), never.alias(_SEEN)).select(*by, _TIME, _BUCKET, _SEEN),
+            facts.with_columns(nw.lit(rank[1]).alias(_BUCKET), nw.col(_TIME).alias(_SEEN)).select(
+                *by, _TIME, _BUCKET, _SEEN
+            ),
+        ]
+    )
+    both = both.with_columns(nw.col(_SEEN).cum_max().over(*by, order_by=[_TIME, _BUCKET]))
+    seen = both.filter(nw.col(_BUCKET) == rank[0]).select(*by, _TIME, _SEEN)
+    if tolerance is not None:
+        near = between(left, _SEEN, _TIME) <= tolerance
+        seen = seen.with_columns(nw.when(near).then(nw.col(_SEEN)).alias(_SEEN))
+    out = a.with_columns(nw.col(on).alias(_TIME)).join(seen, on=[*by, _TIME], how="left")
+    out = out.join(b.with_columns(nw.col(known).alias(_SEEN)), on=[*by, _SEEN], how="left")
+    out = out.sort(*(c for c in WHO if c in left.names), on, nulls_last=True)
+    return out.select(*left.names, *more.values()).to_native()
+
+
+def between(table: EngineTable, first: str, last: str) -> nw.Expr:
+    """Microseconds from one column of times to another."""
+    if not table.is_duckdb:
+        # narwhals has no durations on Spark; a time as a number is whole seconds.
+        ends = [nw.col(c).cast(nw.Int64) * SECOND + nw.col(c).dt.microsecond() for c in (last, first)]
+        return ends[0] - ends[1]
+    return (nw.col(last) - nw.col(first)).dt.total_microseconds()
+
+
+def gaps(frame: F, resolution: str) -> F:
+    """Ranges of buckets that are missing between two that are there.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any sort and kind.
+    resolution : str
+        Bucket width of the frame.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per hole of a token (market): the ids of the frame, then ``start end missing``: the half-open range
+        [start, end) [UTC] without a row, and how many buckets that is. What lies before the first and after the last
+        row of a token is no hole: the frame cannot know. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids.
+    ConfigError
+        If the resolution does not exist, or is finer than the times of the frame.
+
+    Notes
+    -----
+    A row off the grid is in the bucket that holds it.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00", "2026-01-01T03:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "price": [0.25, 0.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.gaps(prices, "1h")["missing"].to_list()
+    [2]
+    """
+    width = BucketWidth.of(resolution)
+    return run(frame, partial(_gaps, width=width), _KINDS)
+
+
+def _gaps(table: Any, width: BucketWidth) -> Any:
+    if not table.is_eager:
+        return _gap_rows(table, width)
+    table = table.in_order(unique=False)
+    refuse_finer(table.array("ts"), table.groups, width)
+    ts = width.floor(table.array("ts"))
+    step = np.diff(ts, prepend=ts[:1])
+    step[table.groups] = 0
+    at = np.flatnonzero(step > width.micros)
+    data = {c: table.column(c).gather(at) for c in table.keys}
+    data |= {
+        name: pl.Series(v).cast(pl.Datetime("us", "UTC"))
+        for name, v in (("start", ts[at - 1] + width.micros), ("end", ts[at]))
+    }
+    return pl.DataFrame({**data, "missing": pl.Series(step[at] // width.micros - 1)})
+
+
+def _gap_rows(table: EngineTable, width: BucketWidth) -> Any:
+    """The ranges as expressions."""
+    keys = table.keys
+    data = table.with_bucket(table.data.select("ts", *keys), width, _BUCKET)
+    rows = data.select(*keys, end=nw.col(_BUCKET)).unique()
+    rows = rows.with_columns(__before=nw.col("end").shift(1).over(*keys, order_by="end"))
+    rows = rows.filter(~nw.col("__before").is_null())
+    rows = rows.with_columns(
+        start=nw.col("__before").dt.offset_by(f"{width.seconds}s"),
+        missing=((between(table, "__before", "end") - 1) // width.micros).cast(nw.Int64),
+    )
+    rows = rows.filter(nw.col("missing") > 0).select(*keys, "start", "end", "missing")
+    return rows.sort(*keys, "start", nulls_last=True)

@@ -1,0 +1,375 @@
+"""The one door for frames: a native frame of any library goes in, tidy columns are worked on, the same kind comes out.
+
+A verb is one function of a `Table`. `run` gives it one, whatever the frame is:
+
+=====================  ==============================================================================================
+pandas, polars, Arrow  an `EagerTable`: polars columns in tidy order, checked, without a copy where types allow it
+polars lazy            the same, once the query runs: the verb is one step of it
+Dask                   the same for each partition, after the rows of a token were brought together
+Spark, DuckDB          a `Table` over a narwhals LazyFrame: the verb is expressions, which the engine computes
+=====================  ==============================================================================================
+
+Opening is where frames are normalised and checked, by the rules of `marketdata.tidy.normalization` and
+`marketdata.tidy.table`; no verb does that by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pyarrow_table
+
+from marketdata.errors import NotTidyError
+from marketdata.tidy import partitions
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.schema import ASK, BID, COLUMNS, WHO, Kind, check_names, kind_of
+from marketdata.tidy.table import EagerTable
+from marketdata.wire.columns import Ints
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+F = TypeVar("F")
+Together = Literal["row", "token", "market", "all"]
+_TOGETHER: dict[Together, Sequence[str]] = {"token": WHO[:2], "market": WHO[:1]}
+_WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
+_NO_TIME = np.iinfo(np.int64).min
+_IDS = (*WHO, "side")
+
+
+class Taken(NamedTuple):
+    """Columns that a verb hands on as they are: of which frame, by their new names, and which rows (-1: null)."""
+
+    source: Any
+    names: Mapping[str, str]
+    rows: Ints
+
+
+class Result(NamedTuple):
+    """What a verb gives beside a plain frame: tidy columns, columns handed on, and the order of all."""
+
+    data: Any
+    taken: Sequence[Taken] = ()
+    order: Sequence[str] | None = None
+
+
+def run(
+    frame: F,
+    function: Callable[[Any], Any],
+    kinds: Iterable[Kind],
+    *,
+    together: Together = "token",
+    further: bool = False,
+    reduce: Callable[[EagerTable], Result | pl.DataFrame] | None = None,
+) -> F:
+    """Call a function of a `Table` for a native frame of any kind, and give its result as that kind.
+
+    Parameters
+    ----------
+    frame
+        A native frame: pandas, polars (eager, lazy), Arrow, Dask, Spark or DuckDB.
+    function : callable
+        From a `Table` to a polars or narwhals frame, or to what `closed` takes.
+    kinds : iterable of Kind
+        The frames that are taken; the first that the columns satisfy decides.
+    together : {"row", "token", "market", "all"}
+        Which rows of a Dask frame the function must see at once.
+    further : bool
+        Whether it needs columns that are not of the kind; without it a lazy frame is cut to those before it is read.
+    reduce : callable, optional
+        Makes less of any part of the rows, such that the function gives the same of what is left; a lazy frame that
+        is larger than memory streams through it.
+
+    Returns
+    -------
+    frame of the same kind
+        Of a lazy frame a lazy one: nothing is computed.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame, or not one of those kinds; the message names what is wrong and what to do.
+    ConfigError
+        If the function is not for this kind of frame.
+    """
+    kinds = tuple(kinds)
+    again = partial(run, function=function, kinds=kinds)
+    if is_dask_dataframe(frame):
+        return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
+    if isinstance(frame, pl.LazyFrame):
+        names = frame.collect_schema().names()
+        kind = kind_of(names, kinds)
+        query = frame if further or kind not in COLUMNS else frame.select(c for c in names if c in COLUMNS[kind])
+        if reduce is not None:
+            query = _in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
+        return _in_query(query, again)  # type: ignore[return-value]
+    return closed(function(opened(frame, kinds)), frame)  # type: ignore[no-any-return]
+
+
+def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
+    """The `Table` behind a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame of a known library, or lacks columns.
+    ConfigError
+        If the session of a Spark frame has another time zone than UTC.
+    """
+    source = source_of(frame)
+    if source is not None:
+        check_names(source.names)
+        return EagerTable(source, kind_of(source.names, kinds))
+    data = _narwhals(frame)
+    names = data.collect_schema().names()
+    check_names(names)
+    return EngineTable(frame, data, kind_of(names, kinds))
+
+
+def source_of(frame: Any) -> Any:
+    """The columns of a frame in memory, to be read one by one; None for an engine's frame."""
+    if is_pandas_dataframe(frame):
+        return PandasSource(frame)
+    if isinstance(frame, pl.DataFrame):
+        return PolarsSource(frame)
+    return ArrowSource(frame) if is_pyarrow_table(frame) else None
+
+
+def in_memory(frame: Any) -> Any:
+    """The rows of a frame of any kind as a native frame in memory.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame of a known library.
+    """
+    if is_dask_dataframe(frame):
+        computed: Any = frame
+        return computed.compute()
+    if is_lazy(frame):
+        return frame.collect()
+    return frame if source_of(frame) is not None else _narwhals(frame).collect("polars").to_native()
+
+
+def closed(result: Any, frame: Any) -> Any:
+    """What was made of a `Table`, as the kind that the native frame is."""
+    result = result if isinstance(result, Result) else Result(result)
+    native, source = nw.to_native(result.data, pass_through=True), source_of(frame)
+    if source is None:
+        return native
+    out = source.build(native, result.taken)
+    return (
+        out
+        if result.order is None
+        else out.select(list(result.order))
+        if hasattr(out, "select")
+        else out[list(result.order)]
+    )
+
+
+def is_lazy(frame: Any) -> bool:
+    """Whether it is a polars LazyFrame."""
+    return isinstance(frame, pl.LazyFrame)
+
+
+def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
+    """The function as one step of a polars query; on no rows it tells the columns of its result."""
+    nothing = function(pl.DataFrame(schema=frame.collect_schema()))
+    return frame.map_batches(function, schema=nothing.schema, streamable=streamable)
+
+
+def kind_name(frame: Any) -> str:
+    """What to call a frame in a message, for several libraries name theirs DataFrame."""
+    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
+
+
+def _narwhals(frame: Any) -> Any:
+    try:
+        data = nw.from_native(frame)
+    except TypeError:
+        raise NotTidyError(
+            f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
+            "and DuckDB frames."
+        ) from None
+    return data
+
+
+class PolarsSource:
+    """A polars DataFrame."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.frame = self.native = frame
+        self.names = frame.columns
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def raw(self, name: str) -> Any:
+        """See `Source`."""
+        column = self.frame[name]
+        return column.to_list() if column.dtype == pl.Object else column
+
+    def levels(self, _name: str) -> None:
+        """See `Source`."""
+
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+        """A frame of this kind from tidy columns, ids in the type that they came in, and from columns handed on."""
+        casts = {c: self.frame.schema[c] for c in _IDS if c in data.columns and c in self.names}
+        data = data.with_columns(pl.col(c).cast(t) for c, t in casts.items() if t in (pl.String, pl.Categorical))
+        columns = {c: data[c] for c in data.columns}
+        for source, names, rows in taken:
+            at = pl.Series(rows, dtype=pl.Int64)
+            at = at.to_frame("at").select(pl.when(pl.col("at") >= 0).then("at")).to_series()
+            columns |= {new: source.frame[old].gather(at) for old, new in names.items()}
+        return pl.DataFrame(columns)
+
+
+class ArrowSource(PolarsSource):
+    """A pyarrow Table, seen as polars columns without a copy."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__(pl.from_arrow(table))  # type: ignore[arg-type]
+        self.native = table
+
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+        """See `PolarsSource`."""
+        return super().build(data, taken).to_arrow()
+
+
+class PandasSource:
+    """A pandas DataFrame; its index means nothing."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = self.native = frame
+        self.names = [str(c) for c in frame.columns]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def raw(self, name: str) -> Any:
+        """See `Source`."""
+        import pandas as pd
+
+        column = self.frame[name]
+        dtype, array = column.dtype, column.array
+        masked: Any = dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            return _categories(array)
+        if hasattr(array, "asi8"):
+            return _instants(array)
+        if isinstance(dtype, np.dtype):
+            return column.tolist() if dtype.kind == "O" else pl.Series(_plain(column.to_numpy()))
+        if isinstance(dtype, pd.StringDtype) and dtype.storage == "python":
+            return column.astype(object).tolist()
+        if isinstance(dtype, pd.ArrowDtype | pd.StringDtype):
+            import pyarrow as pa
+
+            return pl.Series(pa.chunked_array(array.__arrow_array__()) if len(array) else pa.array(array))
+        if dtype.kind in "iufb":
+            values = pl.Series(_plain(array.to_numpy(dtype=masked.numpy_dtype, na_value=0)))
+            missing = pl.Series(np.asarray(array.isna()))
+            return values.set(missing, None) if missing.any() else values
+        return column.astype(object).tolist()
+
+    def levels(self, name: str) -> Any:
+        """See `Source`."""
+        array = self.frame[name].array
+        if str(array.dtype) != "Int32":
+            return None
+        return array.to_numpy(dtype="int32", na_value=0)
+
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+        """See `PolarsSource`."""
+        import pandas as pd
+
+        columns = {c: _pandas_column(data[c], self.frame[c].dtype if c in self.names else None) for c in data.columns}
+        for source, names, rows in taken:
+            part = source.frame[list(names)].reset_index(drop=True)
+            part = part.take(rows) if not len(rows) or rows.min() >= 0 else part.reindex(rows)
+            columns |= {new: part[old].array for old, new in names.items()}
+        return pd.DataFrame(columns, index=pd.RangeIndex(data.height), copy=False)
+
+
+def _categories(array: Any) -> Any:
+    """A pandas categorical as an enum whose order is that of the texts; bid goes before ask."""
+    texts, codes = list(array.categories), array.codes
+    if not all(isinstance(t, str) for t in texts):
+        return list(array)
+    ordered = sorted(texts)
+    if texts not in (ordered, [BID, ASK]):
+        place = {t: i for i, t in enumerate(ordered)}
+        codes = np.array([*(place[t] for t in texts), -1], np.int64)[codes]
+        texts = ordered
+    dtype = pl.Enum(texts)
+    width = np.dtype(f"u{_WIDTHS[str(pl.Series([], dtype=dtype).to_physical().dtype)]}")
+    missing = codes < 0 if len(codes) and codes.min() < 0 else None
+    if missing is not None:
+        codes = np.where(missing, 0, codes) if texts else np.zeros(len(codes), codes.dtype)
+    if not texts:
+        return pl.Series([None] * len(codes), dtype=dtype)
+    codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
+    out = pl.Series(codes).cat.to(dtype)
+    return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
+
+
+def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What polars takes without a copy, where that can be."""
+    if values.dtype.byteorder not in "=|<":
+        values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    return np.ascontiguousarray(values)
+
+
+def _instants(array: Any) -> pl.Series:
+    """A pandas datetime array: instants, which are UTC where they have no zone."""
+    whole, unit = array.asi8, array.unit
+    missing = whole == _NO_TIME if len(whole) and whole.min() == _NO_TIME else None
+    if unit == "s":
+        whole, unit = whole * 1000, "ms"
+    out = pl.Series(np.ascontiguousarray(whole)).cast(pl.Datetime(unit, "UTC"))
+    return out if missing is None else out.set(pl.Series(missing), None)
+
+
+def _pandas_column(column: pl.Series, wanted: Any) -> Any:
+    """A polars column of tidy types for a pandas frame; ids as they came in."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, pl.Enum | pl.Categorical) or (dtype == pl.String and column.name in _IDS):
+        return _pandas_texts(column, wanted)
+    if isinstance(dtype, pl.Datetime):
+        return pd.Series(column.to_physical().fill_null(_NO_TIME).to_numpy(writable=True)).astype("datetime64[us, UTC]")
+    if dtype == pl.String:
+        return pd.array(column.to_list(), dtype="str")
+    if column.name == "level" or (dtype.is_integer() and column.null_count()):
+        return pd.arrays.IntegerArray(
+            column.fill_null(0).to_numpy(writable=True), column.is_null().to_numpy(writable=True)
+        )
+    if dtype == pl.Boolean and column.null_count():
+        return pd.array(column.to_list(), dtype="boolean")
+    if dtype.is_nested():
+        return pd.Series(column.to_list(), dtype=object)
+    return column.to_numpy(writable=True)
+
+
+def _pandas_texts(column: pl.Series, wanted: Any) -> Any:
+    import pandas as pd
+
+    if not isinstance(column.dtype, pl.Enum):
+        present = column.unique().cast(pl.String).drop_nulls().sort()
+        column = column.cast(pl.String).cast(pl.Enum(present))
+    texts = pd.Index(column.dtype.categories.to_list(), dtype="str")  # type: ignore[attr-defined]
+    codes = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    if wanted is None:
+        wanted = pd.CategoricalDtype(texts)
+    if isinstance(wanted, pd.CategoricalDtype):
+        place = np.append(wanted.categories.get_indexer(texts), -1)
+        return pd.Categorical.from_codes(place[codes], dtype=wanted)
+    values = np.array([*texts, None], dtype=object)[codes]
+    return pd.Series(values, dtype=object if wanted.kind not in "OU" else wanted)

@@ -1,0 +1,163 @@
+"""Frames of engines elsewhere, Spark and DuckDB: tidy columns as expressions, which the engine computes.
+
+What a frame in memory is refused for when it is opened, an engine refuses when it computes: with its own error, which
+holds the same text. Doubled rows and the order of levels are not looked for there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, WHO, Kind
+from marketdata.times import SECOND
+
+_UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+# DuckDB keeps the zone in the connection: only a time with one is the same instant in all of them.
+_NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
+
+
+class EngineTable:
+    """A `Table` of an engine: ``data`` is the whole frame behind narwhals, its tidy columns in their types."""
+
+    is_eager = False
+
+    def __init__(self, native: Any, data: Any, kind: Kind) -> None:
+        self.kind, self.names = kind, data.collect_schema().names()
+        self.keys = [c for c in WHO if c in self.names]
+        self.is_duckdb = data.implementation.is_duckdb()
+        self.data = self._tidy(native, data)
+
+    @classmethod
+    def of_times(cls, native: Any, times: list[str]) -> EngineTable:
+        """A table of any columns, of which these are times."""
+        out = cls.__new__(cls)
+        data = nw.from_native(native)
+        out.kind, out.names = "series", data.collect_schema().names()
+        out.keys = [c for c in WHO if c in out.names]
+        out.is_duckdb = data.implementation.is_duckdb()
+        missing = [c for c in times if c not in out.names]
+        if missing:
+            raise NotTidyError.from_missing("A frame to join", missing, out.names)
+        out.data = out._instants(native, data, times)  # noqa: SLF001
+        return out
+
+    def _instants(self, native: Any, data: Any, times: list[str]) -> Any:
+        if not self.is_duckdb:
+            _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
+            return data.with_columns(utc(data, c).alias(c) for c in times)
+        for name in times:
+            utc(data, name)
+            if str(native.types[native.columns.index(name)]) in _NAIVE:
+                native = native.project(f"* REPLACE (CAST({name} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {name})")
+        return nw.from_native(native)
+
+    def frame(self, *values: str) -> Any:
+        """``ts``, the ids and these columns (without any: those of the kind), NaN as null."""
+        names = values or _values(self.kind)
+        schema = self.data.collect_schema()
+        return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in _TEXTS else c for c in names))
+
+    def is_number(self, name: str) -> bool:
+        """Whether a column holds numbers."""
+        return bool(self.data.collect_schema()[name].is_numeric())
+
+    def _tidy(self, native: Any, data: Any) -> Any:
+        if not self.is_duckdb:
+            _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
+        schema = data.collect_schema()
+        _check_types(schema, self.keys)
+        own = [c for c in _values(self.kind) if c in self.names]
+        checks = [f"{c} IS NULL" for c in ("ts", *self.keys) if c in self.names and c != "token_label"]
+        if self.kind == "books":
+            half = " <> ".join(f"({c} IS NULL OR isnan(CAST({c} AS DOUBLE)))" for c in ("price", "size"))
+            checks += ["side IS NULL", f"side NOT IN ('{BID}', '{ASK}')", half]
+        native = _checked(
+            native, checks, self.is_duckdb, str(native.types[native.columns.index("ts")]) if self.is_duckdb else ""
+        )
+        out = nw.from_native(native)
+        numbers = [_number(out.collect_schema(), c) for c in own if c not in _TEXTS]
+        texts = [nw.col(c).cast(nw.String) for c in (*self.keys, *(["side"] if "side" in own else []))]
+        level = [nw.col("level").cast(nw.Int32)] if self.kind == "books" else []
+        return out.with_columns(utc(out).alias("ts"), *texts, *(n for n in numbers), *level)
+
+    def with_bucket(self, data: Any, width: BucketWidth, name: str) -> Any:
+        """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
+        native = data.to_native()
+        if self.is_duckdb:
+            origin = f"make_timestamp({width.offset})"
+            start = f"time_bucket(INTERVAL '{width.micros} microseconds', ts AT TIME ZONE 'UTC', {origin})"
+            return nw.from_native(native.project(f"*, {start} AT TIME ZONE 'UTC' AS \"{name}\""))
+        from pyspark.sql import functions
+
+        step = f"floor((unix_seconds(ts) - {width.offset // SECOND}) / {width.seconds}) * {width.seconds}"
+        start = f"timestamp_seconds({step} + {width.offset // SECOND})"
+        return nw.from_native(native.withColumn(name, functions.expr(start)))
+
+
+_TEXTS = (*WHO, "side", "ts")
+
+
+def _values(kind: Kind) -> tuple[str, ...]:
+    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *WHO))
+
+
+def _number(schema: Any, name: str) -> nw.Expr:
+    if name == "level":
+        return nw.col(name)
+    if not schema[name].is_numeric():
+        raise NotTidyError(f"{name} holds {schema[name]}, not numbers; make it a column of floats.")
+    return nw.col(name).cast(nw.Float64).fill_nan(None)
+
+
+def _check_types(schema: Any, keys: list[str]) -> None:
+    if not isinstance(schema["ts"], nw.Datetime):
+        raise NotTidyError(f"ts holds {schema['ts']}, not times; make it a UTC datetime column.")
+    for name in keys:
+        if schema[name].is_float():
+            raise NotTidyError(f"{name} holds {schema[name]}, not text; ids have up to 77 digits: cast it to string.")
+
+
+def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
+    """The frame, whose ``ts`` is an error of the engine where one of the conditions holds."""
+    error = "CAST(error('{}') AS TIMESTAMPTZ)" if duckdb else "raise_error('{}')"
+    text = "NotTidyError: a row has {}."
+    cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
+    if duckdb:
+        value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"
+        return native.project(f"* REPLACE (CASE {cases} ELSE {value} END AS ts)")
+    from pyspark.sql import functions
+
+    return native.withColumn("ts", functions.expr(f"CASE {cases} ELSE ts END"))
+
+
+def _check_session(zone: str) -> None:
+    if zone not in _UTC_NAMES:
+        raise ConfigError(
+            f"Spark cuts times in the zone of its session, which is {zone!r}, but buckets are UTC; set "
+            'spark.conf.set("spark.sql.session.timeZone", "UTC").'
+        )
+
+
+def utc(data: Any, name: str = "ts") -> nw.Expr:
+    """A column of times as UTC microseconds; without a zone they are UTC.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no times.
+    """
+    dtype = data.collect_schema()[name]
+    if not isinstance(dtype, nw.Datetime):
+        raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")
+    ts = nw.col(name)
+    if data.implementation.is_duckdb():
+        return ts  # an instant; the connection's zone only shows it
+    if dtype.time_zone is None:
+        ts = ts.dt.replace_time_zone("UTC")
+    elif dtype.time_zone != "UTC":
+        ts = ts.dt.convert_time_zone("UTC")
+    return ts if dtype.time_unit == "us" else ts.cast(nw.Datetime("us", "UTC"))

@@ -1,0 +1,77 @@
+"""One value as a matrix: time down, tokens across."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from narwhals.dependencies import is_pandas_dataframe, is_pyarrow_table
+
+from marketdata.errors import ConfigError
+from marketdata.tidy.backends import in_memory, is_lazy, opened
+from marketdata.tidy.returns import KINDS, value_of
+
+
+def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") -> Any:
+    """One value as a matrix: time down, tokens across, as vectorbt takes prices.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any kind with one row per (token, ts) or (market, ts), or books, of which `bbo` is taken.
+    value : str, optional
+        Which column; without it ``price``, or the ``mid`` of books.
+    columns : {"token_id", "token_label", "market_id"}
+        What names the columns; it must tell the tokens apart. Of metrics it is the market.
+
+    Returns
+    -------
+    frame of the same kind
+        pandas: index ``ts`` [UTC], one column per token. Others: column ``ts``, then one per token. A row per time that
+        any token has; null where a token has none. By time; columns in tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids, or two rows of one (token, ts).
+    ConfigError
+        If a column does not exist, or two tokens would share a column.
+
+    Notes
+    -----
+    ``ts`` is the start of the bucket: shift the signals of a backtest by one row, or trade on the next one.
+    `align` first, where every bucket is wanted.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> prices = archive.prices(archive.records("markets")[0]["id"])
+    >>> md.pivot(prices, columns="token_label").columns.tolist()
+    ['No', 'Yes']
+    """
+    native = in_memory(frame)
+    table, chosen = value_of(opened(native, KINDS), value)
+    name = "market_id" if "token_id" not in table.keys and columns == "token_id" else columns
+    if name not in table.keys:
+        raise ConfigError(f"columns={columns!r} does not exist; allowed are {', '.join(map(repr, table.keys))}.")
+    heads = list(map(str, table.texts(name, table.groups)))
+    if len(set(heads)) < len(heads):
+        other = "'token_id'" if name != "token_id" else "'token_label', or select one market"
+        raise ConfigError(f"columns={columns!r} does not tell the tokens apart; use columns={other}.")
+    ts, place = np.unique(table.array("ts"), return_inverse=True)
+    across = np.repeat(np.arange(len(heads)), np.diff(np.append(table.groups, len(table))))
+    matrix = np.full((len(ts), len(heads)), np.nan)
+    matrix[place, across] = table.array(chosen)
+    if is_pandas_dataframe(frame):
+        import pandas as pd
+
+        index = pd.DatetimeIndex(ts.view("M8[us]"), tz="UTC", name="ts")
+        return pd.DataFrame(matrix, index=index, columns=pd.Index(heads, dtype="str"))
+    times = pl.Series("ts", ts, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
+    values = [pl.Series(head, matrix[:, i]).fill_nan(None) for i, head in enumerate(heads)]
+    out = pl.DataFrame([times, *values])
+    if is_pyarrow_table(frame):
+        return out.to_arrow()
+    return out.lazy() if is_lazy(frame) else out

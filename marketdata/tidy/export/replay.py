@@ -1,0 +1,135 @@
+"""Events for a backtest, in the order in which they became known."""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.frames import to_columns
+from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.runs import group_starts
+from marketdata.times import to_datetime
+from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View
+
+
+class Book(NamedTuple):
+    """The levels of one snapshot: each side an array of (price, size) pairs, best first; empty where missing."""
+
+    bids: NDArray[np.float64]
+    asks: NDArray[np.float64]
+
+
+class Event(NamedTuple):
+    """One thing that became known: when, what, of whom.
+
+    ``data`` is a `Book` for "books", a float or None for "prices", a dict of them for "metrics".
+    """
+
+    available_at: dt.datetime
+    ts: dt.datetime
+    view: View
+    market_id: str
+    token_id: str | None
+    token_label: str | None
+    data: Any
+
+
+def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[Event]:
+    """Everything that became known, in the order in which it did, over all markets and tokens.
+
+    Parameters
+    ----------
+    books, prices, metrics
+        Each a tidy frame of any kind, or an iterable of them in time order, such as `client.iter_books` gives; of
+        an iterable one frame at a time is held.
+    resolution : str
+        Bucket width of the frames.
+
+    Yields
+    ------
+    Event
+        ``available_at ts view market_id token_id token_label data``: the end and the start of the bucket [UTC];
+        ``data`` a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
+        ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame is not of its kind, or the frames of an iterable go back in time or share a snapshot.
+    ConfigError
+        If the resolution does not exist or is finer than the times of a frame, or nothing is given.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> archive = md.simulate(events=1, days=1)
+    >>> market = archive.records("markets")[0]["id"]
+    >>> first = next(md.replay(books=archive.books(market), prices=archive.prices(market), resolution="1m"))
+    >>> first.view, (first.available_at - first.ts).seconds, first.data.bids.shape[1]
+    ('books', 60, 2)
+    """
+    width = BucketWidth.of(resolution)
+    given: list[tuple[View, Any]] = [("books", books), ("prices", prices), ("metrics", metrics)]
+    streams = [_stream(rank, view, source, width) for rank, (view, source) in enumerate(given) if source is not None]
+    if not streams:
+        raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
+    return _timed(streams, width.micros)
+
+
+def _timed(streams: list[Iterator[tuple[int, int, View, Token, Any]]], width: int) -> Iterator[Event]:
+    for ts, _, view, who, value in heapq.merge(*streams, key=lambda item: item[:2]):
+        yield Event(to_datetime(ts + width), to_datetime(ts), view, *who, value)
+
+
+def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[tuple[int, int, View, Token, Any]]:
+    last, seen = None, set[Token]()
+    for frame in _frames(source):
+        columns = to_columns(view, frame)
+        refuse_finer(columns.ts, group_starts(columns.token), width)
+        order = np.argsort(columns.ts, kind="stable")
+        if len(order) and last is not None and columns.ts[order[0]] < last:
+            raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
+        read = _reader(columns)
+        for i in order.tolist():
+            ts, who = int(columns.ts[i]), columns.tokens[columns.token[i]]
+            if ts != last:
+                last, seen = ts, set()
+            if who in seen:
+                raise NotTidyError(
+                    f"Two frames of {view} have rows of one token at {to_datetime(ts).isoformat()}; cut them between "
+                    "two times."
+                )
+            seen.add(who)
+            yield ts, rank, view, who, read(i)
+
+
+def _frames(source: Any) -> Iterable[Any]:
+    if isinstance(source, Iterator | list | tuple):
+        return source
+    return [source]
+
+
+def _numbers(columns: PriceColumns | MetricColumns) -> dict[str, NDArray[np.float64]]:
+    return columns.values  # no pandas here
+
+
+def _reader(columns: AnyColumns) -> Any:
+    """What the i-th entry says."""
+    if isinstance(columns, BookColumns):
+        ends = np.concatenate(([0], np.cumsum(columns.counts))).tolist()
+        return lambda i: Book(
+            columns.levels[ends[2 * i] : ends[2 * i + 1]], columns.levels[ends[2 * i + 1] : ends[2 * i + 2]]
+        )
+    plain = {c: [None if math.isnan(v) else v for v in column.tolist()] for c, column in _numbers(columns).items()}
+    if isinstance(columns, PriceColumns):
+        price = plain["price"]
+        return lambda i: price[i]
+    return lambda i: {c: values[i] for c, values in plain.items()}

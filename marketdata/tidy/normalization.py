@@ -1,0 +1,177 @@
+"""One rule for each column of a frame: times, ids, sides, levels and numbers of any type become those of tidy frames.
+
+A column comes in as a polars Series, or as a list of Python objects where its library knows no type. A column that has
+the type of tidy frames already is handed on as it is, without a copy.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import polars as pl
+
+from marketdata.errors import NotTidyError
+from marketdata.tidy.schema import ASK, BID
+from marketdata.times import to_micros
+
+Raw = Any  # a polars Series, or a list of objects
+
+
+def times(raw: Raw, name: str) -> pl.Series:
+    """Times as UTC microseconds; without a zone they are UTC, and nanoseconds are cut to microseconds.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no times, or a null.
+    """
+    if isinstance(raw, list):
+        wrong = next((v for v in raw if not _is_missing(v) and not isinstance(v, dt.datetime)), None)
+        if wrong is not None:
+            raise NotTidyError(f"{name} holds {type(wrong).__name__}, not times; make it a UTC datetime column.")
+        values = [None if _is_missing(v) else to_micros(v, name) for v in raw]
+        raw = pl.Series(name, values, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
+    if raw.dtype == pl.Null and not len(raw):
+        raw = raw.cast(pl.Datetime("us", "UTC"))
+    if not isinstance(raw.dtype, pl.Datetime):
+        raise NotTidyError(f"{name} holds {raw.dtype}, not times; make it a UTC datetime column.")
+    if raw.null_count():
+        raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every row needs a time: drop those rows.")
+    if raw.dtype.time_unit == "us" and raw.dtype.time_zone == "UTC":
+        return raw  # type: ignore[no-any-return]
+    whole = raw.to_physical()
+    if raw.dtype.time_unit == "ns":
+        whole = whole // 1000
+    elif raw.dtype.time_unit == "ms":
+        whole = whole * 1000
+    return whole.cast(pl.Datetime("us", "UTC"))  # type: ignore[no-any-return]
+
+
+def cut_nanoseconds(raw: Raw) -> pl.Series | None:
+    """The times as nanoseconds, where microseconds do not hold them; else None."""
+    if isinstance(raw, list) or not isinstance(raw.dtype, pl.Datetime) or raw.dtype.time_unit != "ns":
+        return None
+    whole = raw.to_physical()
+    return whole if (whole % 1000 != 0).any() else None
+
+
+def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
+    """Ids as categories of text.
+
+    Raises
+    ------
+    NotTidyError
+        If they are no texts, or one is missing that must not be.
+    """
+    if isinstance(raw, list):
+        values = [None if _is_missing(v) else v for v in raw]
+        wrong = next((v for v in values if isinstance(v, bool) or not (v is None or isinstance(v, str | int))), None)
+        if wrong is not None:
+            raise NotTidyError(_not_text(name, type(wrong).__name__))
+        raw = pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
+    if raw.dtype.is_integer():
+        raw = raw.cast(pl.String)
+    if raw.dtype in (pl.String, pl.Null):
+        raw = raw.cast(pl.Categorical)
+    if not isinstance(raw.dtype, pl.Categorical | pl.Enum):
+        raise NotTidyError(_not_text(name, raw.dtype))
+    if not nullable and raw.null_count():
+        raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every row needs one: fill or drop those rows.")
+    return raw  # type: ignore[no-any-return]
+
+
+def _not_text(name: str, found: Any) -> str:
+    return f"{name} holds {found}, not text; ids have up to 77 digits, which only text keeps: cast it to string."
+
+
+def sides(raw: Raw, name: str = "side") -> pl.Series:
+    """Sides as an enum of bid and ask.
+
+    Raises
+    ------
+    NotTidyError
+        Naming the values that are no side.
+    """
+    wanted = pl.Enum([BID, ASK])
+    if isinstance(raw, list):
+        raw = pl.Series(name, [None if _is_missing(v) else str(v) for v in raw], dtype=pl.String)
+    if raw.dtype != wanted:
+        if raw.dtype not in (pl.String, pl.Null) and not isinstance(raw.dtype, pl.Categorical | pl.Enum):
+            raise NotTidyError(f"{name} holds {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
+        found = raw.unique().cast(pl.String).to_list()
+        unknown = sorted(v for v in found if v is not None and v not in (BID, ASK))
+        if unknown:
+            hint = f" Write them in lower case: {name}.str.lower()." if {*map(str.lower, unknown)} <= {BID, ASK} else ""
+            raise NotTidyError(f"{name} is {BID!r} or {ASK!r}; the frame also holds {unknown}.{hint}")
+        raw = raw.cast(pl.String).cast(wanted) if raw.dtype == pl.Null else raw.cast(wanted)
+    if raw.null_count():
+        raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every level is of a {BID} or an {ASK}.")
+    return raw  # type: ignore[no-any-return]
+
+
+def numbers(raw: Raw, name: str) -> pl.Series:
+    """Numbers as float64; missing ones are null or NaN.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no numbers.
+    """
+    if isinstance(raw, list):
+        return pl.Series(name, [_number(v, name) for v in raw], dtype=pl.Float64)
+    if raw.dtype == pl.Float64:
+        return raw  # type: ignore[no-any-return]
+    if not (raw.dtype.is_numeric() or raw.dtype == pl.Null):
+        raise NotTidyError(f"{name} holds {raw.dtype}, not numbers; make it a column of floats.")
+    return raw.cast(pl.Float64)  # type: ignore[no-any-return]
+
+
+def is_number(raw: Raw) -> bool:
+    """Whether `numbers` takes a column; of objects the present ones decide, and there must be one."""
+    if not isinstance(raw, list):
+        return bool(raw.dtype.is_numeric())
+    present = [v for v in raw if not _is_missing(v)]
+    return bool(present) and all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in present)
+
+
+def _number(value: Any, name: str) -> float | None:
+    if _is_missing(value):
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise NotTidyError(f"{name} holds {type(value).__name__}, not numbers; make it a column of floats.")
+    return float(value)
+
+
+def levels(raw: Raw, name: str = "level") -> pl.Series:
+    """Levels as int32; the level of a marker row is null.
+
+    Raises
+    ------
+    NotTidyError
+        If one is no whole number from 0.
+    """
+    if not isinstance(raw, list) and raw.dtype == pl.Int32:
+        return raw  # type: ignore[no-any-return]
+    whole = not isinstance(raw, list) and raw.dtype.is_integer()
+    found: pl.Series = raw if whole else numbers(raw, name).fill_nan(None)
+    wrong = found.filter(
+        (found < 0) | (found > 2**31 - 1) | (found != found.floor() if found.dtype.is_float() else False)
+    )
+    if len(wrong):
+        raise NotTidyError(f"{name} holds {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
+    return found.cast(pl.Int32)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA."""
+    if value is None:
+        return True
+    if isinstance(value, str | bool | int):
+        return False
+    try:
+        return bool(value != value)  # noqa: PLR0124 NaN, NaT and Decimal("NaN") are no values of themselves
+    except (TypeError, ArithmeticError):
+        return True  # NA has no truth value

@@ -1,0 +1,230 @@
+"""The aggregation rules of the service (interface 4.2 to 4.4).
+
+1. A bucket is ``floor(ts / width)`` from the epoch in UTC, named by its start.
+2. Books, and what was derived from books: the rows with the greatest ``ts`` of each token and bucket.
+3. Prices and metrics: sum / count over the points, nulls left out. No point, no row.
+4. Means compose: each value carries the count of its base points in ``<value>_count``.
+
+In memory the kernels of `marketdata.tidy.runs` do it on columns in tidy order; engines elsewhere do it by expressions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
+from marketdata.resolution import GRIDS, BucketWidth, Resolution
+from marketdata.tidy import runs
+from marketdata.tidy.backends import Result, Taken, closed, is_lazy, run, source_of
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
+from marketdata.tidy.schema import ASK, BBO, BOOKS, COLUMNS, COUNT, QUOTES, WHO, Kind, value_columns
+from marketdata.tidy.table import EagerTable
+from marketdata.wire.columns import Ints, ranges
+
+F = TypeVar("F")
+_KINDS: tuple[Kind, ...] = ("books", "prices", "bbo", "metrics", "quotes")
+_BUCKET = "__bucket"
+_COARSE = Resolution.M10.micros
+
+
+def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
+    """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind.
+
+    Parameters
+    ----------
+    frame
+        Tidy books, prices, metrics or bbo of any frame kind; ``ts`` in any zone (without one: UTC).
+    resolution : str
+        Bucket width: whole minutes or hours that divide a day ("1m", "5m", "15m", "1h", "4h", ...), whole days ("1d",
+        "2d", ...), or "1w", which begins on Monday.
+    fill : {None, "null", "forward"}
+        What stands for a bucket without data between the first and the last row of the frame. None: no row, as the
+        service has it. "null": a row of nulls, of books the marker rows of both sides; "forward": the whole row, of
+        books the whole snapshot, of the bucket before. pandas, polars and Arrow only. A frame on a coarser grid than
+        ``resolution`` is refused without ``fill``; with it each row is where its own bucket ends, when it was known.
+
+    Returns
+    -------
+    frame of the same kind
+        Books and bbo: the rows of the last snapshot, one snapshot per token and bucket. Prices and metrics: one row
+        per token (market) and bucket with the mean of each value and, in ``<value>_count``, the number of
+        base points behind it. ``ts`` is the bucket start [UTC, microseconds]. Tidy order. With ``fill`` one more column
+        ``observed`` [true or false] is false in every row that was filled in; its counts are 0.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame is not tidy; the message names what is missing.
+    ConfigError
+        If the resolution or the fill does not exist, the frame is on a coarser grid, or its kind cannot be filled.
+
+    Warns
+    -----
+    UnweightedMeanWarning
+        If values that the service had averaged (on a grid of 10m or coarser, without counts) are averaged again.
+        A lazy frame is not looked into, so it does not warn.
+    LeftOutWarning
+        If further columns hold no numbers and are left out of means.
+
+    Notes
+    -----
+    Source: interface 4.2, 4.3, 4.4; readings "averages", "last book", "empty bucket".
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:01", "2026-01-01T00:30"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "price": [0.25, 0.75]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.resample(prices, "1h")["price"].to_list()
+    [0.5]
+    """
+    width = BucketWidth.of(resolution)
+    if fill is not None:
+        check_fill(frame, fill)
+        return run(frame, partial(_resampled, width=width, fill=fill), _KINDS, further=True)
+    whole = partial(_resampled, width=width, parts=is_lazy(frame))
+    return run(frame, whole, _KINDS, further=True, reduce=partial(_reduced, width=width))
+
+
+def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None, parts: bool = False) -> Any:
+    values = _averaged(table) if table.kind in ("prices", "metrics") else None
+    if not table.is_eager:
+        return last_rows(table, width) if values is None else mean_rows(table, values, width)
+    counts = [v + COUNT for v in values or () if v + COUNT in table.names]
+    ordered = table.in_order([*(values or ()), *counts], unique=values is not None and not parts)
+    ordered = upsampled(ordered, width, fill)
+    out = last(ordered, width) if values is None else means(ordered, values, counts, width)
+    if values is not None and not counts:
+        _warn_unweighted(ordered.array("ts"), len(out))
+    if fill is None:
+        return out
+    native = source_of(closed(out, table.source.native))
+    return filled(EagerTable(native, table.kind), width, fill)
+
+
+def _reduced(table: EagerTable, width: BucketWidth) -> Any:
+    """Less of some of the rows: of books the last ones as they are, of values their means and counts.
+
+    One row that tells that the frame is on no coarser grid is kept of each bucket that has one.
+    """
+    if table.kind not in ("prices", "metrics"):
+        ordered = table.in_order(unique=False)
+        starts = _bucket_starts(ordered, width)
+        rows = np.unique(np.concatenate((_last_rows(ordered, starts), _telling(ordered, starts, width))))
+        return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])])
+    values = _averaged(table)
+    counts = [v + COUNT for v in values if v + COUNT in table.names]
+    ordered = table.in_order([*values, *counts])
+    out = means(ordered, values, counts, width)
+    return out.with_columns(ordered.column("ts").gather(_telling(ordered, _bucket_starts(ordered, width), width)))
+
+
+def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
+    """A row of each bucket, off all coarser grids where there is one."""
+    ts = ordered.array("ts")
+    off = np.ones(len(ts), bool)
+    for grid in GRIDS:
+        if grid.micros > width.micros:
+            off &= grid.floor(ts) != ts
+    if not len(starts):
+        return starts
+    found = np.maximum.reduceat(np.where(off, np.arange(len(ts)), -1), starts)
+    return np.where(found < 0, runs.run_ends(starts, len(ts)) - 1, found)
+
+
+def last(ordered: EagerTable, width: BucketWidth) -> Result:
+    """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are handed on."""
+    kept = ordered.take(_last_rows(ordered, _bucket_starts(ordered, width)))
+    own = [c for c in (BOOKS if kept.kind == "books" else BBO) if c in kept.names]
+    kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
+    ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
+    data = kept.frame(*(c for c in own if c not in ("ts", *WHO))).to_native().with_columns(ts)
+    taken = Taken(kept.source, {c: c for c in kept.names if c not in own}, kept.rows)
+    return Result(data, [taken], kept.names)
+
+
+def _bucket_starts(ordered: EagerTable, width: BucketWidth) -> Ints:
+    return runs.bucket_starts(ordered.array("ts") - width.offset, ordered.groups, width.micros)
+
+
+def _last_rows(ordered: EagerTable, starts: Ints) -> Ints:
+    return ranges(*runs.last_runs(ordered.array("ts"), starts))
+
+
+def means(ordered: EagerTable, values: list[str], counts: list[str], width: BucketWidth) -> pl.DataFrame:
+    """Rules 3 and 4."""
+    ts, starts = ordered.array("ts"), _bucket_starts(ordered, width)
+    out = [pl.Series("ts", width.floor(ts[starts])).cast(pl.Datetime("us", "UTC"))]
+    out += [ordered.column(c).gather(starts) for c in ordered.keys]
+    numbers = []
+    for v in values:
+        weights = np.nan_to_num(ordered.array(v + COUNT), nan=1.0) if v + COUNT in counts else None
+        mean, count = runs.means(ordered.array(v), weights, starts)
+        out.append(pl.Series(v, mean).fill_nan(None))
+        numbers.append(pl.Series(v + COUNT, count))
+    return pl.DataFrame([*out, *numbers])
+
+
+def last_rows(table: EngineTable, width: BucketWidth) -> Any:
+    """Rule 2 as expressions."""
+    columns, keys = table.names, table.keys
+    data = table.with_bucket(table.data, width, _BUCKET)
+    last_of = nw.col("ts") == nw.col("ts").max().over(*keys, _BUCKET)
+    data = data.filter(last_of).with_columns(nw.col(_BUCKET).alias("ts"))
+    if "side" not in columns:
+        return data.select(columns).sort(*keys, "ts", nulls_last=True)
+    order = (nw.col("side") == ASK).alias(_BUCKET)
+    return data.with_columns(order).sort(*keys, "ts", _BUCKET, "level", nulls_last=True).select(columns)
+
+
+def mean_rows(table: EngineTable, values: list[str], width: BucketWidth) -> Any:
+    """Rules 3 and 4 as expressions."""
+    keys, parts = table.keys, []
+    counts = [v + COUNT for v in values if v + COUNT in table.names]
+    data = table.frame(*values, *counts)
+    for v in values:
+        weight = nw.col(v + COUNT).fill_null(1) if v + COUNT in counts else nw.lit(1)
+        parts += [
+            (nw.col(v) * weight).fill_null(0.0).alias(v),
+            nw.when(~nw.col(v).is_null()).then(weight).otherwise(0).cast(nw.Int64).alias(v + COUNT),
+        ]
+    sums = [nw.col(c).sum() for v in values for c in (v, v + COUNT)]
+    data = table.with_bucket(data, width, _BUCKET).select(*keys, _BUCKET, *parts).group_by(*keys, _BUCKET).agg(*sums)
+    mean = [nw.when(nw.col(v + COUNT) > 0).then(nw.col(v) / nw.col(v + COUNT)).alias(v) for v in values]
+    ordered = [nw.col(_BUCKET).alias("ts"), *keys, *mean, *(v + COUNT for v in values)]
+    return data.select(*ordered).sort(*keys, "ts", nulls_last=True)
+
+
+def _averaged(table: Any) -> list[str]:
+    """The columns that are averaged; others are left out with a warning."""
+    if table.kind == "prices" and set(BBO) <= set(table.names):
+        raise NotTidyError(
+            "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
+            "select the columns of one of them, resample each, and join the results."
+        )
+    own = [c for c in COLUMNS[table.kind] if c not in ("ts", *WHO)]
+    values = value_columns(table.names)
+    numbers = [v for v in values if v in own or table.is_number(v)]
+    other = sorted(set(values) - set(numbers))
+    if other:
+        warn(f"{other} hold no numbers and are left out of the means.", LeftOutWarning)
+    return numbers
+
+
+def _warn_unweighted(ts: Ints, buckets: int) -> None:
+    if buckets == len(ts):
+        return
+    # Finer values betray themselves at once.
+    if all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)):
+        warn(
+            "These values are on a grid of 10m or coarser and carry no counts, so they look like means already; each "
+            "is given the same weight. Resample from 1m values for the mean over their base points.",
+            UnweightedMeanWarning,
+        )

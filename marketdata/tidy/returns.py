@@ -1,0 +1,303 @@
+"""A value over time: open, high, low and close, returns, log-odds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, TypeVar, get_args
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.backends import PolarsSource, run
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.quotes import top
+from marketdata.tidy.runs import run_ends
+from marketdata.tidy.schema import BBO, Kind, value_columns
+from marketdata.tidy.table import EagerTable
+from marketdata.wire.columns import Floats
+
+F = TypeVar("F")
+How = Literal["simple", "log", "change", "log_odds"]
+KINDS: tuple[Kind, ...] = ("books", "series")
+_BUCKET, _VALUE, _AT = "__bucket", "__value", "__at"
+
+
+def value_of(table: Any, value: str | None) -> tuple[Any, str]:
+    """A `Table` with one row per token (market) and time, and the name of one column of numbers in it.
+
+    Without ``value`` it is ``price``, or the ``mid`` of books. In memory the rows are in order.
+
+    Raises
+    ------
+    NotTidyError
+        If rows of one token and time differ, or ``price`` holds no numbers.
+    ConfigError
+        If the column is not there or holds no numbers, or none can be chosen.
+    """
+    if table.kind == "books":
+        best = top(table)
+        if table.is_eager:
+            table = EagerTable(PolarsSource(best.to_native()), "bbo")
+        else:
+            table.data, table.names, table.kind = best, list(BBO), "bbo"
+    columns = value_columns(table.names)
+    chosen = value or next((c for c in ("price", "mid") if c in columns), None)
+    numbers = [c for c in columns if c == chosen or table.is_number(c)]
+    if chosen is None and len(numbers) == 1:
+        chosen = numbers[0]
+    if chosen is None or chosen not in numbers or (value and not table.is_number(value) and len(table)):
+        numbers = [c for c in numbers if c != value]
+        raise ConfigError(
+            f"value={value!r} is no column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
+        )
+    return (table.in_order([chosen]) if table.is_eager else table), chosen
+
+
+def _result(ordered: EagerTable, **values: Floats) -> pl.DataFrame:
+    columns = [ordered.column(c) for c in ("ts", *ordered.keys)]
+    return pl.DataFrame([*columns, *(pl.Series(name, v).fill_nan(None) for name, v in values.items())])
+
+
+def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
+    """First, greatest, least and last value of each bucket.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any kind; of books the columns of `bbo` can be taken.
+    resolution : str
+        Bucket width.
+    value : str, optional
+        Which column; without it ``price``, or the ``mid`` of books.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per token (market) and bucket: ``ts``, the ids of the frame, ``open high low close points``: in the unit
+        of the value, and how many values there were. Nulls are left out; a bucket without a value has no row. ``ts``
+        is the bucket start [UTC]. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids.
+    ConfigError
+        If the resolution or the column does not exist.
+
+    Notes
+    -----
+    Of prices at 1m these are the extremes of means over a minute, not of trades.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00", "2026-01-01T00:10", "2026-01-01T00:20"], "market_id": "m",
+    ...     "token_id": "1", "token_label": "Yes", "price": [0.25, 0.75, 0.5],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.ohlc(prices, "1h").select("open", "high", "low", "close", "points").row(0)
+    (0.25, 0.75, 0.25, 0.5, 3)
+    """
+    return run(frame, partial(_ohlc, width=BucketWidth.of(resolution), value=value), KINDS, further=True)
+
+
+def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
+    table, chosen = value_of(table, value)
+    if not table.is_eager:
+        return _ohlc_rows(table, width, chosen)
+    refuse_finer(table.array("ts"), table.groups, width)
+    values = table.array(chosen)
+    there = np.flatnonzero(~np.isnan(values))
+    values, ts = values[there], width.floor(table.array("ts")[there])
+    token = np.searchsorted(table.groups, there, side="right")
+    new = np.ones(len(there), bool)
+    new[1:] = (ts[1:] != ts[:-1]) | (token[1:] != token[:-1])
+    starts = np.flatnonzero(new)
+    ends = run_ends(starts, len(there))
+    out = [pl.Series("ts", ts[starts]).cast(pl.Datetime("us", "UTC"))]
+    out += [table.column(c).gather(there[starts]) for c in table.keys]
+    numbers = {
+        "open": values[starts],
+        "high": np.maximum.reduceat(values, starts) if len(starts) else values,
+        "low": np.minimum.reduceat(values, starts) if len(starts) else values,
+        "close": values[ends - 1],
+        "points": ends - starts,
+    }
+    return pl.DataFrame([*out, *(pl.Series(name, v) for name, v in numbers.items())])
+
+
+def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
+    """The measure as expressions."""
+    keys, data = table.keys, table.frame(chosen).with_columns(nw.col(chosen).alias(_VALUE))
+    data = table.with_bucket(data, width, _BUCKET).filter(~nw.col(_VALUE).is_null())
+    ends = nw.col("ts").min().over(*keys, _BUCKET), nw.col("ts").max().over(*keys, _BUCKET)
+    data = data.with_columns(__first=ends[0], __last=ends[1])
+    data = data.with_columns(
+        open=nw.when(nw.col("ts") == nw.col("__first")).then(nw.col(_VALUE)),
+        close=nw.when(nw.col("ts") == nw.col("__last")).then(nw.col(_VALUE)),
+    )
+    out = data.group_by(*keys, _BUCKET).agg(
+        nw.col("open").max(),
+        nw.col(_VALUE).max().alias("high"),
+        nw.col(_VALUE).min().alias("low"),
+        nw.col("close").max(),
+        nw.len().alias("points"),
+    )
+    points = nw.col("points").cast(nw.Int64)
+    out = out.select(nw.col(_BUCKET).alias("ts"), *keys, "open", "high", "low", "close", points)
+    return out.sort(*keys, "ts", nulls_last=True)
+
+
+def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
+    """How a value moved since the row before of the same token.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any kind; of books the columns of `bbo` can be taken.
+    value : str, optional
+        Which column; without it ``price``, or the ``mid`` of books.
+    how : {"simple", "log", "change", "log_odds"}
+        Relative move, difference of logarithms, difference, or difference of `log_odds`.
+    resolution : str, optional
+        Only moves between neighbouring buckets of this width; across a hole the result is null. Without it the
+        row before counts, however far back.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts``, the ids of the frame, ``returns`` [1; of "change" the unit of the value]. Null
+        in the first row of a token, where this or the previous value is null, and where the formula has no finite
+        value. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids.
+    ConfigError
+        If an argument is not one of those allowed.
+
+    Notes
+    -----
+    simple: v / u - 1; log: ln(v / u); change: v - u; log_odds: ln(v / (1 - v)) - ln(u / (1 - u)); u is the value
+    before.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00", "2026-01-01T00:10"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "price": [0.25, 0.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.returns(prices)["returns"].to_list()
+    [None, 1.0]
+    """
+    if how not in get_args(How):
+        raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
+    width = None if resolution is None else BucketWidth.of(resolution)
+    return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True)
+
+
+def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None) -> Any:
+    table, chosen = value_of(table, value)
+    if not table.is_eager:
+        return _returns_rows(table, chosen, how, width)
+    ts, v = table.array("ts"), table.array(chosen)
+    if how == "log_odds":
+        v = _odds(v)
+    before = np.full(len(v), np.nan)
+    before[1:] = v[:-1]
+    before[table.groups] = np.nan
+    if width is not None:
+        refuse_finer(table.array("ts"), table.groups, width)
+        before[1:][np.diff(ts) != width.micros] = np.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if how == "simple":
+            move = np.where(before != 0, v / before - 1, np.nan)
+        elif how == "log":
+            move = np.where((before > 0) & (v > 0), np.log(v / before), np.nan)
+        else:
+            move = v - before
+    return _result(table, returns=move)
+
+
+def _returns_rows(table: EngineTable, chosen: str, how: How, width: BucketWidth | None) -> Any:
+    """The measure as expressions."""
+    keys = table.keys
+    now = nw.col(chosen) if how != "log_odds" else _odds_rows(nw.col(chosen))
+    data = table.frame(chosen).with_columns(**{_VALUE: now})
+    before = nw.col(_VALUE, "ts").shift(1).over(*keys, order_by="ts")
+    data = data.with_columns(before.name.prefix(_AT))
+    v, u = nw.col(_VALUE), nw.col(_AT + _VALUE)
+    good = ~v.is_null() & ~u.is_null()
+    if width is not None:
+        beside = nw.col("ts") == nw.col(_AT + "ts").dt.offset_by(f"{width.seconds}s")
+        good = good & beside.fill_null(value=False)
+    if how == "simple":
+        move = nw.when(good & (u != 0)).then(v / u - 1)
+    elif how == "log":
+        move = nw.when(good & (u > 0) & (v > 0)).then(v / u).log()
+    else:
+        move = nw.when(good).then(v - u)
+    return data.select("ts", *keys, move.alias("returns")).sort(*keys, "ts", nulls_last=True)
+
+
+def log_odds(frame: F, value: str | None = None) -> F:
+    """Logarithm of the odds that a probability means.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any kind; of books the columns of `bbo` can be taken.
+    value : str, optional
+        Which column of probabilities; without it ``price``, or the ``mid`` of books.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per (token, ts): ``ts``, the ids of the frame, ``log_odds`` [natural logarithm]. Null where the value is
+        null, and where the odds are not finite: at or below 0, at or above 1. Tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ids.
+    ConfigError
+        If the column does not exist.
+
+    Notes
+    -----
+    log_odds = ln(p / (1 - p)). The token of the other side has the same with the other sign.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.5],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.log_odds(prices)["log_odds"].to_list()
+    [0.0]
+    """
+    return run(frame, partial(_log_odds, value=value), KINDS, further=True)
+
+
+def _log_odds(table: Any, value: str | None) -> Any:
+    table, chosen = value_of(table, value)
+    if table.is_eager:
+        return _result(table, log_odds=_odds(table.array(chosen)))
+    out = table.frame(chosen).select("ts", *table.keys, _odds_rows(nw.col(chosen)).alias("log_odds"))
+    return out.sort(*table.keys, "ts", nulls_last=True)
+
+
+def _odds(p: Floats) -> Floats:
+    """Logarithm of the odds; NaN where they are not finite."""
+    inner = np.where((p > 0) & (p < 1), p, np.nan)
+    return np.asarray(np.log(inner / (1 - inner)))
+
+
+def _odds_rows(p: nw.Expr) -> nw.Expr:
+    # The choice stands inside, so that no engine warns of a logarithm of 0.
+    return nw.when((p > 0) & (p < 1)).then(p / (1 - p)).log()

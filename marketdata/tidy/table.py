@@ -1,0 +1,483 @@
+"""The columns of one frame as verbs see them: normalised, checked, and in memory in tidy order.
+
+Checked, in memory: every row has a time and ids; a token (market_id, token_id) has one label; rows of one key are there
+once (equal ones are taken as one row, different ones refused); levels of a side are 0, 1, 2, ... with the best price
+first, each with a price and a size. An empty side may be its marker row or no row at all. The order of rows does not
+matter: a frame that is in tidy order is taken as it is, which one pass over its columns finds out; others are sorted.
+"""
+
+# A table reads the state of tables that were taken from it.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marketdata.errors import NotTidyError
+from marketdata.tidy import normalization
+from marketdata.tidy.runs import group_starts, run_ends
+from marketdata.tidy.schema import BBO, COLUMNS, WHO, Kind
+from marketdata.times import to_text
+from marketdata.wire.columns import Ints
+
+# Rows that are compared at a time, so that what is made in between stays in the processor's cache.
+_BLOCK = 1 << 17
+_IDENTITY = WHO[:2]
+_TYPED = frozenset(c for columns in COLUMNS.values() for c in columns)
+
+
+class Source(Protocol):
+    """A native frame: its columns, one by one, and how to make a frame of its kind."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+
+    def __len__(self) -> int: ...
+
+    def raw(self, name: str) -> Any:
+        """A column as a polars Series, or as a list of objects."""
+
+    def levels(self, name: str) -> NDArray[np.int32] | None:
+        """A column of integers with 0 for null, where that is cheaper than by `raw`."""
+
+
+class Sides(NamedTuple):
+    """Where snapshots begin (with their bids, if they have any), and where their asks begin; an end each."""
+
+    starts: Ints
+    asks: Ints
+    ends: Ints
+
+
+class EagerTable:
+    """A frame in memory."""
+
+    is_eager = True
+
+    def __init__(self, source: Source, kind: Kind, parent: EagerTable | None = None, at: Ints | None = None) -> None:
+        self.source, self.kind = source, kind
+        self.keys = [c for c in WHO if c in source.names]
+        self.identity: Sequence[str] = _IDENTITY if parent is None else parent.identity
+        self._parent, self._at = parent, at
+        self._columns: dict[str, pl.Series] = {}
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._groups: Ints | None = None
+        self._sides: Sides | None = None
+
+    def __len__(self) -> int:
+        return len(self.source) if self._at is None else len(self._at)
+
+    @property
+    def who(self) -> list[str]:
+        """The columns that tell tokens (markets) apart."""
+        return [c for c in self.keys if c in self.identity]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of the native frame."""
+        return self.source.names
+
+    @property
+    def rows(self) -> Ints:
+        """Which rows of the native frame these are."""
+        return np.arange(len(self), dtype=np.int64) if self._parent is None else self._parent.rows[self.at]
+
+    @property
+    def at(self) -> Ints:
+        """Which rows of the table these are that it was taken from."""
+        assert self._at is not None
+        return self._at
+
+    def take(self, rows: Ints) -> EagerTable:
+        """The rows at these positions, in this order."""
+        return EagerTable(self.source, self.kind, self, rows)
+
+    def moved(self, micros: int) -> EagerTable:
+        """The same rows, each so much later."""
+        out = self.take(np.arange(len(self), dtype=np.int64))
+        out._groups = self._groups
+        out._arrays["ts"] = self.array("ts") + micros
+        out._columns["ts"] = pl.Series("ts", out._arrays["ts"]).cast(pl.Datetime("us", "UTC"))
+        return out
+
+    def column(self, name: str) -> pl.Series:
+        """A column in the type of tidy frames; a missing number is null or NaN."""
+        found = self._columns.get(name)
+        if found is None:
+            if self._parent is None:
+                found = _normalised(self.source.raw(name), name, nullable=len(self.identity) > 2).alias(name)
+            else:
+                found = self._parent.column(name).gather(self.at)
+            self._columns[name] = found
+        return found
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A column as numpy: times are int64 microseconds, texts are codes (-1: null), a missing number is NaN.
+
+        Levels are int32, and 0 where they are null.
+        """
+        found = self._arrays.get(name)
+        if found is None:
+            found = self._arrays[name] = self._array(name)
+        return found
+
+    def _array(self, name: str) -> NDArray[Any]:
+        if self._parent is not None:
+            return self._parent.array(name)[self.at]
+        cheap = self.source.levels(name) if name == "level" else None
+        if cheap is not None:
+            return cheap
+        column = self.column(name)
+        if column.dtype.is_float():
+            return column.to_numpy()
+        codes = column.to_physical()
+        if not codes.null_count():
+            return codes.to_numpy()
+        return codes.fill_null(0).to_numpy() if name == "level" else codes.cast(pl.Int64).fill_null(-1).to_numpy()
+
+    def any_text(self, name: str) -> pl.Series:
+        """A column of ids of any name, as categories; there may be nulls."""
+        return self.column(name) if name in WHO else normalization.ids(self.source.raw(name), name, nullable=True)
+
+    def instants(self, name: str) -> Ints:
+        """A column of times of any name as microseconds UTC."""
+        return (
+            self.array(name)
+            if name == "ts"
+            else normalization.times(self.source.raw(name), name).to_physical().to_numpy()
+        )
+
+    def order(self, ids: Sequence[str], *keys: Ints) -> Ints:
+        """Positions of the rows by ids, then by other integers."""
+        columns = [*(_ranked(self.column(c)) for c in ids), *map(pl.Series, keys)]
+        frame = pl.DataFrame([c.alias(str(i)) for i, c in enumerate(columns)])
+        if frame.height < 2 or _is_sorted([c.to_numpy() for c in frame]):
+            return np.arange(frame.height, dtype=np.int64)
+        by = frame.columns
+        return frame.with_row_index("row").sort(*by, "row")["row"].cast(pl.Int64).to_numpy()
+
+    def refuse_doubles(self, rows: Ints, keys: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+        """Refuse different rows with equal keys; the keys rise in the order of these rows."""
+        same = np.ones(max(len(rows) - 1, 0), bool)
+        for key in keys:
+            ordered = key[rows]
+            same &= ordered[1:] == ordered[:-1]
+        if same.any():
+            out = self.take(rows)
+            differs = same & ~out._equals_before(self.names)[1:]
+            if differs.any():
+                raise NotTidyError(
+                    f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
+                    "md.bbo(books) or md.to_wide(books)."
+                )
+
+    def is_number(self, name: str) -> bool:
+        """Whether a column holds numbers."""
+        return normalization.is_number(self.source.raw(name))
+
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """Ids as Python texts."""
+        column = self.column(name)
+        return (column if rows is None else column.gather(rows)).cast(pl.String).to_list()
+
+    def frame(self, *values: str) -> nw.DataFrame[Any]:
+        """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
+        names = ["ts", *self.keys, *(values or _values(self.kind))]
+        columns = (self.column(c) for c in names)
+        return nw.from_native(pl.DataFrame([c.fill_nan(None) if c.dtype.is_float() else c for c in columns]))
+
+    @property
+    def groups(self) -> Ints:
+        """Where tokens (or markets) begin; of a table that is in order."""
+        assert self._groups is not None
+        return self._groups
+
+    @property
+    def sides(self) -> Sides:
+        """Where snapshots and their asks begin; of a table that `book` gave."""
+        assert self._sides is not None
+        return self._sides
+
+    # Order
+
+    def in_order(self, values: Iterable[str] = (), *, unique: bool = True) -> EagerTable:
+        """The rows by token and time.
+
+        With ``unique`` a token has one row at a time; several are one if they are equal in these columns.
+
+        Raises
+        ------
+        NotTidyError
+            If rows of one token and time differ, or a token has two labels.
+        """
+        if self._found_order(unique=unique):
+            return self
+        out = self.take(self._order())
+        if unique:
+            out = out._without_doubles(list(values))
+        if not out._found_order(unique=unique):
+            out._check_labels()
+        return out
+
+    def _found_order(self, *, unique: bool) -> bool:
+        who = self.who
+        ts = self.array("ts")
+        groups = group_starts(*(self.array(c) for c in who)) if who else np.zeros(min(len(ts), 1), np.int64)
+        if not _rises(ts, groups, strictly=unique) or not self._heads_rise(who, groups):
+            return False
+        if "token_label" in self.keys and who and not _within(group_starts(self.array("token_label")), groups):
+            return False
+        self._groups = groups
+        return True
+
+    def _heads_rise(self, who: Sequence[str], at: Ints) -> bool:
+        heads = [[(t is None, t or "") for t in self.texts(c, at)] for c in who]
+        return all(a < b for a, b in pairwise(zip(*heads, strict=True)))
+
+    def _order(self, *more: str) -> Ints:
+        """Positions of the rows by market, token, time and then other columns."""
+        rest = [self.column("ts").to_physical(), *(self.column(c).to_physical() for c in more)]
+        columns = [*(_ranked(self.column(c)) for c in self.who), *rest]
+        frame = pl.DataFrame([c.alias(str(i)) for i, c in enumerate(columns)]).with_row_index("row")
+        return frame.sort(*frame.columns[1:], "row", nulls_last=True)["row"].cast(pl.Int64).to_numpy()
+
+    def _without_doubles(self, values: Sequence[str], keys: Sequence[str] = ("ts",)) -> EagerTable:
+        """One of the rows that are equal; the table is sorted by these keys."""
+        who = [*self.who, *keys]
+        same = self._equals_before(who)
+        self._explain_nanoseconds(same)
+        if not same.any():
+            return self
+        differs = same & ~self._equals_before(values) if values else np.zeros(len(self), bool)
+        if differs.any():
+            raise NotTidyError(
+                f"Two rows have the same {', '.join(who)} and different {', '.join(values)}, first "
+                f"{self._shown(int(np.argmax(differs)))}; keep one of them. Of books give md.bbo(books) or "
+                "md.to_wide(books) where a verb takes one row per token and time."
+            )
+        return self.take(np.flatnonzero(~same))
+
+    def _equals_before(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        same = np.ones(len(self), bool)
+        same[:1] = False
+        for name in names:
+            a = self._comparable(name)
+            equal = a[1:] == a[:-1]
+            if a.dtype.kind == "f":
+                equal |= np.isnan(a[1:]) & np.isnan(a[:-1])
+            same[1:] &= equal
+        return same
+
+    def _comparable(self, name: str) -> NDArray[Any]:
+        """A column of any type as an array whose values are equal where those of the column are."""
+        if name in _TYPED or self.is_number(name):
+            return self.array(name)
+        raw = self.source.raw(name)
+        return (pl.Series(list(map(repr, raw))) if isinstance(raw, list) else raw).hash().to_numpy()[self.rows]
+
+    def _shown(self, at: int) -> str:
+        one = np.array([at], np.int64)
+        return " ".join([to_text(int(self.array("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.keys)])
+
+    def _explain_nanoseconds(self, same: NDArray[np.bool_]) -> None:
+        """Refuse two times of a token that fall into one microsecond."""
+        cut = normalization.cut_nanoseconds(self.source.raw("ts"))
+        if cut is None:
+            return
+        exact = cut.gather(self.rows).to_numpy()
+        close = same[1:] & (exact[1:] != exact[:-1])
+        if close.any():
+            raise NotTidyError(
+                f"Two times of a token are less than a microsecond apart, first {self._shown(int(np.argmax(close)))}; "
+                "tidy frames hold microseconds: keep one row per microsecond."
+            )
+
+    def _check_labels(self) -> None:
+        labels: dict[tuple[str | None, ...], str | None] = {}
+        if "token_label" not in self.keys:
+            return
+        at = group_starts(*(self.array(c) for c in self.keys))
+        for *ids, label in zip(*(self.texts(c, at) for c in self.keys), strict=True):
+            if labels.setdefault(tuple(ids), label) != label:
+                found = sorted(map(str, (label, labels[tuple(ids)])))
+                raise NotTidyError(f"Token {ids[-1]!r} has several labels: {found}; a token has one.")
+
+    # Books
+
+    def book(self, *, whole: bool = True) -> EagerTable:
+        """The rows of books by token, time, side and level, with `sides`.
+
+        Raises
+        ------
+        NotTidyError
+            If levels of a side are not 0, 1, 2, ... from the best price, or a row has a price or a size only. Without
+            ``whole`` only the best two levels of each side are looked at for that.
+        """
+        if not self._found_book():
+            out = self.take(self._order("side", "level"))._without_doubles(("price", "size"), ("ts", "side", "level"))
+            if not out._found_book():
+                out._explain_book()
+            return out.book(whole=whole)
+        self._check_prices(whole=whole)
+        return self
+
+    def _found_book(self) -> bool:
+        who = self.who
+        ids = [self.array(c) for c in self.keys]
+        ts, side, level = self.array("ts"), self.array("side"), self.array("level")
+        found = _tops(level, side, [ts, *ids])
+        if found is None:
+            return False
+        tops, new = found
+        ask = side[tops] != 0
+        # A side follows that opens a snapshot, or is the asks behind the bids.
+        if not (new[1:] | (ask[1:] & ~ask[:-1])).all():
+            return False
+        starts = tops[new]
+        at = group_starts(*(a[starts] for a in (ids[i] for i, c in enumerate(self.keys) if c in who)))
+        if not _rises(ts[starts], at, strictly=True) or not self._heads_rise(who, starts[at]):
+            return False
+        if "token_label" in self.keys and not _within(group_starts(self.array("token_label")[starts]), at):
+            return False
+        ends = run_ends(starts, len(ts))
+        asks = ends.copy()
+        of_asks = tops[ask]
+        asks[np.searchsorted(starts, of_asks, side="right") - 1] = of_asks
+        self._groups, self._sides = starts[at], Sides(starts, asks, ends)
+        return True
+
+    def _explain_book(self) -> None:
+        self._check_labels()
+        level, price = self.array("level"), self.array("price")
+        new = ~self._equals_before([*self.who, "ts", "side"])
+        held = ~np.isnan(price)
+        null = self.column("level").is_null().to_numpy()
+        wrong = held & null
+        if wrong.any():
+            raise NotTidyError(f"level is null where price is not, first {self._shown(int(np.argmax(wrong)))}.")
+        step = np.diff(level, prepend=-1)
+        wrong = np.where(new, level != 0, step != 1)
+        at = int(np.argmax(wrong))
+        raise NotTidyError(
+            f"Levels of a side are 0, 1, 2, ... from the best price, each once; {self._shown(at)} has level {level[at]}"
+            f"{' first' if new[at] else f' after {level[at - 1]}'}. Number the levels of each (token, ts, side) anew."
+        )
+
+    def _check_prices(self, *, whole: bool) -> None:
+        """Refuse rows with half a level, and a level that is better than the one before."""
+        price, size, level = self.array("price"), self.array("size"), self.array("level")
+        if whole:
+            rows, deeper = np.arange(len(self)), np.flatnonzero(level)
+        else:
+            tops = np.unique(np.concatenate((self.sides.starts, self.sides.asks)))
+            rows = tops = tops[tops < len(self)]
+            deeper = (tops + 1)[tops + 1 < len(self)]
+            deeper = deeper[level[deeper] != 0]
+        half = np.isnan(price[rows]) != np.isnan(size[rows])
+        if half.any():
+            first = int(rows[np.argmax(half)])
+            raise NotTidyError(
+                f"A level has a price and no size, or a size and no price, first {self._shown(first)}; give both, or "
+                "neither for the marker row of an empty side."
+            )
+        rise = price[deeper] - price[deeper - 1]
+        wrong = np.isnan(rise) | np.where(self.array("side")[deeper] != 0, rise < 0, rise > 0)
+        if wrong.any():
+            first = int(deeper[np.argmax(wrong)])
+            raise NotTidyError(
+                f"Level {level[first]} of {self._shown(first)} has a better price than the one before, or one of both "
+                "has none; level 0 is the best price of its side: number the levels anew."
+            )
+
+
+def _values(kind: Kind) -> tuple[str, ...]:
+    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *WHO))
+
+
+def _normalised(raw: Any, name: str, *, nullable: bool) -> pl.Series:
+    if name == "ts":
+        return normalization.times(raw, name)
+    if name in WHO:
+        return normalization.ids(raw, name, nullable=nullable or name == "token_label")
+    if name == "side":
+        return normalization.sides(raw, name)
+    if name == "level":
+        return normalization.levels(raw, name)
+    return normalization.numbers(raw, name)
+
+
+def _ranked(column: pl.Series) -> pl.Series:
+    """Integers in the order of the texts, a missing one last."""
+    codes = column.to_physical().cast(pl.Int64).fill_null(-1)
+    heads = codes.arg_unique()
+    found = pl.DataFrame({"code": codes.gather(heads), "text": column.gather(heads).cast(pl.String)})
+    found = found.sort("text", nulls_last=True)
+    ranks = np.zeros(int(codes.max() or 0) + 2, np.int64)  # type: ignore[arg-type]
+    ranks[found["code"].to_numpy()] = np.arange(found.height)
+    return pl.Series(ranks[codes.to_numpy()])
+
+
+def _is_sorted(keys: Sequence[NDArray[Any]]) -> bool:
+    """Whether rows rise by these keys, the first one first."""
+    equal = np.ones(len(keys[0]) - 1, bool)
+    for key in keys:
+        step = key[1:] - key[:-1]
+        if (equal & (step < 0)).any():
+            return False
+        equal &= step == 0
+    return True
+
+
+def _rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
+    """Whether times rise inside the groups that begin at ``groups``."""
+    for first in range(1, len(ts), _BLOCK):
+        a, b = ts[first - 1 : first + _BLOCK - 1], ts[first : first + _BLOCK]
+        falls = np.flatnonzero(b[: len(b)] <= a[: len(b)] if strictly else b < a[: len(b)])
+        if len(falls) and not _within(falls + first, groups):
+            return False
+    return True
+
+
+def _within(some: Ints, every: Ints) -> bool:
+    """Whether each of these positions is one of the others; both rise."""
+    at = np.searchsorted(every, some)
+    return bool(len(some) == 0 or (at[-1] < len(every) and (every[at] == some).all()))
+
+
+def _tops(
+    level: NDArray[np.int32], side: NDArray[Any], keys: Sequence[NDArray[Any]]
+) -> tuple[Ints, NDArray[np.bool_]] | None:
+    """Where a side begins, and whether a snapshot does there; None where a row does not follow the one before."""
+    n = len(level)
+    found, new = [], []
+    for first in range(0, n, _BLOCK):
+        last = min(first + _BLOCK, n)
+        a = max(first, 1)
+        here, before = slice(a, last), slice(a - 1, last - 1)
+        top = level[here] == 0
+        changed = keys[0][here] != keys[0][before]
+        for key in keys[1:]:
+            changed |= key[here] != key[before]
+        follows = level[here] - level[before] == 1
+        follows &= side[here] == side[before]
+        follows &= ~changed
+        if not (top | follows).all():
+            return None
+        at = np.flatnonzero(top)
+        found.append(at + a)
+        new.append(changed[at])
+    if n:
+        if level[0] != 0:
+            return None
+        found.insert(0, np.zeros(1, np.int64))
+        new.insert(0, np.ones(1, bool))
+    empty = np.zeros(0, np.int64)
+    return np.concatenate([empty, *found]), np.concatenate([empty.astype(bool), *new])
