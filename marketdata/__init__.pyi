@@ -55,8 +55,8 @@ from marketdata.tidy.export.nautilus import to_nautilus_quotes as to_nautilus_qu
 from marketdata.tidy.export.nautilus import write_nautilus_catalog as write_nautilus_catalog
 from marketdata.tidy.export.pivot import pivot as pivot
 from marketdata.tidy.export.replay import replay as replay
-from marketdata.tidy.fill import align as align
 from marketdata.tidy.features import features as features
+from marketdata.tidy.fill import align as align
 from marketdata.tidy.forecast_scores import brier as brier
 from marketdata.tidy.forecast_scores import calibration as calibration
 from marketdata.tidy.liquidity import crossed as crossed

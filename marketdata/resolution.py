@@ -123,8 +123,8 @@ class BucketWidth:
         found = value if isinstance(value, cls) else _read(value)
         if found is None:
             raise ConfigError(
-                "does not exist; allowed are whole minutes or hours that divide a day (1m 5m 15m 1h 4h ...), whole days "
-                "(1d 2d ...) and 1w.",
+                "does not exist; allowed are whole minutes or hours that divide a day (1m 5m 15m 1h 4h ...), whole "
+                "days (1d 2d ...) and 1w.",
                 argument="resolution",
                 value=value,
             )

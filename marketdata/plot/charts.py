@@ -29,8 +29,8 @@ from marketdata.plot.chart import (
     Panel,
 )
 from marketdata.tidy import forecast_scores, schema, shapes
-from marketdata.tidy.quotes import bbo
 from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
+from marketdata.tidy.quotes import bbo
 from marketdata.wire.columns import METRICS
 
 Backend = Literal["matplotlib", "plotly"]

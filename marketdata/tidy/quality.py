@@ -82,8 +82,8 @@ def check(frame: F, resolution: str | None = None) -> F:
     -------
     frame of the same kind
         One row per check that applies: ``check severity n_failed n_checked meaning examples``: its name; "error",
-        "warning" or "info", and "ok" where nothing was found; how often; out of how many; what it means; and up to three
-        rows that show it, as text. The frame itself stays as it is.
+        "warning" or "info", and "ok" where nothing was found; how often; out of how many; what it means; and up to
+        three rows that show it, as text. The frame itself stays as it is.
 
     Raises
     ------
