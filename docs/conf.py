@@ -49,6 +49,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 180
 nb_merge_streams = True
+nb_output_stderr = "remove"  # engines log their start there
 
 html_theme = "pydata_sphinx_theme"
 html_title = "marketdata"
