@@ -47,7 +47,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 180
+nb_execution_timeout = 600
 nb_merge_streams = True
 nb_output_stderr = "remove"  # engines log their start there
 
