@@ -366,6 +366,20 @@ def test_what_is_exported_can_be_imported(folder, market, records) -> None:
     assert copy.records("markets") == held.records("markets")
 
 
+def test_what_a_folder_holds_beside_recordings_is_left_out_and_told(folder, market) -> None:
+    """Of a folder the files called by what they hold are imported; others are named, and taken when they are named."""
+    source = folder / "mixed"
+    source.mkdir()
+    for name in ("prices.csv", "more.csv"):
+        marketdata("export", "history", "prices", market, "-r", "6h", "--out", source / name, cwd=folder)
+    marketdata("export", "history", "markets", "--out", source / "markets.ndjson", cwd=folder)
+    done = marketdata("import", "mixed-copy", source, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "left out more.csv" in done.stderr
+    assert {row["holds"] for row in rows_of(done.stdout)} == {"markets", "prices"}
+    assert marketdata("import", "mixed-copy", source / "more.csv", cwd=folder).returncode == 0
+
+
 def test_records_are_listed_as_markets_are(folder, market) -> None:
     """`export ARCHIVE markets` shows every market, or those that are named."""
     every = terminal("export", "history", "markets", cwd=folder).splitlines()

@@ -46,8 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if debug:
             raise
-        if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
-            print(problem, file=sys.stderr)
+        # Of the option parser, whose classes have moved between its versions.
+        name = type(problem).__name__
+        if name == "Abort":
+            return _stopped(arguments)
+        if name == "NoArgsIsHelpError":
+            print(problem, file=sys.stderr)  # its message is the help
             return 2
         return _say(messages.line(problem), messages.code(problem))
     return _stopped(arguments) if done == _INTERRUPTED else done or 0

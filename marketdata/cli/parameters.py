@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,10 @@ from marketdata.wire import columns
 if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
+
+# What files of a folder are called that is imported, and how their names end.
+_HOLDS = ("series", "events", "markets", *columns.VIEWS)
+_READ = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 
 View = Annotated[columns.View, typer.Argument(show_default=False)]
 Markets = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)]
@@ -61,6 +66,33 @@ def open_archive(path: str) -> Archive:
 def is_archive(path: str) -> bool:
     """Whether a folder has an archive; an address is not checked."""
     return "://" in path or any(Path(path).glob("*/_delta_log"))
+
+
+def recordings(paths: Iterable[Path]) -> list[Path]:
+    """Files to import: those that are named, and of folders those called by what they hold; others are told.
+
+    Raises
+    ------
+    ConfigError
+        If a folder has none, or a path does not exist.
+    """
+    out: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"{str(path)!r} does not exist.")
+        if not path.is_dir():
+            out.append(path)
+            continue
+        inside = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in _READ)
+        taken = [file for file in inside if file.stem in _HOLDS]
+        if not taken:
+            names, ends = ", ".join(_HOLDS), ", ".join(_READ)
+            raise ConfigError(f"{str(path)!r} has no file called {names} that ends in {ends}.")
+        for file in inside:
+            if file not in taken:
+                typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(_HOLDS)}.", err=True)
+        out += taken
+    return out
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:

@@ -23,6 +23,7 @@ from marketdata.cli.parameters import (
     client,
     is_archive,
     open_archive,
+    recordings,
 )
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.wire.columns import VIEWS
@@ -111,7 +112,7 @@ def verify(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Compare an archive with its hashes, or a service with the interface.
+    """Check an archive against its hashes, or a service.
 
     An archive is read whole; exit code 1 if anything is damaged. With --service each open point of the interface is
     shown with what the service does; exit code 1 if it is not what this library assumes.
@@ -175,8 +176,8 @@ def import_(
 ) -> None:
     """Add recorded files to an archive, and count what was reduced.
 
-    Files are .parquet, .csv, .json, .ndjson or .jsonl; their columns say what they are. Recordings finer than 1m are
-    reduced to 1m. The first import creates the folder of the archive.
+    Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those that are called markets, events, series,
+    books, prices and metrics. Recordings finer than 1m are reduced to 1m. The first import creates the archive.
 
     \b
     Examples:
@@ -188,7 +189,7 @@ def import_(
     from marketdata.archive import Archive
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    added = Archive(archive, frame="polars").add_files(source)
+    added = Archive(archive, frame="polars").add_files(recordings(source))
     output.show(pl.DataFrame(added, ["file", "holds", "rows"], orient="row"), fmt, _EVERY_ROW)
 
 

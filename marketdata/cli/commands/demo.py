@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from marketdata.cli import output
-from marketdata.cli.parameters import check_out
+from marketdata.cli.parameters import check_out, recordings
 from marketdata.errors import ConfigError, ContractError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
@@ -172,7 +172,7 @@ def _recorded(folder: Path, scratch: str) -> Archive:
     from marketdata.archive import Archive
 
     archive = Archive(scratch)
-    for file, holds, rows in archive.add_files(folder):
+    for file, holds, rows in archive.add_files(recordings([folder])):
         print(f"  {Path(file).name}: {rows:,} rows of {holds}")
     missing = [view for view, markets in _held(archive).items() if not markets]
     if missing:
