@@ -17,6 +17,7 @@ from marketdata.errors import BadRequestError as BadRequestError
 from marketdata.errors import ConfigError as ConfigError
 from marketdata.errors import ContractError as ContractError
 from marketdata.errors import CursorRejectedError as CursorRejectedError
+from marketdata.errors import EmptyRangeWarning as EmptyRangeWarning
 from marketdata.errors import LeftOutWarning as LeftOutWarning
 from marketdata.errors import LimitTooSmallError as LimitTooSmallError
 from marketdata.errors import MarketDataError as MarketDataError
@@ -37,6 +38,7 @@ from marketdata.errors import ServerError as ServerError
 from marketdata.errors import ServiceOddityWarning as ServiceOddityWarning
 from marketdata.errors import TooManyTokensError as TooManyTokensError
 from marketdata.errors import UnweightedMeanWarning as UnweightedMeanWarning
+from marketdata.fetch.checkpoint import Report as Report
 from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate

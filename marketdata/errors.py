@@ -31,6 +31,7 @@
       UnweightedMeanWarning     means of unknown weight were averaged again
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      data kept, but it looks odd
+      EmptyRangeWarning         the range lies before or after the life of the market
       PartialCoverageWarning    the archive holds only a part of what was asked
 
 No error keeps a request, a session, a response or a key.
@@ -299,6 +300,10 @@ class LeftOutWarning(MarketDataWarning):
 
 class ServiceOddityWarning(MarketDataWarning):
     """The data was kept as it came, but something about it looks odd."""
+
+
+class EmptyRangeWarning(MarketDataWarning):
+    """There are no rows: the range lies before or after the life of the market."""
 
 
 class PartialCoverageWarning(MarketDataWarning):

@@ -11,10 +11,14 @@ from typing import Any
 
 from faults import Act, Ask, ok, refuse
 
-from marketdata.fetch.position import Request
+from marketdata.client.markets import Markets
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.reader import Chunk, Memory, Reader
+from marketdata.fetch.scheduler import Scheduler
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
-from marketdata.wire.columns import Page
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
@@ -51,9 +55,9 @@ class Oracle:
     def _times(self) -> list[int]:
         return sorted({t for _, t in self.points})
 
-    def request(self, count: int, limit: int = 200) -> Request:
+    def request(self, count: int, limit: int = 200) -> Window:
         """A question for the first minutes."""
-        return Request(self.view, "market", "slug", minutes(count), Resolution.of(self.resolution), limit)  # type: ignore[arg-type]
+        return Window(self.view, "market", "slug", minutes(count), Resolution.of(self.resolution), limit)  # type: ignore[arg-type]
 
     def page(self, ask: Ask) -> dict[str, Any]:
         """The body of one honest page: whole buckets, at most ``limit`` points."""
@@ -96,13 +100,31 @@ class Oracle:
         return {"t": to_text(t), "p": value}
 
     def __call__(self, ask: Ask) -> Act:
-        if not ask.path.startswith("/v1/markets/"):
+        if not ask.path.startswith("/v1/markets/") or "start_ts" not in ask.params:
             return refuse(404, "Not Found")
         return ok(self.page(ask)).with_header("Date", DATE)
 
 
-def rows(pages: Iterable[Page]) -> list[tuple[str, int, Any]]:
-    """(label, t, value) of every point of the pages, as they came."""
+def read(
+    transport: Transport,
+    window: Window,
+    *,
+    report: Report | None = None,
+    strict: bool = False,
+    memory: Memory | None = None,
+) -> list[Chunk]:
+    """One window read whole, however many pages it has."""
+    reader = Reader(transport, memory or Memory(), Report() if report is None else report, strict=strict)
+    return [reader.read(window)]
+
+
+def fetch(transport: Transport, *windows: Window, **options: Any) -> Scheduler:
+    """Windows cut and asked as the client does it."""
+    return Scheduler(transport, windows, Markets(transport), **options)
+
+
+def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:
+    """(label, t, value) of every point of pages, windows or arrivals, as they came."""
     out: list[tuple[str, int, Any]] = []
     for page in pages:
         columns: Any = page.columns

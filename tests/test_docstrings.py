@@ -47,7 +47,7 @@ FULL = {
 # A verb of df.md is a door of one line to a function that says all; it names that function and takes the same.
 DOORS = {**dict(members(md.Accessor, "df.md")), **dict(members(Plots, "df.md.plot"))}
 # Not made by a call of a user, so nothing is taken: an enum is read with ``of``.
-TAKES_NOTHING = {"md.Resolution"}
+TAKES_NOTHING = {"md.Resolution", "md.Report"}
 
 
 def sections(one: Any) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 # Rows of the fault matrix: N network, P pages and contract, D values, T time, K keys and secrets.
-LAST = {"N": 33, "P": 30, "D": 17, "T": 12, "K": 8}
+LAST = {"N": 36, "P": 30, "D": 17, "T": 12, "K": 8}
 _NAME = re.compile(r"^ *(?:async )?def test_([NPDTK]\d+)_\w+\(", re.MULTILINE)
 _MARK = re.compile(r"^ *@pytest\.mark\.fault\(([^)]*)\)", re.MULTILINE)
 _ROW = re.compile(r"[NPDTK]\d+")

@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 
 import marketdata as md
-from marketdata.client.record import Record
-from marketdata.fetch.plan import Plan
-from marketdata.fetch.position import Report
+from marketdata.client.discovery import Record
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.estimate import Plan
 
 EVIL = "<script>alert('x')</script>"
 SHOWN = {

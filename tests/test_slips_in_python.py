@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import marketdata as md
-from marketdata.fetch.position import Position, Request, Resume
+from marketdata.fetch.checkpoint import Resume
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 
@@ -96,10 +97,10 @@ def test_charts_are_found_from_the_face() -> None:
 
 
 def test_a_place_to_go_on_is_short() -> None:
-    """What an interrupted fetch left shows what is left and no page of cursors."""
-    request = Request("prices", "market", "m", Range(0, 10**12), Resolution.H1, 200)
-    left = Resume(tuple(Position.start(request) for _ in range(100)))
-    assert repr(left).startswith("<Resume: prices of market m from 1970-01-01")
+    """What an interrupted fetch left shows what is left in a few words."""
+    window = Window("prices", "market", "m", Range(0, 10**12), Resolution.H1, 200)
+    left = Resume((window,) * 100)
+    assert repr(left).startswith("<Resume: prices of market m in [1970-01-01")
     assert len(repr(left)) < 1_000
 
 

@@ -225,7 +225,6 @@ class Archive(Reads[Frame]):
         dry_run: bool = False,
         refresh: bool = False,
         progress: bool | None = None,
-        wait: float = 600.0,
         frame: FrameKind | None = None,
     ) -> Any:
         """Fetch what is missing of a range, and only that, at 1m.
@@ -251,8 +250,6 @@ class Archive(Reads[Frame]):
             Ask for everything, also for what is final: the last fetch wins.
         progress : bool, optional
             A progress bar; without it, where a terminal is.
-        wait : float
-            How long to wait for another process that fetches the same market [s].
         frame : {"pandas", "polars"}, optional
 
         Returns
@@ -265,7 +262,9 @@ class Archive(Reads[Frame]):
         ConfigError
             If an argument is refused.
         ArchiveBusyError, ArchiveFullError
-            If another process fetches the same, or there is no room; what was committed before is intact.
+            If others keep writing the same, or there is no room; what was committed before is intact.
+        NotFoundError
+            If the service does not know a market; the others are filled before.
         RequestError, NetworkError
             As the client raises them; what had come before is kept.
 
@@ -282,7 +281,7 @@ class Archive(Reads[Frame]):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
         wanted = wanted_range(start, end)
-        run = Pull(self._holdings, client, dry_run=dry_run, refresh=refresh, wait=wait, progress=progress)
+        run = Pull(self._holdings, client, dry_run=dry_run, refresh=refresh, progress=progress)
         run.run(chosen(self._holdings, client, markets, event, series, refresh=refresh), some, wanted)
         return asked_frame(run.asked, frame or self._frame)
 

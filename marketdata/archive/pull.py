@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from marketdata.archive import records
 from marketdata.archive.asking import SETTLE_WITHOUT_CLOCK, Clock, Gap, established, minutes, to_ask, whole_minutes
-from marketdata.archive.coverage import Claim, CoverageState
+from marketdata.archive.coverage import Claim, CoverageState, Interval
 from marketdata.archive.holdings import Holdings
-from marketdata.archive.leases import lease
-from marketdata.archive.progress import Bar
 from marketdata.archive.reading import Frame, checked_markets, frame_of
 from marketdata.archive.records import Record
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, View, concat
 
-_BATCH_LEVELS = 500_000
-_BATCH_SECONDS = 10.0
-# A market of more tokens than a page has points is asked token by token (interface 8).
-_WIDE = 200
-_DAY = 86_400 * SECOND
-_LISTED_AGAIN = 3_600 * SECOND
+_BATCH_LEVELS = 2_000_000
+_BATCH_SECONDS = 3.0
+_LISTED_AGAIN = 600 * SECOND
 _DISCOVERY = "discovery"
 
 
@@ -41,35 +38,52 @@ class Asked(NamedTuple):
 class Pull:
     """One run over some markets and views."""
 
-    def __init__(
-        self, holdings: Holdings, client: Any, *, dry_run: bool, refresh: bool, wait: float, progress: bool | None
-    ) -> None:
+    def __init__(self, holdings: Holdings, client: Any, *, dry_run: bool, refresh: bool, progress: bool | None) -> None:
         self._holdings = holdings
         self._client = client
         self._dry_run = dry_run
         self._refresh = refresh
-        self._wait = wait
-        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._progress = progress
         self._clock: Clock | None = None
         self.asked: list[Asked] = []
 
     def run(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
-        """Fill the gaps of these markets [ids]."""
-        todo = [(v, m, gaps) for m in markets for v in views if (gaps := self._gaps(v, m, wanted))]
+        """Fill the gaps of these markets, as `chosen` names them.
+
+        Raises
+        ------
+        NotFoundError
+            If the service does not know one of them; the others are filled before.
+        """
+        catalog = self._holdings.catalog["markets"]
+        unknown = [m for m in markets if catalog.find(m) is None]
+        todo = [(v, m, gap) for m in markets if m not in unknown for v in views for gap in self._gaps(v, m, wanted)]
         if self._dry_run:
-            for view, market, some in todo:
-                for gap in some:
-                    self.asked.append(Asked(view, market, gap.range, CoverageState.MISSING, None))
-            return
-        with Bar(sum(minutes(some) for *_, some in todo), shown=self._progress) as bar:
-            for view, market, some in todo:
-                with lease(self._holdings.root, view, market, self._wait):
-                    # Another process may have filled it while this one waited.
-                    now_missing = self._gaps(view, market, wanted)
-                    bar.update(max(0, minutes(some) - minutes(now_missing)))
-                    for gap in self._bounded(market, now_missing):
-                        bar.say(f"{view} {market[:24]}")
-                        self._fetch(view, market, gap, bar)
+            self.asked += [Asked(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
+        elif todo:
+            self._fill(todo)
+        for name in unknown:
+            self._client.market(name)  # it was not found before, and says so in the words of the service
+
+    def _fill(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
+        from tqdm.auto import tqdm
+
+        total = sum(minutes([gap]) for *_, gap in todo)
+        disable = None if self._progress is None else not self._progress
+        sink = _Sink(self._holdings, todo, self.clock)
+        arriving = self._client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
+        with tqdm(
+            total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
+        ) as bar:
+            try:
+                for k, done, columns, proven in arriving:
+                    sink.take(k, done, columns, proven=proven)
+                    bar.update((done.end - done.start) // (60 * SECOND))
+            finally:
+                try:
+                    sink.commit()
+                finally:
+                    self.asked += sink.asked
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         pieces = self._holdings.ledger.pieces(view, market)
@@ -79,16 +93,6 @@ class Pull:
             return []
         return to_ask(pieces, wanted, self.clock, refresh=self._refresh)
 
-    def _bounded(self, market: str, some: Iterable[Gap]) -> Iterator[Gap]:
-        """Gaps of wide markets day by day: they are kept only when all their tokens have come."""
-        record = self._holdings.catalog["markets"].find(market) or {}
-        if len(record.get("tokens", ())) <= _WIDE:
-            yield from some
-            return
-        for gap in some:
-            for start in range(gap.start, gap.end, _DAY):
-                yield gap._replace(start=start, end=min(start + _DAY, gap.end))
-
     @property
     def clock(self) -> Clock:
         """The server's clock, asked once."""
@@ -96,91 +100,59 @@ class Pull:
             self._clock = server_clock(self._client)
         return self._clock
 
-    def _fetch(self, view: View, market: str, gap: Gap, bar: Bar) -> None:
-        batch = _Batch(view, gap)
-        try:
-            for request, done, columns, proven in self._client.iter_columns(view, market, gap.range, resolution="1m"):
-                batch.take(request, done, columns, proven=proven)
-                if batch.is_full:
-                    self._keep(view, market, batch, bar)
-            batch.close()
-        finally:
-            self._keep(view, market, batch, bar)
 
-    def _keep(self, view: View, market: str, batch: _Batch, bar: Bar) -> None:
-        for done, columns, proven in batch.flush():
-            for claim in established(done, columns.ts, self.clock, proven=proven, tries=batch.gap.tries):
-                part = columns.between(claim.start, claim.end)
-                self._holdings.store(
-                    view,
-                    part,
-                    {market: claim.range},
-                    claim.state,
-                    tries={market: claim.tries},
-                    fetched_at=self.clock.now,
-                )
-                self.asked.append(Asked(view, market, claim.range, claim.state, len(part)))
-            bar.update((done.end - done.start) // (60 * SECOND))
+class _Sink:
+    """Windows that came, of any market and view, committed together every few seconds or some levels.
 
+    Coverage is recorded for windows whose points are committed, and only those are given up when the process ends.
+    """
 
-class _Batch:
-    """What has come and is not stored yet: pieces of time that follow each other, and their points."""
-
-    def __init__(self, view: View, gap: Gap) -> None:
-        self.gap = gap
-        self._view: View = view
-        self._wide: bool | None = None
-        self._parts: list[AnyColumns] = []
-        self._done: list[tuple[Range, bool]] = []
+    def __init__(self, holdings: Holdings, todo: Sequence[tuple[View, str, Gap]], clock: Clock) -> None:
+        self.asked: list[Asked] = []
+        self._holdings = holdings
+        self._todo = todo
+        self._clock = clock
+        self._came: dict[View, list[tuple[int, bool, Range, AnyColumns]]] = {}
         self._levels = 0
         self._since = time.monotonic()
 
-    def take(self, request: Any, done: Range, columns: AnyColumns, *, proven: bool) -> None:
-        """Points, and the stretch of a request that is now complete."""
-        self._parts.append(columns)
+    def take(self, k: int, done: Range, columns: AnyColumns, *, proven: bool) -> None:
+        """Points of the ``k``-th gap, and the part of it that they are all of."""
+        self._came.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
         self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
-        if request.kind != "token":
-            self._complete(done, proven=proven)
-        else:
-            # A wide market is asked token by token, so no stretch is complete before the last token came.
-            self._wide = proven and self._wide is not False
+        if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
+            self.commit()
 
-    def close(self) -> None:
-        """Everything that was asked has come."""
-        if self._wide is not None:
-            self._complete(self.gap.range, proven=self._wide)
-            self._wide = None
-
-    def _complete(self, done: Range, *, proven: bool) -> None:
-        start, end = max(done.start, self.gap.start), min(done.end, self.gap.end)
-        if start >= end:
-            return
-        if self._done and self._done[-1][0].end == start and self._done[-1][1] == proven:
-            self._done[-1] = (Range(self._done[-1][0].start, end), proven)
-        else:
-            self._done.append((Range(start, end), proven))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is worth a commit."""
-        if self._wide is not None:
-            return False
-        return self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS
-
-    def flush(self) -> Iterator[tuple[Range, AnyColumns, bool]]:
-        """What is done, with its points; points of what is not done stay."""
-        done, self._done = self._done, []
-        if not done:
-            return
-        every = concat(self._parts) if self._parts else empty(self._view)  # type: ignore[type-var]
-        every = every.sort()
-        rest = every
-        for one, proven in done:
-            yield one, every.between(*one), proven
-            rest = rest.take(((rest.ts < one.start) | (rest.ts >= one.end)).nonzero()[0])
-        self._parts = [rest] if len(rest) else []
-        self._levels = len(rest)
+    def commit(self) -> None:
+        """Store what came."""
+        came, self._came, self._levels = self._came, {}, 0
+        for view, windows in came.items():
+            intervals, asked = [], []
+            # Windows that touch are one interval: their border is nothing that the service has said.
+            windows.sort(key=lambda w: w[:3])
+            for k, proven, done, times in _together(windows):
+                _, market, gap = self._todo[k]
+                for claim in established(done, times, self._clock, proven=proven, tries=gap.tries):
+                    intervals.append(Interval(market, claim.start, claim.end, claim.state, claim.tries))
+                    rows = int(((times >= claim.start) & (times < claim.end)).sum())
+                    asked.append(Asked(view, market, claim.range, claim.state, rows))
+            columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
+            self._holdings.commit(view, columns, intervals, fetched_at=self._clock.now)
+            self.asked += asked
         self._since = time.monotonic()
+
+
+def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterator[tuple[int, bool, Range, Ints]]:
+    """Sorted windows, those that touch as one, with the times of their points."""
+    for (k, proven), group in itertools.groupby(windows, key=lambda w: w[:2]):
+        done, times = Range(0, 0), list[Ints]()
+        for _, _, rng, columns in group:
+            if times and rng.start != done.end:
+                yield k, proven, done, np.concatenate(times)
+                times = []
+            done = Range(done.start if times else rng.start, rng.end)
+            times.append(columns.ts)
+        yield k, proven, done, np.concatenate(times)
 
 
 def server_clock(client: Any) -> Clock:
@@ -218,7 +190,7 @@ def chosen(
         names = checked_markets(markets)
         if not names:
             raise ConfigError("markets=[] names nothing; pass an id or slug as text, or a list of them.")
-        return list(dict.fromkeys(_market(holdings, client, name) for name in names))
+        return _named(holdings, client, list(dict.fromkeys(names)))
     events = [event] if event is not None else _events(holdings, client, str(series), refresh=refresh)
     found = list(dict.fromkeys(m for e in events for m in _markets(holdings, client, e, refresh=refresh)))
     if not found:
@@ -231,14 +203,16 @@ def chosen(
     return found
 
 
-def _market(holdings: Holdings, client: Any, name: str) -> str:
-    known = holdings.catalog["markets"].find(name)
-    if known is None:
-        known = records.market(records.plain(client.market(name)))
-        markets, events = holdings.catalog["markets"], holdings.catalog["events"]
-        markets.upsert([known])
-        events.upsert(records.derive_events([known], markets.records(), events.records()))
-    return str(known["id"])
+def _named(holdings: Holdings, client: Any, names: Sequence[str]) -> list[str]:
+    """Ids of markets; a name that the service does not know stays as it is, and no record is kept of it."""
+    markets, events = holdings.catalog["markets"], holdings.catalog["events"]
+    absent = [name for name in names if markets.find(name) is None]
+    if absent:
+        found = [records.market(records.plain(row)) for row in client.market_records(absent)]
+        markets.upsert(found)
+        events.upsert(records.derive_events(found, markets.records(), events.records()))
+    known = [(name, markets.find(name)) for name in names]
+    return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
 
 def _events(holdings: Holdings, client: Any, series: str, *, refresh: bool) -> list[str]:
@@ -271,7 +245,7 @@ def _unknown_events(holdings: Holdings, markets: Iterable[Mapping[str, Any]]) ->
 
 def _is_listed(holdings: Holdings, what: str) -> bool:
     now = time.time_ns() // 1000
-    return any(now - p.fetched_at < _LISTED_AGAIN for p in holdings.ledger.pieces(_DISCOVERY, what))
+    return any(0 <= now - p.fetched_at < _LISTED_AGAIN for p in holdings.ledger.pieces(_DISCOVERY, what))
 
 
 def _mark_listed(holdings: Holdings, what: str) -> None:

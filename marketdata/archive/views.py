@@ -27,9 +27,6 @@ from marketdata.wire.columns import AnyColumns, BookColumns, View, concat, empty
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
 
-# How long a read waits for another process that fetches the same market [s].
-_WAIT = 600.0
-
 
 class Views(Generic[Frame]):
     """The history half of an archive, with the client's names."""
@@ -345,7 +342,7 @@ class Views(Generic[Frame]):
 
     def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
         """Fetch what is missing; the ids of the markets."""
-        run = Pull(self._holdings, self._client, dry_run=False, refresh=False, wait=_WAIT, progress=self._progress)
+        run = Pull(self._holdings, self._client, dry_run=False, refresh=False, progress=self._progress)
         ids = chosen(self._holdings, self._client, market, None, None, refresh=False)
         run.run(ids, [view], whole_minutes(wanted))
         return ids

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
-from marketdata.accessor import to_frame
-from marketdata.client.asking import Markets
-from marketdata.client.discovery import Discovery
-from marketdata.client.history import History, Options, safe_parts
-from marketdata.client.loops import Awaited
+from marketdata.accessor import register
+from marketdata.client.archive_cache import KeepsHistory, read_through
+from marketdata.client.coroutines import coroutine
+from marketdata.client.discovery import Record, listing, record
+from marketdata.client.history import History, Options
+from marketdata.client.markets import whole, windows
 from marketdata.client.probing import verify
-from marketdata.client.targets import wanted, whole
-from marketdata.client.through import KeepsHistory
 from marketdata.client.verification import Verification
-from marketdata.errors import ConfigError
-from marketdata.fetch.keys import KeyProvider, veiled
-from marketdata.fetch.plan import Plan, make_plan
-from marketdata.fetch.position import LARGEST_LIMIT, Report, Request, Resume
-from marketdata.fetch.transport import Transport
-from marketdata.resolution import Resolution
+from marketdata.errors import ConfigError, NotFoundError
+from marketdata.fetch.checkpoint import Report, Resume
+from marketdata.fetch.estimate import Plan, make_plan
+from marketdata.fetch.http.auth import KeyProvider, veiled
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.scheduler import run_all
+from marketdata.fetch.windows import LARGEST_LIMIT, Kind
+from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import SECOND, Range, to_range
+from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
+from marketdata.wire import models
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
 
 Key = str | Callable[[], str] | KeyProvider
+Markets = str | Iterable[str]
+_LARGEST_PAGE = 200
+_BUFFERED = 256
 
 
-class Client(Awaited[Frame], Discovery[Frame]):
+class Client(Generic[Frame]):
     """Reads a historical market data service into tidy frames.
 
     Parameters
@@ -46,7 +54,7 @@ class Client(Awaited[Frame], Discovery[Frame]):
     strict : bool
         A repaired or odd answer is a ContractError instead of a note in the report.
     progress : bool, optional
-        Show a bar on long fetches; None: in terminals and notebooks only.
+        Show a bar on fetches of more than a second; None: in terminals and notebooks only.
     page_limit : int
         Points asked for per page, 1 to 200; the most costs the fewest requests.
     allow_insecure : bool
@@ -68,12 +76,9 @@ class Client(Awaited[Frame], Discovery[Frame]):
     Examples
     --------
     >>> import marketdata as md
-    >>> with md.serve(md.simulate(events=1, days=1)) as service:
-    ...     client = md.Client(service.base_url, service.api_key)
-    ...     market = client.markets(max_rows=1)["slug"][0]
-    ...     books = client.books(market, "2025-12-31", "2025-12-31T01:00", "10m")
-    >>> books.columns.tolist()
-    ['ts', 'market_id', 'token_id', 'token_label', 'side', 'level', 'price', 'size']
+    >>> client = md.Client("http://127.0.0.1:8000", "some-key-of-mine-1")
+    >>> client
+    Client('http://127.0.0.1:8000', KeyProvider('…ne-1'), frame='pandas')
     """
 
     @overload
@@ -151,14 +156,247 @@ class Client(Awaited[Frame], Discovery[Frame]):
         self._history = History(self._transport, self._options)
         self._archive = archive
 
-    def iter_books(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, levels: int | None = None
-    ) -> Iterator[Frame]:
-        """Frames of `books` in time order, market after market, in bounded memory.
+    def close(self) -> None:
+        """Close idle connections; the end of a ``with md.Client(...)`` block does it too.
+
+        Examples
+        --------
+        >>> client.close()
+        >>> client.health().status  # opens a connection again
+        'ok'
+        """
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "_transport"):
+            return "Client(not made)"
+        return f"Client({self._transport.base_url!r}, {self._transport.keys!r}, frame={self.frame!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("_transport", "frame", "_options", "_archive")
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._history = History(self._transport, self._options)
+
+    # -- history
+
+    def books(
+        self,
+        market: Markets,
+        start: Any,
+        end: Any,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        report: Report | None = None,
+    ) -> Frame:
+        """Order books of all tokens of a market, exploded into level rows.
 
         Parameters
         ----------
-        market, start, end, resolution, levels
+        market : str or list of str
+            Id or slug, or several.
+        start, end : datetime, date, str or number
+            Range: start inclusive, end exclusive [UTC where no zone is given; numbers are Unix s].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+            Within each bucket the last book is returned.
+        levels : int, optional
+            At most so many levels of each side.
+        report : Report, optional
+            Filled in: what was repaired, what looked odd, what it cost.
+
+        Returns
+        -------
+        frame
+            One row per level of a book side: ``ts market_id token_id token_label side level price size``. ``ts`` is the
+            bucket start [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An
+            empty side is one row with null level, price and size. Sorted by market, token, ts, side (bid first),
+            level. No data: no rows, all columns.
+
+        Raises
+        ------
+        ConfigError
+            If an argument is refused; nothing was sent.
+        NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError
+            If the service says no. One unknown market of several is an error once the others have come.
+        NetworkError, ContractError
+            If no answer, or no answer of the interface, came. ``.partial`` has the rows so far, ``.resume`` what
+            `resume` takes.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.2. Markets of more than 200 tokens are asked token by token.
+
+        Examples
+        --------
+        >>> int(client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["level"].max())
+        0
+        """
+        return self._get("books", "market", market, (start, end), resolution, levels, report)
+
+    def prices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None) -> Frame:
+        """Prices of all tokens of a market.
+
+        Parameters
+        ----------
+        market, start, end, resolution, report
+            As in `books`; within each bucket the mean price is returned.
+
+        Returns
+        -------
+        frame
+            One row per token and bucket: ``ts market_id token_id token_label price``. ``ts`` is the bucket start [UTC,
+            microseconds], ``price`` a probability 0 to 1, null where the service says null. No point, no row.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.3; readings "price point".
+
+        Examples
+        --------
+        >>> client.prices(market, "2025-12-31", "2026-01-01", "1h").columns.tolist()
+        ['ts', 'market_id', 'token_id', 'token_label', 'price']
+        """
+        return self._get("prices", "market", market, (start, end), resolution, None, report)
+
+    def metrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None) -> Frame:
+        """Metrics of a market: volume, liquidity, spread, and whatever more the service gives.
+
+        Parameters
+        ----------
+        market, start, end, resolution, report
+            As in `books`; within each bucket the mean of each metric is returned.
+
+        Returns
+        -------
+        frame
+            One row per market and bucket: ``ts market_id volume liquidity spread``, further numeric metrics. ``ts``
+            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one
+            of a book.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.4; readings "metric point".
+
+        Examples
+        --------
+        >>> client.metrics(market, "2025-12-31", "2026-01-01", "1h").columns[:5].tolist()
+        ['ts', 'market_id', 'volume', 'liquidity', 'spread']
+        """
+        return self._get("metrics", "market", market, (start, end), resolution, None, report)
+
+    def token_books(
+        self,
+        token_id: Markets,
+        start: Any,
+        end: Any,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        report: Report | None = None,
+    ) -> Frame:
+        """Order books of one token, or of several.
+
+        Parameters
+        ----------
+        token_id : str or list of str
+            Id, or several.
+        start, end, resolution, levels, report
+            As in `books`.
+
+        Returns
+        -------
+        frame
+            One row per level of a book side, as `books` gives them.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.2.
+
+        Examples
+        --------
+        >>> token = client.tokens(market)["token_id"][0]
+        >>> client.token_books(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
+        1
+        """
+        return self._get("books", "token", token_id, (start, end), resolution, levels, report)
+
+    def token_prices(
+        self, token_id: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+    ) -> Frame:
+        """Prices of one token, or of several.
+
+        Parameters
+        ----------
+        token_id : str or list of str
+            Id, or several.
+        start, end, resolution, report
+            As in `prices`.
+
+        Returns
+        -------
+        frame
+            One row per token and bucket, as `prices` gives them.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `books`.
+
+        Notes
+        -----
+        Source: interface 4.1, 4.3.
+
+        Examples
+        --------
+        >>> token = client.tokens(market)["token_id"][0]
+        >>> client.token_prices(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
+        1
+        """
+        return self._get("prices", "token", token_id, (start, end), resolution, None, report)
+
+    abooks = coroutine(books)
+    aprices = coroutine(prices)
+    ametrics = coroutine(metrics)
+
+    def iter_books(
+        self,
+        market: Markets,
+        start: Any,
+        end: Any,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        report: Report | None = None,
+    ) -> Iterator[Frame]:
+        """Frames of `books` in time order, market after market; memory does not grow with the range.
+
+        Parameters
+        ----------
+        market, start, end, resolution, levels, report
             As in `books`.
 
         Yields
@@ -173,22 +411,20 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     frames = client.iter_books(market, "2025-12-31", "2026-01-01", "1h")
-        ...     {side for frame in frames for side in frame["side"]} == {"bid", "ask"}
-        True
+        >>> frames = client.iter_books(market, "2025-12-31", "2026-01-01", "1h")
+        >>> sorted({side for frame in frames for side in frame["side"]})
+        ['ask', 'bid']
         """
-        return self._iter("books", market, (start, end), resolution, levels)
+        return self._iter("books", market, (start, end), resolution, levels, report)
 
-    def iter_prices(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
-        """Frames of `prices` in time order, market after market, in bounded memory.
+    def iter_prices(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+    ) -> Iterator[Frame]:
+        """Frames of `prices` in time order, market after market; memory does not grow with the range.
 
         Parameters
         ----------
-        market, start, end, resolution
+        market, start, end, resolution, report
             As in `prices`.
 
         Yields
@@ -203,22 +439,19 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     markets = client.markets(max_rows=2)["slug"]
-        ...     frames = client.iter_prices(markets, "2025-12-31", "2026-01-01", "1h")
-        ...     sum(frame["market_id"].nunique() for frame in frames)
-        2
+        >>> sum(map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h")))
+        8
         """
-        return self._iter("prices", market, (start, end), resolution, None)
+        return self._iter("prices", market, (start, end), resolution, None, report)
 
-    def iter_metrics(self, market: Markets, start: Any, end: Any, resolution: str) -> Iterator[Frame]:
-        """Frames of `metrics` in time order, market after market, in bounded memory.
+    def iter_metrics(
+        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+    ) -> Iterator[Frame]:
+        """Frames of `metrics` in time order, market after market; memory does not grow with the range.
 
         Parameters
         ----------
-        market, start, end, resolution
+        market, start, end, resolution, report
             As in `metrics`.
 
         Yields
@@ -233,34 +466,33 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     market = client.markets(max_rows=1)["slug"][0]
-        ...     sum(map(len, client.iter_metrics(market, "2025-12-31", "2026-01-01", "6h")))
+        >>> sum(map(len, client.iter_metrics(market, "2025-12-31", "2026-01-01", "6h")))
         4
         """
-        return self._iter("metrics", market, (start, end), resolution, None)
+        return self._iter("metrics", market, (start, end), resolution, None, report)
 
     def iter_columns(
-        self, view: View, market: Markets, rng: Range, resolution: str = "1m", *, report: Report | None = None
-    ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-        """Stretches that are complete, as they become so: what an archive writes.
+        self,
+        asked: Iterable[tuple[View, str, Range]],
+        resolution: str = "1m",
+        *,
+        report: Report | None = None,
+    ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
+        """Windows of any number of markets and views as they come, in no order: what an archive writes.
 
         Parameters
         ----------
-        view : {"books", "prices", "metrics"}
-        market, resolution
-            As in `books`.
-        rng : Range
+        asked : iterable of (view, id or slug, Range)
             Start inclusive, end exclusive [microseconds UTC].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
         report : Report, optional
-            Counts what it costs.
+            Filled in.
 
         Yields
         ------
-        tuple of (Request, Range, columns, bool)
-            What was asked, the stretch that is complete [microseconds UTC], its points, and whether its end is proven.
+        tuple of (int, Range, columns, bool)
+            Which of ``asked`` it is a part of, the part that is complete for all tokens [microseconds UTC], its points,
+            and whether its end is proven. The parts of one range touch, and are that range together.
 
         Raises
         ------
@@ -269,25 +501,28 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
         >>> from marketdata.times import to_range
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client, day = md.Client(service.base_url, service.api_key), to_range("2025-12-31", "2026-01-01")
-        ...     parts = client.iter_columns("prices", client.markets(max_rows=1)["slug"][0], day, "6h")
-        ...     sum(len(points) for _, _, points, _ in parts)
+        >>> day = to_range("2025-12-31", "2026-01-01")
+        >>> sum(len(points) for _, _, points, _ in client.iter_columns([("prices", market, day)], "6h"))
         8
         """
-        requests = self._requests(view, "market", market, rng, resolution, bounded=True)
-        return safe_parts(self._history.walks(requests, report or Report(), buffer=64))
+        limit = self._options.page_limit
+        every = [w for view, name, rng in asked for w in windows(view, "market", name, rng, resolution, limit)]
+        fetch = self._history.fetch(every, report if report is not None else Report(), buffer=_BUFFERED)
+        try:
+            for arrival in fetch:
+                yield arrival.asked, arrival.window.rng, arrival.columns, arrival.proven
+        finally:
+            fetch.close()
 
-    def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
+    def resume(self, resume: Resume, *, levels: int | None = None, report: Report | None = None) -> Frame:
         """Go on after an error, without asking again for what had arrived.
 
         Parameters
         ----------
         resume : Resume
             ``error.resume`` of any fetch.
-        levels : int, optional
+        levels, report
             As in `books`.
 
         Returns
@@ -304,8 +539,6 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> client = md.Client("http://127.0.0.1:9", "some-key-of-mine-1")
         >>> client.resume("2026-01-01")
         Traceback (most recent call last):
         ...
@@ -313,10 +546,10 @@ class Client(Awaited[Frame], Discovery[Frame]):
         """
         if not isinstance(resume, Resume):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
-        if not resume.positions:
+        if not resume.windows:
             raise ConfigError("Nothing is left to resume: all rows are in .partial.")
-        columns = self._history.columns(resume.positions, Report(), levels, self.frame)
-        return cast("Frame", to_frame(columns, self.frame))
+        account = report if report is not None else Report()
+        return cast("Frame", self._history.frame(resume.windows, account, levels, self.frame, resumed=True))
 
     def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
         """Which reading the service follows where the interface is silent.
@@ -350,11 +583,8 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1), variants={"label": "end"}) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     client.verify(client.markets(max_rows=1)["slug"][0], "2025-12-31", "2026-01-01").variants
-        {'label': 'end'}
+        >>> client.verify(market, "2025-12-31", "2026-01-01")["label"].state
+        'followed'
         """
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
@@ -382,16 +612,398 @@ class Client(Awaited[Frame], Discovery[Frame]):
 
         Examples
         --------
-        >>> import marketdata as md
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client = md.Client(service.base_url, service.api_key)
-        ...     client.plan("books", client.markets(max_rows=1)["slug"][0], "2025-12-31", "2026-01-01", "1m").points
+        >>> client.plan("books", market, "2025-12-31", "2026-01-01", "1m").points
         2880
         """
         if view not in VIEWS:
             raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-        requests = wanted(
-            view, "market", market, to_range(start, end), Resolution.of(resolution), self._options.page_limit
-        )
-        tokens = {r.id: len(self._history.catalogue.facts(r.id).tokens) for r in requests}
-        return make_plan(requests, tokens, self.usage(), int(time.time() * SECOND))
+        asked = windows(view, "market", market, to_range(start, end), resolution, self._options.page_limit)
+        infos = self._history.markets.look_up_all(window.id for window in asked)
+        tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
+        return make_plan(asked, tokens, self.usage(), int(time.time() * SECOND))
+
+    # -- discovery
+
+    def series(
+        self,
+        *,
+        search: str | None = None,
+        sort: str | None = None,
+        order: str | None = None,
+        max_rows: int | None = None,
+        page_size: int = 100,
+        **filters: str,
+    ) -> Frame:
+        """Series: broad themes or recurring categories.
+
+        Parameters
+        ----------
+        search : str, optional
+            Text to look for.
+        sort, order : str, optional
+            Field to sort by; "asc" or "desc".
+        max_rows : int, optional
+            At most so many rows in all; None: every one.
+        page_size : int
+            Rows per request, 1 to 200.
+        **filters : str
+            Passed to the service as they are; one that looks like a slip of a usual one is refused.
+
+        Returns
+        -------
+        frame
+            One row per series: ``series_id slug title status start_date end_date`` [UTC] and whatever more.
+
+        Raises
+        ------
+        ConfigError
+            If an argument is refused.
+        RequestError, NetworkError, ContractError
+            As any request.
+
+        Notes
+        -----
+        Source: interface 4.5; readings "discovery listing".
+
+        Examples
+        --------
+        >>> client.series().columns[:3].tolist()
+        ['series_id', 'slug', 'title']
+        """
+        params = {"search": search, "sort": sort, "order": order, **filters}
+        return self._listing("series", params, max_rows, page_size)
+
+    def events(
+        self,
+        series_slug: str | None = None,
+        *,
+        series_id: str | None = None,
+        search: str | None = None,
+        sort: str | None = None,
+        order: str | None = None,
+        max_rows: int | None = None,
+        page_size: int = 100,
+        **filters: str,
+    ) -> Frame:
+        """Events: happenings inside a series.
+
+        Parameters
+        ----------
+        series_slug, series_id : str, optional
+            Only those of one series.
+        search, sort, order, max_rows, page_size, **filters
+            As in `series`.
+
+        Returns
+        -------
+        frame
+            One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and whatever more.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: interface 4.5; readings "discovery listing".
+
+        Examples
+        --------
+        >>> client.events(max_rows=1).shape[0]
+        1
+        """
+        params = {"series_slug": series_slug, "series_id": series_id, "search": search, "sort": sort, "order": order}
+        return self._listing("events", {**params, **filters}, max_rows, page_size)
+
+    def markets(
+        self,
+        event_slug: str | None = None,
+        search: str | None = None,
+        max_rows: int | None = None,
+        page_size: int = 100,
+        *,
+        event_id: str | None = None,
+        sort: str | None = None,
+        order: str | None = None,
+        **filters: str,
+    ) -> Frame:
+        """Markets: tradable questions inside an event.
+
+        Parameters
+        ----------
+        event_slug, event_id : str, optional
+            Only those of one event.
+        search, max_rows, page_size, sort, order, **filters
+            As in `series`.
+
+        Returns
+        -------
+        frame
+            One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
+            (lists) and whatever more. ``archive.add(markets=...)`` takes it as it is.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: interface 4.5; readings "discovery listing".
+
+        Examples
+        --------
+        >>> client.markets(max_rows=1)["token_labels"].str.len().tolist()
+        [2]
+        """
+        params = {"event_slug": event_slug, "event_id": event_id, "search": search, "sort": sort, "order": order}
+        return self._listing("markets", {**params, **filters}, max_rows, page_size)
+
+    def market(self, id_or_slug: str) -> Record:
+        """One market, with all that the service says of it.
+
+        Parameters
+        ----------
+        id_or_slug : str
+
+        Returns
+        -------
+        Record
+            A dict, fields also as attributes: ``id slug question status start_date end_date tokens description
+            closed_at resolved_token_id resolved_token_label`` and whatever more.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such market.
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "one market".
+
+        Examples
+        --------
+        >>> client.market(market).id == market
+        True
+        """
+        try:
+            return record(self._transport, ("markets", id_or_slug), models.MarketDetail)
+        except NotFoundError as error:
+            self._history.markets.name_near_ones(error, [id_or_slug])
+            raise
+
+    def market_records(self, names: Iterable[str]) -> list[Record]:
+        """The records of many markets, asked side by side.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Ids or slugs.
+
+        Returns
+        -------
+        list of Record
+            As `market` gives them, in the order of the names; those that the service does not know are left out.
+
+        Raises
+        ------
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "one market".
+
+        Examples
+        --------
+        >>> [one.id == market for one in client.market_records([market, "no-such-market"])]
+        [True]
+        """
+        found: dict[str, Record] = {}
+
+        def ask(name: str) -> None:
+            with suppress(NotFoundError):
+                found[name] = record(self._transport, ("markets", name), models.MarketDetail)
+                self._history.markets.remember(found[name])
+
+        asked = list(names)
+        run_all(self._transport, [partial(ask, name) for name in asked])
+        return [found[name] for name in asked if name in found]
+
+    def tokens(self, id_or_slug: str) -> Frame:
+        """Tokens of a market.
+
+        Parameters
+        ----------
+        id_or_slug : str
+
+        Returns
+        -------
+        frame
+            One row per token: ``market_id token_id token_label`` and whatever more.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such market.
+        ConfigError, RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "records".
+
+        Examples
+        --------
+        >>> client.tokens(market).shape
+        (2, 3)
+        """
+        market = self.market(id_or_slug)
+        rows = [
+            {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
+            for token in market["tokens"]
+        ]
+        return self._to_frame("tokens", rows)
+
+    def tags(self) -> list[str]:
+        """Every tag in use.
+
+        Returns
+        -------
+        list of str
+            One per tag.
+
+        Raises
+        ------
+        RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "tags".
+
+        Examples
+        --------
+        >>> "simulated" in client.tags()
+        True
+        """
+        return list(record(self._transport, ("tags",), models.Tags)["data"])
+
+    def health(self) -> Record:
+        """Whether the service is up.
+
+        Returns
+        -------
+        Record
+            ``status timestamp``; ``timestamp`` is the service's clock [UTC].
+
+        Raises
+        ------
+        RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "health".
+
+        Examples
+        --------
+        >>> client.health().status
+        'ok'
+        """
+        return record(self._transport, ("health",), models.Health)
+
+    def server_time(self) -> datetime | None:
+        """What time it is for the service.
+
+        Returns
+        -------
+        datetime or None
+            [UTC, whole seconds], from the ``Date`` of an answer; None where it has none.
+
+        Raises
+        ------
+        RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Examples
+        --------
+        >>> client.server_time().tzname()
+        'UTC'
+        """
+        date = self._transport.get(("health",)).date
+        return None if date is None else to_datetime(round(date * SECOND))
+
+    def usage(self) -> Record:
+        """Plan of the key and what is left of it.
+
+        Returns
+        -------
+        Record
+            ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute requests_remaining
+            granularity_allowed max_history_days``.
+
+        Raises
+        ------
+        RequestError, NetworkError, ContractError
+            As in `series`.
+
+        Notes
+        -----
+        Source: readings "usage".
+
+        Examples
+        --------
+        >>> client.usage().limits.requests_per_minute > 0
+        True
+        """
+        return record(self._transport, ("usage",), models.Usage)
+
+    def _get(
+        self,
+        view: View,
+        kind: Kind,
+        ids: Any,
+        span: tuple[Any, Any],
+        resolution: str,
+        levels: int | None,
+        report: Report | None,
+    ) -> Frame:
+        account = report if report is not None else Report()
+        if self._archive is not None and kind == "market":
+            progress = self._options.progress
+            frame = read_through(self._archive, self, view, ids, span, resolution, levels, account, progress)
+        else:
+            asked = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
+            frame = self._history.frame(asked, account, levels, self.frame)
+        return cast("Frame", frame)
+
+    def _iter(
+        self,
+        view: View,
+        market: Any,
+        span: tuple[Any, Any],
+        resolution: str,
+        levels: int | None,
+        report: Report | None,
+    ) -> Iterator[Frame]:
+        asked = windows(view, "market", market, to_range(*span), resolution, self._options.page_limit)
+        return self._history.frames(asked, report if report is not None else Report(), levels, self.frame)
+
+    def _listing(
+        self, kind: records.RecordKind, params: dict[str, str | None], max_rows: int | None, page_size: int
+    ) -> Frame:
+        whole("page_size", page_size, 1, _LARGEST_PAGE)
+        if max_rows is not None:
+            whole("max_rows", max_rows, 0)
+        rows = listing(self._transport, kind, params, max_rows, page_size)
+        for row in rows if kind == "markets" else ():
+            self._history.markets.remember(row)
+        return self._to_frame(kind, rows)
+
+    def _to_frame(self, kind: records.RecordKind, rows: list[dict[str, Any]]) -> Frame:
+        register(self.frame)
+        return cast("Frame", records.to_frame(kind, rows, self.frame))

@@ -1,27 +1,35 @@
-"""Fetching a history: requests walked side by side, pages joined into one tidy frame."""
+"""Fetching a history: windows asked side by side, what comes joined into tidy frames."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
-from marketdata.client.targets import Catalogue, Facts, by_token, whole
-from marketdata.errors import MarketDataError, ServiceOddityWarning, TooManyTokensError, warn
-from marketdata.fetch.paging import Memory
-from marketdata.fetch.planning import Fetch, Progress, fetch_all
-from marketdata.fetch.position import LARGEST_LIMIT, Position, Report, Request, Resume
-from marketdata.fetch.transport import Transport
-from marketdata.tidy.frames import FrameKind
-from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Page, View, concat, empty, merged
+from marketdata.client.markets import Markets, whole
+from marketdata.errors import (
+    EmptyRangeWarning,
+    MarketDataError,
+    NotFoundError,
+    ServiceOddityWarning,
+    warn,
+)
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.reader import Memory
+from marketdata.fetch.scheduler import Arrival, Scheduler
+from marketdata.fetch.windows import LARGEST_LIMIT, Window
+from marketdata.times import to_text
+from marketdata.typing import FrameKind
+from marketdata.wire.columns import AnyColumns, BookColumns, View, empty, merged
 
 _FRAME_POINTS = {"books": 20_000, "prices": 500_000, "metrics": 500_000}
-_BUFFERED_PAGES = 64
-_WORTH_A_BAR = 5
+_BUFFERED = 64
+# Shorter fetches show no bar [s].
+_WORTH_A_BAR = 1.0
+# Markets of which is said that they have nothing in a range.
+_FEW = 3
 
 
 class Options(NamedTuple):
@@ -32,7 +40,7 @@ class Options(NamedTuple):
     strict : bool
         Repairs and oddities are errors.
     progress : bool or None
-        Show a bar; None: where a person is watching (a terminal or a notebook).
+        Show a bar; None: in terminals and notebooks.
     page_limit : int
         Points asked for per page.
     """
@@ -43,141 +51,114 @@ class Options(NamedTuple):
 
 
 class History:
-    """Walks requests and hands out what they bring."""
+    """Fetches windows and hands out what they bring."""
 
     def __init__(self, transport: Transport, options: Options) -> None:
         self.transport = transport
-        self.catalogue = Catalogue(transport)
+        self.markets = Markets(transport)
         self._options = options
         self._memory = Memory()
 
-    def columns(
-        self, requests: Sequence[Request | Position], report: Report, levels: int | None, frame: FrameKind
-    ) -> AnyColumns:
-        """Everything that the requests bring; a failure carries the frame so far and how to go on."""
-        arrived = _Arrived(_view(requests), levels)
-        with self._bar(requests) as progress:
-            walks = self.walks(requests, report, progress)
-            with _partial(arrived, walks, frame):
-                for request, page in walks:
-                    arrived.add(request, page)
-        _warn(report)
-        return arrived.joined()
+    def fetch(
+        self, windows: Sequence[Window], report: Report, *, in_order: bool = False, buffer: int | None = None
+    ) -> Scheduler:
+        """What comes of windows; iterate over it once."""
+        return Scheduler(
+            self.transport,
+            windows,
+            self.markets,
+            memory=self._memory,
+            report=report,
+            strict=self._options.strict,
+            in_order=in_order,
+            buffer=buffer,
+        )
 
-    def walks(
-        self,
-        requests: Sequence[Request | Position],
-        report: Report,
-        progress: Progress | None = None,
-        buffer: int | None = None,
-    ) -> _Walks:
-        """Pages in the order of the requests, to iterate once."""
+    def frame(
+        self, windows: Sequence[Window], report: Report, levels: int | None, frame: FrameKind, *, resumed: bool = False
+    ) -> Any:
+        """Everything that the windows bring; a failure carries the frame so far and how to go on."""
+        arrived = _Arrived(windows[0].view, levels)
+        fetch = self.fetch(windows, report)
+        with self._watched(fetch, windows, arrived, frame) as show:
+            for arrival in fetch:
+                arrived.add(arrival)
+                show(arrival)
+        self._warn(fetch, resumed=resumed)
+        return to_frame(arrived.joined(), frame)
 
-        def fetch(left: Sequence[Request | Position]) -> Fetch:
-            return fetch_all(
-                self.transport,
-                left,
-                report=report,
-                strict=self._options.strict,
-                memory=self._memory,
-                progress=progress,
-                buffer=buffer,
-            )
-
-        return _Walks(fetch, requests, self.catalogue)
-
-    def frames(
-        self, requests: Sequence[Request], report: Report, levels: int | None, frame: FrameKind
-    ) -> Iterator[Any]:
+    def frames(self, windows: Sequence[Window], report: Report, levels: int | None, frame: FrameKind) -> Iterator[Any]:
         """Frames in time order, market after market, each of a bounded number of points."""
-        arrived = _Arrived(_view(requests), levels)
-        most = _FRAME_POINTS[arrived.view]
-        with self._bar(requests) as progress:
-            walks = self.walks(requests, report, progress, _BUFFERED_PAGES)
-            with _partial(arrived, walks, frame):
-                current: str | None = None
-                for request, page in walks:
-                    if arrived.points and (request.id != current or arrived.points >= most):
-                        yield to_frame(arrived.taken(), frame)
-                    current = request.id
-                    arrived.add(request, page)
-                if arrived.points:
+        arrived = _Arrived(windows[0].view, levels)
+        fetch = self.fetch(windows, report, in_order=True, buffer=_BUFFERED)
+        with self._watched(fetch, windows, arrived, frame) as show:
+            current = 0
+            for arrival in fetch:
+                if arrived.points and (arrival.asked != current or arrived.points >= _FRAME_POINTS[arrived.view]):
                     yield to_frame(arrived.taken(), frame)
-        _warn(report)
+                current = arrival.asked
+                arrived.add(arrival)
+                show(arrival)
+            if arrived.points:
+                yield to_frame(arrived.taken(), frame)
+        self._warn(fetch)
 
     @contextmanager
-    def _bar(self, requests: Sequence[Request | Position]) -> Iterator[Progress | None]:
-        """A bar of pages where a person is watching; nothing of it stays when it is done."""
-        bar_class = _bar_class(self._options.progress)
-        expected = sum(self.catalogue.pages(r.request if isinstance(r, Position) else r) for r in requests)
-        if bar_class is None or expected < _WORTH_A_BAR:
-            yield None
-            return
-        with bar_class(total=expected, desc=_view(requests), unit="page", leave=False) as bar:
+    def _watched(
+        self, fetch: Scheduler, windows: Sequence[Window], arrived: _Arrived, frame: FrameKind
+    ) -> Iterator[Any]:
+        """Show a bar, and hang the frame so far on whatever ends the fetch."""
+        from tqdm.auto import tqdm
 
-            def progress(pages: int, _complete: int) -> None:
-                bar.total = max(bar.total, pages)
-                bar.update(pages - bar.n)
-
-            yield progress
-
-
-def _bar_class(wanted: bool | None) -> Any:
-    """A tqdm for a terminal or a notebook, or None where a bar would only leave text behind."""
-    notebook = "ipykernel" in sys.modules
-    if wanted is False or (wanted is None and not notebook and not sys.stderr.isatty()):
-        return None
-    if not notebook:
-        from tqdm import tqdm
-
-        return tqdm
-    if importlib.util.find_spec("ipywidgets") is None:
-        return None
-    from tqdm.notebook import tqdm_notebook
-
-    return tqdm_notebook
-
-
-class _Walks:
-    """Pages of requests; a market too wide for a page goes on token by token."""
-
-    def __init__(
-        self,
-        fetch: Callable[[Sequence[Request | Position]], Fetch],
-        requests: Sequence[Request | Position],
-        catalogue: Catalogue,
-    ) -> None:
-        self._fetch = fetch
-        self._catalogue = catalogue
-        self._now = fetch(requests)
-
-    def __iter__(self) -> Iterator[tuple[Request, Page]]:
-        while True:
+        disable = None if self._options.progress is None else not self._options.progress
+        total = sum(w.buckets for w in windows)
+        bar = tqdm(
+            total=total,
+            desc=arrived.view,
+            unit="bucket",
+            unit_scale=True,
+            leave=False,
+            delay=_WORTH_A_BAR,
+            disable=disable,
+        )
+        with bar:
             try:
-                yield from self._now
-                return
-            except TooManyTokensError as error:
-                self._now = self._fetch(self._narrowed(error))
+                yield lambda arrival: bar.update(arrival.window.buckets)
+            except MarketDataError as error:
+                error.partial = to_frame(arrived.joined(), frame)
+                if isinstance(error, NotFoundError):
+                    self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
+                raise
+            except KeyboardInterrupt as stop:
+                rest, resume = fetch.leave()
+                for arrival in rest:
+                    arrived.add(arrival)
+                stop.partial, stop.resume = to_frame(arrived.joined(), frame), resume  # type: ignore[attr-defined]
+                raise
+            finally:
+                fetch.close()
 
-    def leave(self) -> tuple[list[tuple[Request, Page]], Resume]:
-        """Send nothing more; what had arrived, and what is left to ask."""
-        return self._now.leave()
+    def _warn(self, fetch: Scheduler, *, resumed: bool = False) -> None:
+        if fetch.report.warnings:
+            counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
+            warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
+        for window in () if resumed else fetch.empty[:_FEW]:
+            if window.kind == "market" and (words := self._outside(window)):
+                warn(words, EmptyRangeWarning)
 
-    def _narrowed(self, error: TooManyTokensError) -> list[Request | Position]:
-        positions = error.resume.positions if isinstance(error.resume, Resume) else ()
-        out: list[Request | Position] = []
-        for position in positions:
-            request = position.request
-            facts = self._catalogue.facts(request.id) if request.kind == "market" else Facts()
-            wide = request.view != "metrics" and len(facts.tokens) > LARGEST_LIMIT
-            out += by_token(request, facts) if wide else [position]
-        if len(out) == len(positions):
-            raise error
-        return out
+    def _outside(self, window: Window) -> str | None:
+        """Words about a range without points that lies before or behind the life of its market."""
+        with suppress(MarketDataError):
+            info = self.markets.look_up(window.id)
+            if info.start is not None and window.rng.end <= info.start:
+                return f"No {window.view} of {window.id} in {window.rng}: the market begins at {to_text(info.start)}."
+            if info.end is not None and window.rng.start >= info.end:
+                return f"No {window.view} of {window.id} in {window.rng}: the market ended at {to_text(info.end)}."
+        return None
 
 
 class _Arrived:
-    """Pages that arrived, cut to the levels asked, each market once."""
+    """What arrived, cut to the levels asked, each market once."""
 
     def __init__(self, view: View, levels: int | None) -> None:
         if levels is not None:
@@ -188,11 +169,12 @@ class _Arrived:
         self._named: dict[str, str] = {}
         self.points = 0
 
-    def add(self, request: Request, page: Page) -> None:
-        """Keep a page, unless the same market was asked under another of its names."""
-        if request.kind == "market" and self._named.setdefault(page.market_id, request.id) != request.id:
+    def add(self, arrival: Arrival) -> None:
+        """Keep what arrived, unless the same market was asked under another of its names."""
+        asked = arrival.window
+        if asked.kind == "market" and self._named.setdefault(arrival.market_id, asked.id) != asked.id:
             return
-        columns = page.columns
+        columns = arrival.columns
         if self._levels is not None and isinstance(columns, BookColumns):
             columns = columns.cut(self._levels)
         self._parts.append(columns)
@@ -208,92 +190,3 @@ class _Arrived:
         out = self.joined()
         self._parts, self.points = [], 0
         return out
-
-
-@contextmanager
-def _partial(arrived: _Arrived, walks: _Walks, frame: FrameKind) -> Iterator[None]:
-    """Hang the frame so far, and how to go on, on whatever ends the walk."""
-    try:
-        yield
-    except MarketDataError as error:
-        error.partial = to_frame(arrived.joined(), frame)
-        raise
-    except KeyboardInterrupt as stop:
-        rest, resume = walks.leave()
-        for request, page in rest:
-            arrived.add(request, page)
-        stop.partial, stop.resume = to_frame(arrived.joined(), frame), resume  # type: ignore[attr-defined]
-        raise
-
-
-def _view(requests: Iterable[Request | Position]) -> View:
-    first = next(iter(requests))
-    return first.request.view if isinstance(first, Position) else first.view
-
-
-def _warn(report: Report) -> None:
-    if report.warnings:
-        counts = ", ".join(f"{name} {n}" for name, n in sorted(report.warnings.items()))
-        warn(
-            f"The service's answers were kept as they came, but look odd: {counts}.",
-            ServiceOddityWarning,
-        )
-
-
-def safe_parts(pages: Iterable[tuple[Request, Page]]) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-    """Stretches of each request that are complete, with their points, as they become so.
-
-    A stretch ends where every label has been seen to pass, and is complete once a page behind it began there or later;
-    a label without points, and points that go back in time, hold it back to the end of its request. The last item says
-    whether the end was proven.
-    """
-    current: _Stretch | None = None
-    for request, page in pages:
-        if current is not None and current.request != request:
-            yield current.rest()
-        if current is None or current.request != request:
-            current = _Stretch(request)
-        part = current.add(page)
-        if part is not None:
-            yield part
-    if current is not None:
-        yield current.rest()
-
-
-class _Stretch:
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self._done = request.rng.start
-        self._held: AnyColumns = empty(request.view)
-        self._last = dict.fromkeys(request.labels, request.first_bucket)
-        self._border = request.first_bucket
-        self._rises = self._proven = True
-
-    def add(self, page: Page) -> tuple[Request, Range, AnyColumns, bool] | None:
-        self._proven &= not page.notes["count_mismatch"]
-        if len(page.columns):
-            self._rises &= int(page.columns.ts.min()) >= self._border
-        ready = self._until(self._border) if self._rises and self._border > self._done else None
-        self._held = concat([self._held, page.columns]) if len(self._held) else page.columns  # type: ignore[type-var]
-        for label in page.labels or ("",):
-            self._last.setdefault(label, self.request.first_bucket)
-        for token, last in _last_times(page.columns):
-            self._last[token] = max(last, self._last.get(token, last))
-        self._border = min(self._last.values())
-        return ready
-
-    def rest(self) -> tuple[Request, Range, AnyColumns, bool]:
-        return self._until(self.request.rng.end)
-
-    def _until(self, border: int) -> tuple[Request, Range, AnyColumns, bool]:
-        ready = self._held.between(-(2**62), border)
-        self._held = self._held.between(border, 2**62)
-        rng, self._done = Range(self._done, border), border
-        return self.request, rng, ready.sort(), self._proven
-
-
-def _last_times(columns: AnyColumns) -> Iterator[tuple[str, int]]:
-    for code, token in enumerate(columns.tokens):
-        times = columns.ts[columns.token == code]
-        if len(times):
-            yield token.token_label or "", int(times.max())

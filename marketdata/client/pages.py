@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-
 from marketdata.accessor import to_frame
-from marketdata.errors import ConfigError, ContractError
-from marketdata.fetch.position import digests
+from marketdata.errors import ConfigError
+from marketdata.fetch.deduplicate import deduplicate
 from marketdata.tidy.frames import FrameKind, frame_kind
-from marketdata.times import to_text
-from marketdata.wire.columns import VIEWS, AnyColumns, View
+from marketdata.wire.columns import VIEWS, View
 from marketdata.wire.decode import decode_pages
 
 if TYPE_CHECKING:
@@ -72,21 +69,6 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
         if not isinstance(page, bytes):
             raise ConfigError(f"pages[{k}] is a {type(page).__name__}; each page is a body as bytes, as it was sent.")
     kind = frame_kind(frame)
-    return to_frame(_once(decode_pages(view, bodies)[0]), kind)
-
-
-def _once(columns: AnyColumns) -> AnyColumns:
-    """Each point once: what is there twice with the same values is dropped, with different ones refused."""
-    again = (np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0)
-    if not again.any():
-        return columns
-    marks = digests(columns)
-    twice = np.flatnonzero(again)
-    for k in twice.tolist():
-        if marks[k] != marks[k + 1]:
-            who = columns.tokens[columns.token[k]]
-            raise ContractError(
-                f"{who.token_label or who.market_id} at {to_text(int(columns.ts[k]))} stands on two pages with "
-                "different values; pages of one resolution and one state of the service belong together."
-            )
-    return columns.take(np.setdiff1d(np.arange(len(columns)), twice + 1))
+    columns = decode_pages(view, bodies)[0]
+    hint = "; pages of one resolution and one state of the service belong together"
+    return to_frame(deduplicate(columns, hint=hint).columns, kind)

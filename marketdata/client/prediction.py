@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.fetch.position import digests
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints
@@ -29,7 +28,7 @@ def series_of(columns: AnyColumns, value: str | None = None) -> dict[str, Answer
     """The points of each token (market) in time order; books as digests."""
     columns = columns.sort()
     if isinstance(columns, BookColumns):
-        points = np.array([*digests(columns), None], dtype=object)[:-1]
+        points = np.array([*_texts(columns), None], dtype=object)[:-1]
     else:
         points = columns.values[value or next(iter(columns.values))].astype(object)
     out = {}
@@ -37,6 +36,15 @@ def series_of(columns: AnyColumns, value: str | None = None) -> dict[str, Answer
         here = columns.token == code
         out[token.token_label or token.token_id or token.market_id] = columns.ts[here], points[here]
     return out
+
+
+def _texts(books: BookColumns) -> Iterator[bytes]:
+    """Each book as bytes, equal where books are equal; -0.0 equals 0.0."""
+    data, sides = (books.levels + 0.0).tobytes(), books.counts.reshape(-1, 2)
+    begin = 0
+    for end, bids in zip((np.cumsum(sides.sum(axis=1)) * 16).tolist(), sides[:, 0].tolist(), strict=True):
+        yield data[begin:end] + bids.to_bytes(8, "little")
+        begin = end
 
 
 def bucket_labels(ts: Ints, label: str, fine: Resolution, coarse: Resolution) -> Ints:

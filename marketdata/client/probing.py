@@ -7,8 +7,8 @@ from typing import Any
 from marketdata.client.prediction import series_of
 from marketdata.client.verification import READINGS, FirstPage, Pair, Verification, compared, find_limit
 from marketdata.errors import ConfigError, ContractError, LimitTooSmallError
-from marketdata.fetch.position import LARGEST_LIMIT
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.windows import LARGEST_LIMIT
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, Page, View, concat

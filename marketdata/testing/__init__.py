@@ -69,7 +69,7 @@ def vcr_config(*secrets: str) -> dict[str, Any]:
     ok
     ok
     """
-    from marketdata.fetch.sessions import Adapter
+    from marketdata.fetch.http.connection import Adapter
 
     return {
         "filter_headers": ["x-api-key", "authorization", "proxy-authorization", "cookie"],

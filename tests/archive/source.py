@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from marketdata.fetch.position import Request
-from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View, empty
 
@@ -36,7 +34,6 @@ class Source:
         self.cut_after: int | None = None
         self.page = 7
         self.proves_its_end = True
-        self.by_token = False
 
     def health(self) -> dict[str, Any]:
         return {"status": "ok", "timestamp": to_text(self.now)}
@@ -55,36 +52,22 @@ class Source:
         self.requests.append(("events", series_slug, Range(0, 0)))
         return [{"id": "1", "slug": "e", "title": "E", "series_slug": series_slug}]
 
-    def iter_columns(
-        self, view: View, market: str, rng: Range, resolution: str = "1m"
-    ) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-        if self.by_token:
-            yield from self._token_by_token(view, market, rng)
-            return
-        request = Request(view, "market", market, rng, Resolution.of(resolution))
-        at, pages = rng.start, 0
-        while at < rng.end:
-            if self.cut_after is not None and pages >= self.cut_after:
-                raise CutError
-            until = min(at + self.page * MINUTE, rng.end)
-            self.requests.append((view, market, Range(at, until)))
-            pages += 1
-            last = until == rng.end
-            done = Range(at, until)
-            yield request, done, self.columns(view, market, done), self.proves_its_end or not last
-            at = until
+    def market_records(self, names: Any) -> list[dict[str, Any]]:
+        return [self.market(name) for name in names if any(name in (m, f"slug-{m}") for m in MARKETS)]
 
-    def _token_by_token(self, view: View, market: str, rng: Range) -> Iterator[tuple[Request, Range, AnyColumns, bool]]:
-        every = self.columns(view, market, rng)
-        half = rng.start + (rng.end - rng.start) // 2
-        for n, token in enumerate(TOKENS[market]):
-            if n == self.cut_after:
-                raise CutError
-            for piece in (Range(rng.start, half), Range(half, rng.end)):
-                request = Request(view, "token", str(token.token_id), piece, Resolution.M1)
-                self.requests.append((view, market, piece))
-                mine = every.take((every.token == every.tokens.index(token)).nonzero()[0]) if len(every) else every
-                yield request, piece, mine.between(*piece), True
+    def iter_columns(
+        self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"
+    ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
+        assert resolution == "1m"
+        pages = 0
+        for k, (view, market, rng) in enumerate(asked):
+            for at in range(rng.start, rng.end, self.page * MINUTE):
+                if self.cut_after is not None and pages >= self.cut_after:
+                    raise CutError
+                done = Range(at, min(at + self.page * MINUTE, rng.end))
+                self.requests.append((view, market, done))
+                pages += 1
+                yield k, done, self.columns(view, market, done), self.proves_its_end or done.end < rng.end
 
     def columns(self, view: View, market: str, rng: Range) -> AnyColumns:
         keys = sorted(

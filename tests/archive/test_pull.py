@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
 
 from marketdata.archive import Archive
-from marketdata.errors import ArchiveBusyError, ConfigError, NotArchivedError
+from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.times import Range
 from marketdata.wire.columns import VIEWS, View
 
@@ -202,48 +202,44 @@ def test_AR28_a_walk_without_a_proven_end_is_not_final(archive: Archive, source:
     assert states(archive) == [(0, 20, "final")]
 
 
-def test_a_market_asked_token_by_token_is_claimed_when_all_tokens_came(
-    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
+def test_N35_windows_of_many_markets_are_committed_together(archive: Archive, source: Source) -> None:
+    """A pull of two markets and three views, in many windows, makes one data commit of each view."""
+    archive.pull(source, list(MARKETS), start=minute(0), end=minute(120))
+    assert {**held(archive), **held(archive, MARKETS[1])} == source.points
+    assert len(source.asked) == 6 * 18
+    before = len(archive.pull(source, list(MARKETS), start=minute(0), end=minute(120)))
+    assert before == 0
+
+
+@pytest.mark.parametrize("levels", [1, 50])
+def test_batches_of_any_size_hold_the_same(
+    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch, levels: int
 ) -> None:
-    """A cut between two tokens claims nothing; without a cut every token's points are there, whatever the batches."""
-    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", 1)
-    source.by_token, source.cut_after = True, 1
-    with pytest.raises(CutError):
-        archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
-    assert states(archive) == []
-    source.cut_after = None
-    assert len(archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))) == 1
-    assert states(archive) == [(0, 120, "final")]
-    assert held(archive) == {k: v for k, v in truth(source).items() if k[0] == "books"}
+    """However many windows go into a commit, every point is there, and every range final."""
+    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", levels)
+    archive.pull(source, M, views=["books"], start=minute(0), end=minute(60))
+    assert states(archive) == [(0, 60, "final")]
+    assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "books"}
 
 
-def test_AR11_a_market_that_another_process_fetches_is_busy(archive: Archive, source: Source) -> None:
-    """A lease that is held makes a pull wait, then say who holds it; a lease whose owner is gone is free."""
-    import os
-    import signal
-    import subprocess
-    import sys
+def test_an_unknown_market_does_not_keep_others_from_coming(archive: Archive, source: Source) -> None:
+    """What exists is pulled, then the service's own error tells of the name that does not."""
+    with pytest.raises(StopIteration):
+        archive.pull(source, [M, "no-such"], views=["prices"], start=minute(0), end=minute(20))
+    assert states(archive, "prices") == [(0, 20, "final")]
 
-    code = (
-        "import sys,time\nfrom marketdata.archive.leases import lease\n"
-        "with lease(sys.argv[1], 'books', sys.argv[2], 1):\n    print('held', flush=True)\n    time.sleep(60)\n"
-    )
-    root = Path(__file__).resolve().parents[2]
-    owner = subprocess.Popen(
-        [sys.executable, "-c", code, archive.location, M],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "held\n"
-    try:
-        with pytest.raises(ArchiveBusyError, match=str(owner.pid)):
-            archive.pull(source, M, views=["books"], start=minute(0), end=minute(20), wait=0.1)
-    finally:
-        owner.send_signal(signal.SIGKILL)
-        owner.wait()
-        owner.stdout.close()
-    archive.pull(source, M, views=["books"], start=minute(0), end=minute(20), wait=0.1)
-    assert states(archive) == [(0, 20, "final")]
+
+def test_AR9_two_pulls_of_one_range_leave_each_point_once(archive: Archive, source: Source) -> None:
+    """Two writers that fetch the same range at the same time replace each other's points; nothing is doubled."""
+    with ThreadPoolExecutor(2) as pool:
+        pulls = [
+            pool.submit(Archive(archive.location).pull, source, M, start=minute(0), end=minute(120)) for _ in range(2)
+        ]
+        for pull in pulls:
+            pull.result()
+    fresh = Archive(archive.location, frame="polars")
+    assert held(fresh) == truth(source)
+    assert len(fresh.pull(source, M, start=minute(0), end=minute(120))) == 0
 
 
 def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Source) -> None:

@@ -41,6 +41,7 @@ def close(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.EmptyRangeWarning")
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_client_with_an_archive_answers_as_one_without(
     origin: Archive, service: Any, tmp_path: Path, view: str
@@ -63,10 +64,12 @@ def test_what_is_held_is_not_asked_again(origin: Archive, service: Any, tmp_path
     client = md.Client(service.base_url, service.api_key, frame="polars", archive=archive)
     market = origin.records("markets")[0]["slug"]
     start, end = origin.coverage()["start"].min(), origin.coverage()["end"].max()
-    first, report = client.books(market, start, end, "1m", report=True)
+    report = md.Report()
+    first = client.books(market, start, end, "1m", report=report)
     assert report.requests > 10
     unreachable = md.Client("http://127.0.0.1:9", "a-key-that-nobody-has", frame="polars", archive=archive)
-    again, report = unreachable.books(market, start, end, "1m", report=True)
+    report = md.Report()
+    again = unreachable.books(market, start, end, "1m", report=report)
     assert again.equals(first)
     assert report.requests == 0
     part = unreachable.books(market, start, start.replace(hour=12), "1h", levels=1)
@@ -126,7 +129,8 @@ def test_a_client_with_an_archive_can_be_sent_to_a_worker(
     client = md.Client(service.base_url, service.api_key, frame="polars", archive=Archive(tmp_path / "a"))
     market = origin.records("markets")[0]["id"]
     frame = client.prices(market, "2025-12-31", "2026-01-01", "1h")
-    twin, report = pickle.loads(pickle.dumps(client)).prices(market, "2025-12-31", "2026-01-01", "1h", report=True)
+    report = md.Report()
+    twin = pickle.loads(pickle.dumps(client)).prices(market, "2025-12-31", "2026-01-01", "1h", report=report)
     assert twin.equals(frame)
     assert report.requests == 0
 

@@ -18,18 +18,18 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
+from marketdata.client.targets import Catalogue
+from marketdata.fetch.answers import Answer
+from marketdata.fetch.failures import Failure
+from marketdata.fetch.planning import fetch_all
+from marketdata.fetch.position import Report, Request
 
 import marketdata as md
 from bench.measure import Table
-from marketdata.client.targets import Catalogue
 from marketdata.errors import RateLimitError
-from marketdata.fetch.answers import Answer
 from marketdata.fetch.clock import Clock
-from marketdata.fetch.failures import Failure
-from marketdata.fetch.pacing import Pacer
-from marketdata.fetch.planning import fetch_all
-from marketdata.fetch.position import Report, Request
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.transport import Transport
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
 from marketdata.wire.columns import PriceColumns, Token

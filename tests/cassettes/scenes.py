@@ -32,6 +32,16 @@ def plainly(*segments: str, **params: str) -> Callable[[md.Client], Any]:
     return lambda client: client._transport.get(segments, params)
 
 
+def counted(name: str, *span: str) -> Callable[[md.Client], Any]:
+    """A frame, and the report of what it cost."""
+
+    def call(client: md.Client) -> Any:
+        report = md.Report()
+        return getattr(client, name)(*span, report=report), report
+
+    return call
+
+
 def discovery(client: md.Client) -> dict[str, Any]:
     """Every listing, and one market by its slug."""
     markets = client.markets(event_slug="simulated-ruritania-elections-1", page_size=1)
@@ -56,13 +66,13 @@ def two_healths(client: md.Client) -> list[Any]:
 
 
 SCENES = {
-    "test_books": Scene(lambda c: c.books(MARKET, START, END, "1m", report=True)),
-    "test_prices": Scene(lambda c: c.prices(MARKET, START, END, "1m", report=True)),
-    "test_metrics": Scene(lambda c: c.metrics(MARKET, START, END, "1m", report=True)),
-    "test_token_books": Scene(lambda c: c.token_books(TOKEN, START, END, "10m", report=True)),
-    "test_token_prices": Scene(lambda c: c.token_prices(TOKEN, START, END, "10m", report=True)),
-    "test_two_pages": Scene(lambda c: c.prices(MARKET, START, END, "1m", report=True), {"page_limit": 10}),
-    "test_limit_too_small": Scene(lambda c: c.books(THREE, START, END, "10m", report=True), {"page_limit": 2}),
+    "test_books": Scene(counted("books", MARKET, START, END, "1m")),
+    "test_prices": Scene(counted("prices", MARKET, START, END, "1m")),
+    "test_metrics": Scene(counted("metrics", MARKET, START, END, "1m")),
+    "test_token_books": Scene(counted("token_books", TOKEN, START, END, "10m")),
+    "test_token_prices": Scene(counted("token_prices", TOKEN, START, END, "10m")),
+    "test_two_pages": Scene(counted("prices", MARKET, START, END, "1m"), {"page_limit": 10}),
+    "test_limit_too_small": Scene(counted("books", THREE, START, END, "10m"), {"page_limit": 2}),
     "test_limit_above_200": Scene(plainly("markets", MARKET, "books", **RANGE, limit="201")),
     "test_too_many_tokens": Scene(plainly("markets", WIDE, "books", **RANGE)),
     "test_discovery": Scene(discovery),
@@ -72,7 +82,7 @@ SCENES = {
         lambda c: c.books(MARKET, START, END, "1m"),
         service={"plans": {"hourly": {"resolutions": ["1h", "6h", "1d"]}}},
     ),
-    "test_unknown_market": Scene(lambda c: c.books("no-such-market", START, END, "1m")),
+    "test_unknown_market": Scene(plainly("markets", "no-such-market", "books", **RANGE)),
     "test_wrong_resolution": Scene(plainly("markets", MARKET, "books", **{**RANGE, "resolution": "2h"})),
     "test_wrong_cursor": Scene(plainly("markets", MARKET, "prices", **RANGE, cursor="no-cursor-of-yours")),
     "test_end_before_start": Scene(plainly("markets", MARKET, "prices", **{**RANGE, "end_ts": START})),

@@ -8,9 +8,9 @@ import pytest
 from faults import FaultServer
 
 from marketdata.fetch.clock import Clock
-from marketdata.fetch.pacing import Pacer
-from marketdata.fetch.retry import Policy
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.retry import Policy
+from marketdata.fetch.http.transport import Transport
 
 KEY = "canary-key-0123456789-abcd"
 

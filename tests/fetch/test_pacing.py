@@ -14,9 +14,9 @@ from faults import Act, Ask, FaultServer, ok, refuse
 
 import marketdata.testing
 from marketdata.fetch.clock import Clock
-from marketdata.fetch.pacing import _BY_KEY, Pacer, pacer_for
-from marketdata.fetch.planning import crew
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer, pacer_for
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.scheduler import worker_count
 
 
 def most_in_a_minute(times: list[float]) -> int:
@@ -30,10 +30,10 @@ def most_in_a_minute(times: list[float]) -> int:
 
 
 def simulate(rate: int, latency: float, seconds: float, jitter: float = 0.1) -> tuple[list[float], list[float]]:
-    """Times sent and times arrived of as many walks as ``crew`` says, each asking again when it is answered."""
+    """Times sent and times arrived of as many walks as ``worker_count`` says, each asking again when it is answered."""
     draw = random.Random(rate)
     pacer = Pacer(rate)
-    free = [0.0] * crew(pacer, latency)
+    free = [0.0] * worker_count(pacer, latency)
     sent: list[float] = []
     arrived: list[float] = []
     while free[0] < seconds:

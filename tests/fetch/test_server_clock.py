@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from faults import Act, Ask, FaultServer, ok
-from oracle import MINUTE, START, Oracle, expected, rows
+from oracle import MINUTE, START, Oracle, expected, read, rows
 
 from marketdata.errors import ContractError
-from marketdata.fetch.paging import walk
-from marketdata.fetch.position import Report
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.transport import Transport
 
 COUNT = 150
 LIVE = START + 99 * MINUTE  # the last bucket of the first page, which the second brings again
@@ -46,7 +45,7 @@ def skewed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def fetched(transport: Transport, oracle: Oracle, report: Report) -> list[tuple[str, int, Any]]:
-    return sorted(rows(walk(transport.get, oracle.request(COUNT), report=report)))
+    return sorted(rows(read(transport, oracle.request(COUNT), report=report)))
 
 
 @pytest.mark.parametrize("into", [0, 1, 59])

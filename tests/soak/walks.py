@@ -24,14 +24,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
-from oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
+from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.errors import MarketDataError, PayloadTooLargeError, ServerError
+from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.clock import Clock
-from marketdata.fetch.pacing import Pacer
-from marketdata.fetch.paging import walk
-from marketdata.fetch.position import Position, Report, Request
-from marketdata.fetch.transport import Transport
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 
 KEY = "canary-key-0123456789-abcd"
@@ -172,7 +172,7 @@ class Service:
         self.draw = random.Random(0)
 
     def __call__(self, ask: Ask) -> Act:
-        if ask.path == "/v1/usage":
+        if "start_ts" not in ask.params:
             return refuse(404, "Not Found")
         self.tally.requests += 1
         if self.draw.random() >= self.rate:
@@ -182,7 +182,7 @@ class Service:
         return FAULTS[name](self.oracle, ask, self.draw)
 
 
-def random_market(draw: random.Random) -> tuple[Oracle, Request, int]:
+def random_market(draw: random.Random) -> tuple[Oracle, Window, int]:
     """A market of 1 to 8 tokens with gaps, a request for all of it, and the pages it needs."""
     labels = [f"label {i}" for i in range(draw.randint(1, 8))]
     pages = min(draw.randint(1, 60), draw.randint(1, 60))
@@ -204,7 +204,7 @@ def random_market(draw: random.Random) -> tuple[Oracle, Request, int]:
     view = "books" if books else "prices"
     oracle = Oracle(points, {x: str(i) * 70 for i, x in enumerate(labels)}, view=view)
     oracle.largest = limit
-    request = Request(view, "market", "m", minutes(buckets), Resolution.M1, limit)  # type: ignore[arg-type]
+    request = Window(view, "market", "m", minutes(buckets), Resolution.M1, limit)  # type: ignore[arg-type]
     return oracle, request, _pages_needed(oracle, limit)
 
 
@@ -243,19 +243,19 @@ def run_walks(count: int, rate: float, seed: int) -> Tally:
     return tally
 
 
-def _walk_to_the_end(transport: Transport, request: Request, tally: Tally) -> tuple[list[Any], int | None, bool]:
+def _walk_to_the_end(transport: Transport, window: Window, tally: Tally) -> tuple[list[Any], int | None, bool]:
     got: list[Any] = []
     warned = False
-    at: Request | Position = request
+    left: tuple[Window, ...] = (window,)
     for resumes in range(10):
         report = Report()
         try:
-            for page in walk(transport.get, at, report=report):
-                got += rows([page])
+            for arrival in fetch(transport, *left, report=report, workers=1):
+                got += rows([arrival])
             return got, resumes, warned or bool(report.warnings["count_mismatch"])
         except MarketDataError as error:
             tally.errors[type(error).__name__] += 1
-            (at,) = error.resume.positions
+            left = error.resume.windows
         finally:
             tally.restarts += report.restarts
             warned |= bool(report.warnings["count_mismatch"])
@@ -283,6 +283,8 @@ def run_adversaries(count: int, seed: int) -> tuple[int, int, float]:
     draw = random.Random(seed)
 
     def answer(ask: Ask) -> Act:
+        if "start_ts" not in ask.params:
+            return refuse(404, "Not Found")
         if not ask.params.get("cursor", "c0")[1:].isdigit():
             return refuse(400, "Invalid cursor.")
         if draw.random() < wild:
@@ -304,9 +306,9 @@ def run_adversaries(count: int, seed: int) -> tuple[int, int, float]:
             server.asks.clear()
             transport = connect(server, number)
             with contextlib.suppress(MarketDataError):
-                list(walk(transport.get, request))
+                list(fetch(transport, request, workers=1))
             ended += 1
-            bound = Position.start(request).page_bound * len(oracle.labels) + 50
+            bound = 2 * request.buckets * len(oracle.labels) // request.limit + 100
             most = max(most, len(server.asks) / bound)
             transport.close()
     return count, ended, most

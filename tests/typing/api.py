@@ -11,8 +11,7 @@ import polars as pl
 
 import marketdata as md
 from marketdata.accessor import Accessor
-from marketdata.fetch.plan import Plan
-from marketdata.fetch.position import Report
+from marketdata.fetch.estimate import Plan
 from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 RANGE = ("2025-12-31", "2026-01-01")
@@ -32,18 +31,18 @@ def a_client_answers_with_frames_of_its_kind() -> None:
     assert_type(polars.tokens("slug"), PolarsFrame)
 
 
-def a_report_comes_beside_the_frame() -> None:
+def a_report_is_filled_in() -> None:
     client = md.Client(api_key=lambda: "my-key", frame="polars")
-    frame, report = client.token_books("1234", *RANGE, "1m", report=True)
-    assert_type(frame, PolarsFrame)
-    assert_type(report, Report)
+    report = md.Report()
+    assert_type(client.token_books("1234", *RANGE, "1m", report=report), PolarsFrame)
     assert_type(report.requests, int)
 
 
 async def awaited_calls_have_the_same_types() -> None:
     client = md.Client()
     assert_type(await client.abooks("slug", *RANGE, "1m"), PandasFrame)
-    assert_type(await client.aprices("slug", *RANGE, "1m", report=True), tuple[PandasFrame, Report])
+    assert_type(await client.aprices("slug", *RANGE, "1m", report=md.Report()), PandasFrame)
+    await client.ametrics("slug", *RANGE, "1m", levels=3)  # type: ignore[call-arg]
 
 
 def a_plan_is_plain_data() -> None:
@@ -137,6 +136,6 @@ def errors_carry_what_happened() -> None:
 
 def mistakes_are_found() -> None:
     md.Client(frame="arrow")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    md.Client().books("slug", "2026-01-01")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    md.Client().books("slug", "2026-01-01")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     md.Client().books("slug", *RANGE, "1m").md.bboo()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     md.Archive("history").books("slug").md.resample()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -1,4 +1,4 @@
-"""Connections: one requests Session per thread at a time, none of it shared, nothing read from netrc."""
+"""Connections of requests and the bytes of a body: whole within the deadline, or not at all."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import contextlib
 import contextvars
 import http.client
 import io
+import itertools
 import os
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
+from marketdata.fetch.http.retry import Policy
+
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
 ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("marketdata_attempt")
 _LONGEST_HEAD = 72 * 1024
+_STEP = 1 << 16
 
 
 class _Timed(io.RawIOBase):
@@ -93,8 +100,8 @@ class Adapter(HTTPAdapter):
         return pool
 
 
-class Line:
-    """A session, and how many requests it has answered."""
+class Connection:
+    """A session of one thread at a time, and how many requests it has answered."""
 
     def __init__(self, base_url: str) -> None:
         self.session = session = requests.Session()
@@ -116,28 +123,103 @@ class Sessions:
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
         self._pid = os.getpid()
-        self._idle: list[Line] = []
+        self._idle: list[Connection] = []
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def line(self) -> Iterator[Line]:
+    def connection(self) -> Iterator[Connection]:
         """A session that no other thread has meanwhile. It is kept unless the block fails."""
         if self._pid != os.getpid():
             self._pid, self._idle, self._lock = os.getpid(), [], threading.Lock()
         with self._lock:
-            line = self._idle.pop() if self._idle else None
-        line = line or Line(self._base_url)
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or Connection(self._base_url)
         try:
-            yield line
+            yield connection
         except BaseException:
-            line.session.close()
+            connection.session.close()
             raise
         with self._lock:
-            self._idle.append(line)
+            self._idle.append(connection)
 
     def close(self) -> None:
         """Close what is idle."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for line in idle:
-            line.session.close()
+        for connection in idle:
+            connection.session.close()
+
+
+def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
+    """Read an answer of urllib3 to its proven end.
+
+    Parameters
+    ----------
+    raw : urllib3 response
+    encoding : str
+        Its Content-Encoding.
+    policy : Policy
+    until : float
+        Steady time at which to give up [s].
+
+    Raises
+    ------
+    NetworkError
+        If it is cut, corrupt or too slow.
+    PayloadTooLargeError
+        If it is larger than any page can be.
+    ContractError
+        If it is encoded in a way that was not asked for.
+    """
+    name = encoding.strip().lower()
+    if name not in ("", "identity", "gzip", "x-gzip"):
+        raise ContractError(f"The answer is encoded as {name[:40]!r}; asked was gzip or nothing.")
+    chunks = _chunks(raw, policy, until)
+    first = next(chunks, b"")
+    # A recorder or a proxy may undo gzip and leave its header; gzip never begins like this.
+    zipped = "gzip" in name and not first.startswith((b"{", b"["))
+    came = went = 0
+
+    def arriving() -> Iterator[bytes]:
+        nonlocal came
+        for data in itertools.chain([first], chunks):
+            came += len(data)
+            yield data
+
+    parts: list[bytes] = []
+    for out in _inflated(arriving()) if zipped else arriving():
+        went += len(out)
+        if went > policy.largest_body:
+            raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
+        if went > policy.ratio_from and went > policy.largest_ratio * came:
+            raise PayloadTooLargeError(f"The answer grows more than {policy.largest_ratio}-fold; reading stopped.")
+        parts.append(out)
+    return b"".join(parts)
+
+
+def _chunks(raw: Any, policy: Policy, until: float) -> Iterator[bytes]:
+    # A recorder's answer has no such option.
+    options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
+    while data := raw.read1(_STEP, **options):
+        if time.monotonic() > until:
+            raise NetworkError(f"The answer took longer than {policy.total:g} s.")
+        yield data
+
+
+def _inflated(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Gzip, of one member or several, in bounded steps; the end of the stream and its checksum must have been seen."""
+    stream = zlib.decompressobj(31)
+    try:
+        for chunk in chunks:
+            data = chunk
+            while data:
+                if stream.eof:
+                    stream = zlib.decompressobj(31)
+                yield stream.decompress(data, _STEP)
+                data = stream.unused_data if stream.eof else stream.unconsumed_tail
+        while not stream.eof and (out := stream.decompress(b"", _STEP)):
+            yield out
+    except zlib.error:
+        raise NetworkError("The answer is a corrupt gzip stream.") from None
+    if not stream.eof:
+        raise NetworkError("The answer is a cut gzip stream: its end or its checksum is missing.")

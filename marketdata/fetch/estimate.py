@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.fetch.position import Request
-from marketdata.fetch.shown import html_table
+from marketdata.fetch.display import html_table
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
 
@@ -75,14 +75,14 @@ class Plan:
 
 
 def make_plan(
-    requests: Sequence[Request], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
+    windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
 ) -> Plan:
-    """Count what requests will cost.
+    """Count what windows will cost.
 
     Parameters
     ----------
-    requests : sequence of Request
-        Before they are cut into segments.
+    windows : sequence of Window
+        As they were asked, before they are cut.
     tokens : int or mapping of id to int
         Tokens of each market; a metric counts as one.
     usage : mapping, optional
@@ -95,41 +95,41 @@ def make_plan(
     rate = rate if isinstance(rate, int) and rate > 0 else None
     pages = points = memory = 0
     refused: list[str] = []
-    for request in requests:
-        count = tokens_of(request, tokens)
-        points += request.buckets * count
-        memory += request.buckets * count * _BYTES[request.view]
-        pages += pages_of(request, count)
-        refused += refusals(request, limits, now)
+    for window in windows:
+        count = tokens_of(window, tokens)
+        points += window.buckets * count
+        memory += window.buckets * count * _BYTES[window.view]
+        pages += pages_of(window, count)
+        refused += refusals(window, limits, now)
     minutes = pages / rate if rate else None
     return Plan(pages, points, minutes, memory, tuple(refused), rate)
 
 
-def tokens_of(request: Request, tokens: Mapping[str, int] | int) -> int:
-    """Points that one bucket of a request has."""
-    if request.kind == "token" or request.view == "metrics":
+def tokens_of(window: Window, tokens: Mapping[str, int] | int) -> int:
+    """Points that one bucket of a window has."""
+    if window.kind == "token" or window.view == "metrics":
         return 1
-    return max(1, tokens if isinstance(tokens, int) else tokens.get(request.id, 2))
+    return max(1, tokens if isinstance(tokens, int) else tokens.get(window.id, 2))
 
 
-def pages_of(request: Request, tokens: int) -> int:
-    """Pages of a request whose every bucket has its points; a page holds whole buckets."""
-    return max(1, math.ceil(request.buckets / max(1, request.limit // tokens)))
+def pages_of(window: Window, tokens: int) -> int:
+    """Pages of a window whose every bucket has its points; a page holds whole buckets."""
+    return max(1, math.ceil(window.buckets / max(1, window.limit // tokens)))
 
 
-def refusals(request: Request, limits: Mapping[str, Any], now: int) -> list[str]:
-    """Parts of a request that a plan does not allow, in words."""
+def refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
+    """Parts of a window that a plan does not allow, in words."""
     out = []
     allowed = _allowed(limits.get("granularity_allowed"))
-    if allowed is not None and request.resolution not in allowed:
+    if allowed is not None and window.resolution not in allowed:
         names = ", ".join(allowed)
-        out.append(f"{request.view} of {request.kind} {request.id} at {request.resolution}: the plan allows {names}")
+        out.append(f"{window.view} of {window.kind} {window.id} at {window.resolution}: the plan allows {names}")
     days = str(limits.get("max_history_days") or "").strip()
     if days.isascii() and days.isdigit():
         first = now - int(days) * _DAY
-        if request.rng.start < first:
-            part = Range(request.rng.start, min(first, request.rng.end))
-            out.append(f"{request.view} of {request.kind} {request.id} in {part}: the plan reaches back {days} days")
+        if window.rng.start < first:
+            part = Range(window.rng.start, min(first, window.rng.end))
+            out.append(f"{window.view} of {window.kind} {window.id} in {part}: the plan reaches back {days} days")
     return out
 
 

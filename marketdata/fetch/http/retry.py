@@ -31,6 +31,7 @@ class Policy:
     total: float = 120.0
     base: float = 0.5
     cap: float = 20.0
+    soon_base: float = 0.1
     throttle_base: float = 1.0
     throttle_cap: float = 60.0
     longest_wait: float = 120.0
@@ -41,6 +42,10 @@ class Policy:
     def backoff(self, tried: int, draw: random.Random) -> float:
         """Seconds before the next attempt after ``tried`` of them, with full jitter [s]."""
         return draw.uniform(0, min(self.cap, self.base * 2.0 ** min(tried - 1, 30)))
+
+    def soon(self, tried: int, draw: random.Random) -> float:
+        """Seconds before the next attempt where nothing answers at the address: all of them in less than 2 s [s]."""
+        return draw.uniform(0, self.soon_base * 2.0 ** min(tried - 1, 3))
 
     def throttle(self, tried: int, draw: random.Random) -> float:
         """Seconds after a 429 that does not say how long to wait [s]."""

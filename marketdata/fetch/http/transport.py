@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import http.client
 import os
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
 
 import requests
 import urllib3
@@ -22,18 +25,47 @@ from marketdata.errors import (
     RateLimitError,
     RedirectError,
 )
-from marketdata.fetch.address import check_base_url, target
-from marketdata.fetch.answers import Answer, ask_twice
-from marketdata.fetch.body import read_body
 from marketdata.fetch.clock import SYSTEM, Clock
-from marketdata.fetch.failures import Again, Failure, again_after, network_failure, redirect_text
-from marketdata.fetch.keys import KeyProvider, Secret, veiled
-from marketdata.fetch.pacing import Pacer, pacer_for
-from marketdata.fetch.refusals import refusal, retry_after, server_date
-from marketdata.fetch.retry import Policy, Quota
-from marketdata.fetch.sessions import ATTEMPT, Line, Sessions
+from marketdata.fetch.http.auth import KeyProvider, Secret, veiled
+from marketdata.fetch.http.connection import ATTEMPT, Connection, Sessions, read_body
+from marketdata.fetch.http.errors import (
+    Again,
+    Failure,
+    again_after,
+    network_failure,
+    redirect_text,
+    refusal,
+    retry_after,
+    server_date,
+)
+from marketdata.fetch.http.rate_limit import Pacer, pacer_for
+from marketdata.fetch.http.retry import Policy, Quota
+from marketdata.fetch.http.url import check_base_url, target
 from marketdata.wire import reference_decoder
 
+T = TypeVar("T")
+
+
+class Stop(threading.Event):
+    """Set it, and nothing more is sent; what is linked to it is set with it."""
+
+    def __init__(self, parent: Stop | None = None) -> None:
+        super().__init__()
+        self.linked: weakref.WeakSet[Stop] = weakref.WeakSet()
+        if parent is not None:
+            parent.linked.add(self)
+            if parent.is_set():
+                self.set()
+
+    def set(self) -> None:
+        """Send nothing more."""
+        super().set()
+        for one in list(self.linked):
+            one.set()
+
+
+# Of the call that this thread makes, where a coroutine waits for it.
+STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("marketdata_stop", default=None)
 _AGENT = "marketdata-python"
 _LIBRARY_ERRORS = (
     requests.RequestException,
@@ -44,8 +76,33 @@ _LIBRARY_ERRORS = (
 )
 _USAGE = ("usage",)
 _ONCE: frozenset[Again] = frozenset({"once", "new_key"})
+_SECRET = 16  # shorter keys may be words that a cursor holds by chance
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer with status 200.
+
+    Attributes
+    ----------
+    body : bytes
+    date : float or None
+        The server's own time [Unix s].
+    url : str
+        Scheme, host and path; never a key.
+    attempts : int
+        How many requests it took.
+    notes : tuple of str
+        Oddities that put no data at risk.
+    """
+
+    body: bytes = field(repr=False)  # it may be long, and may repeat the key
+    date: float | None
+    url: str
+    attempts: int = 1
+    notes: tuple[str, ...] = ()
 
 
 class Transport:
@@ -147,6 +204,7 @@ class Transport:
             self._renew_locks()
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
+        stop = stop or STOP.get()
         began = self._clock.monotonic()
         tried, taken = 0, 0
         once: set[Again] = set()
@@ -168,18 +226,66 @@ class Transport:
             with self._count:
                 self.retries += 1
 
-    def get_json(self, segments: Sequence[str], params: Mapping[str, str] | None = None) -> Any:
-        """The same, read as JSON; an answer that is none is asked for once more.
+    def read(
+        self,
+        segments: Sequence[str],
+        params: Mapping[str, str] | None,
+        decode: Callable[[Answer], T],
+        *,
+        stop: threading.Event | None = None,
+    ) -> tuple[Answer, T]:
+        """An answer and what ``decode`` makes of it; one that it finds off the interface is asked for once more.
 
         Raises
         ------
         ContractError
-            If it is not JSON twice, and all that ``get`` raises.
+            If ``decode`` refuses the second answer too; ``attempts`` counts both. And all that ``get`` raises.
         """
-        top = ask_twice(self.get, segments, params, lambda a: reference_decoder.load(a.body))[1]
+
+        def decoded(answer: Answer) -> T:
+            out = decode(answer)
+            cursor, key = getattr(out, "next_cursor", None), str.__str__(self.keys.get())
+            if len(key) >= _SECRET and isinstance(cursor, str) and key in cursor:
+                raise ContractError("next_cursor repeats the API key; it is not sent back.")
+            return out
+
+        first = self.get(segments, params, stop=stop)
+        try:
+            return first, decoded(first)
+        except ContractError:
+            pass
+        second = self.get(segments, params, stop=stop)
+        answer = Answer(second.body, second.date, second.url, first.attempts + second.attempts, second.notes)
+        try:
+            return answer, decoded(answer)
+        except ContractError as error:
+            error.attempts = answer.attempts
+            raise self._redacted(error, self.keys.get()) from None
+
+    def get_json(
+        self,
+        segments: Sequence[str],
+        params: Mapping[str, str] | None = None,
+        check: Callable[[Any], Any] = lambda top: top,
+    ) -> Any:
+        """The JSON of an answer, or what ``check`` makes of it.
+
+        Raises
+        ------
+        ContractError
+            If it is not JSON twice, or refused by ``check``, and all that ``get`` raises.
+        """
+        top = self.read(segments, params, lambda answer: check(reference_decoder.load(answer.body)))[1]
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
+
+    @staticmethod
+    def _redacted(error: MarketDataError, key: Secret) -> MarketDataError:
+        """The error without the key, and without the frames below it: they hold bytes of an answer."""
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        error.args = tuple(a.replace(str.__str__(key), "***") if isinstance(a, str) else a for a in error.args)
+        return error
 
     def learn_limits(self) -> None:
         """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error.
@@ -235,7 +341,8 @@ class Transport:
         elif again == "at_once":
             wait = 0.0
         else:
-            wait = policy.throttle(tried, self._random) if throttled else policy.backoff(tried, self._random)
+            backoff = policy.throttle if throttled else policy.soon if again == "soon" else policy.backoff
+            wait = backoff(tried, self._random)
         if left is not None and wait > left:
             return None
         cost = self.quota.take(throttled=throttled)
@@ -258,15 +365,13 @@ class Transport:
         reused = False
         key = self.keys.get()
         try:
-            with self._sessions.line() as line:
-                reused = line.answered > 0
-                outcome = self._exchange(line, path, url, key, until, tried)
-                line.answered += 1
+            with self._sessions.connection() as connection:
+                reused = connection.answered > 0
+                outcome = self._exchange(connection, path, url, key, until, tried)
+                connection.answered += 1
                 return outcome
         except MarketDataError as error:
-            # The frames below hold bytes of the answer, and those may repeat the key.
-            error.__traceback__ = error.__context__ = None
-            error.args = tuple(_unsaid(a, key) for a in error.args)
+            self._redacted(error, key)
             if isinstance(error, NetworkError):
                 error.url = url
             return Failure(error, again_after(error))
@@ -279,12 +384,14 @@ class Transport:
             return failed._replace(again="at_once")
         return failed
 
-    def _exchange(self, line: Line, path: str, url: str, key: Secret, until: float, tried: int) -> Answer | Failure:
-        session, policy = line.session, self.policy
+    def _exchange(
+        self, connection: Connection, path: str, url: str, key: Secret, until: float, tried: int
+    ) -> Answer | Failure:
+        session, policy = connection.session, self.policy
         headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
         prepared = session.prepare_request(requests.Request("GET", self.base_url + path, headers=headers))
         if prepared.url != self.base_url + path:
-            raise ConfigError("The path would be changed on its way; this id or slug can not be asked for.")
+            raise ConfigError("The path would be changed on its way; this id or slug cannot be asked for.")
         began = time.monotonic()
         response = session.send(prepared, stream=True, allow_redirects=False, timeout=(policy.connect, policy.silence))
         with response:
@@ -297,7 +404,7 @@ class Transport:
         if status == 200 and kind not in ("text/html", "application/xhtml+xml"):
             self._measure(time.monotonic() - began)
             notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
-            return Answer(_without(body, key), date, url, tried, notes)
+            return Answer(body, date, url, tried, notes)
         return self._refused(status, head, kind, body, url, key, date)
 
     def _refused(
@@ -339,16 +446,6 @@ class Transport:
         self.__init__(  # type: ignore[misc]
             state["base_url"], state["api_key"], policy=state["policy"], allow_insecure=state["insecure"]
         )
-
-
-def _without(body: bytes, key: Secret) -> bytes:
-    """The body; should it echo the key, with stars of the same length in its place."""
-    plain_key = str.__str__(key).encode()
-    return body.replace(plain_key, b"*" * len(plain_key)) if plain_key in body else body
-
-
-def _unsaid(words: object, key: Secret) -> object:
-    return words.replace(str.__str__(key), "***") if isinstance(words, str) else words
 
 
 def _raise(error: MarketDataError, tried: int) -> NoReturn:

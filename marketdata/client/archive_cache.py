@@ -1,4 +1,4 @@
-"""Reading through an archive: it answers, and asks the client only for what it lacks."""
+"""An archive as a cache: it answers, and asks the client only for what it lacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 from marketdata.errors import MarketDataError
-from marketdata.fetch.position import Report
+from marketdata.fetch.checkpoint import Report
 from marketdata.wire.columns import View
 
 
@@ -67,7 +67,7 @@ def read_through(
     try:
         return read(market, *span, resolution, frame=client.frame, on_missing="fetch")
     except MarketDataError as error:
-        # What had come is in the archive: the same call goes on, and a walk of its own would bring less.
+        # What had come is in the archive: the same call goes on, and fetching on its own would bring less.
         error.resume = None
         with suppress(MarketDataError):
             error.partial = read(market, *span, resolution, frame=client.frame, on_missing="partial")

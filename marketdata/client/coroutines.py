@@ -1,0 +1,69 @@
+"""Coroutines made of methods that block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from marketdata.fetch.http.transport import STOP, Stop
+
+S = TypeVar("S")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The method for code that runs in an event loop.
+
+    It runs in a thread of its own, a daemon: unlike the ones of ``asyncio.to_thread``, it does not keep a cancelled
+    program from ending. When the coroutine is cancelled, nothing more is sent.
+    """
+
+    @functools.wraps(method)
+    async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        stop = Stop()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        def run() -> None:
+            STOP.set(stop)
+            outcome: tuple[T | None, BaseException | None]
+            try:
+                outcome = method(self, *args, **kwargs), None
+            except BaseException as error:
+                outcome = None, error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, *outcome)
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(run,), name="marketdata-await", daemon=True).start()
+        try:
+            return await future
+        finally:
+            stop.set()
+
+    name = method.__name__
+    awaited.__name__, awaited.__qualname__ = f"a{name}", method.__qualname__.replace(name, f"a{name}")
+    awaited.__doc__ = _doc(name, inspect.getdoc(method) or "")
+    return awaited
+
+
+def _doc(name: str, doc: str) -> str:
+    """The same documentation, about a coroutine."""
+    _, _, rest = doc.partition("\n\n")
+    body = rest.partition("Examples\n--------")[0].rstrip()
+    example = f'>>> import asyncio\n>>> len(asyncio.run(client.a{name}(market, "2025-12-31", "2026-01-01", "6h"))) > 0'
+    return f"`{name}` for code that runs in an event loop.\n\n{body}\n\nExamples\n--------\n{example}\nTrue\n"

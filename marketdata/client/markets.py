@@ -1,0 +1,136 @@
+"""What is known of markets: their tokens, when they were active, and which names come near a mistyped one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from marketdata.errors import (
+    AuthenticationError,
+    ConfigError,
+    MarketDataError,
+    NotFoundError,
+    RateLimitError,
+    RequestError,
+    ServerError,
+)
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.scheduler import run_all
+from marketdata.fetch.windows import Kind, MarketInfo, Window
+from marketdata.resolution import Resolution
+from marketdata.times import Range, parse_iso
+from marketdata.wire.columns import View
+
+_LARGEST_PAGE = 200
+_SEARCHES = 3
+
+
+class Markets:
+    """Looks each market up once; a service without discovery is no obstacle."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._known: dict[str, MarketInfo] = {}
+
+    def known(self, id_or_slug: str) -> MarketInfo | None:
+        """What is known of a market without asking."""
+        return self._known.get(id_or_slug)
+
+    def remember(self, record: Any) -> None:
+        """Take in a record that a listing brought."""
+        info = _info(record)
+        for name in ("id", "slug") if info.tokens else ():
+            if isinstance(record.get(name), str | int):
+                self._known[str(record[name])] = info
+
+    def look_up(self, id_or_slug: str) -> MarketInfo:
+        """What the service says of a market; an empty record where it says nothing.
+
+        Raises
+        ------
+        AuthenticationError, RateLimitError, ServerError, NetworkError
+            If the service cannot be asked at all.
+        """
+        if id_or_slug not in self._known:
+            try:
+                self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
+            except (AuthenticationError, RateLimitError, ServerError):
+                raise
+            except RequestError:
+                # Unknown, no such route, or not for this key: the history request itself will tell which.
+                self._known[id_or_slug] = MarketInfo()
+        return self._known[id_or_slug]
+
+    def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
+        """The same of many, side by side."""
+        names = list(dict.fromkeys(ids))
+        unknown = [name for name in names if name not in self._known]
+        run_all(self._transport, [partial(self.look_up, name) for name in unknown])
+        return {name: self._known[name] for name in names}
+
+    def name_near_ones(self, error: NotFoundError, names: Iterable[str]) -> None:
+        """Add to an error about one of these names which slugs look like it."""
+        name = next((n for n in names if n in error.detail), None)
+        if name is not None and (near := self._near(name)):
+            error.args = (f"{error.problem} Near ones: {', '.join(map(repr, near))}. {error.hint}",)
+
+    def _near(self, name: str) -> list[str]:
+        """Slugs that look like a name which the service does not know, nearest first; none where it cannot tell."""
+        words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
+        for search in [*words[: _SEARCHES - 1], None]:
+            params = {"limit": str(_LARGEST_PAGE), **({"search": search} if search else {})}
+            with suppress(MarketDataError, KeyError, TypeError, AttributeError):
+                listed = self._transport.get_json(("markets",), params)["data"]
+                slugs = [r["slug"] for r in listed if isinstance(r.get("slug"), str)]
+                if found := difflib.get_close_matches(name, slugs, n=3, cutoff=0.75):
+                    return found
+        return []
+
+
+def windows(view: View, kind: Kind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
+    """One window for all of the range per id, each id once.
+
+    Raises
+    ------
+    ConfigError
+        If it is no text or list of texts, or names nothing.
+    """
+    name = "market" if kind == "market" else "token_id"
+    given = [ids] if isinstance(ids, str) else list(ids) if isinstance(ids, Iterable) else None
+    if not given or not all(isinstance(i, str) and i for i in given):
+        raise ConfigError(f"{name}={ids!r}: give an id{' or slug' if kind == 'market' else ''}, or a list of them.")
+    width = Resolution.of(resolution)
+    return [Window(view, kind, i, rng, width, limit) for i in dict.fromkeys(map(str, given))]
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number in its bounds.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    """
+    if type(value) is not int or value < least or (most is not None and value > most):
+        bounds = f"from {least} up" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"{name}={value!r}: give a whole number {bounds}.")
+    return value
+
+
+def _info(record: Any) -> MarketInfo:
+    tokens: Sequence[Mapping[str, Any]] = record.get("tokens") or () if isinstance(record, dict) else ()
+    try:
+        ids = tuple(str(token["id"]) for token in tokens)
+    except (KeyError, TypeError):
+        ids = ()
+    return MarketInfo(ids, _time(record, "start_date"), _time(record, "end_date"))
+
+
+def _time(record: Any, name: str) -> int | None:
+    try:
+        return parse_iso(record[name])
+    except (KeyError, TypeError, ValueError):
+        return None

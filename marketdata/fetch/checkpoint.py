@@ -1,0 +1,94 @@
+"""What a fetch did beside fetching, and what is left of it: plain data that can be pickled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from marketdata.fetch.display import html_table
+from marketdata.fetch.windows import Window
+from marketdata.times import Range
+from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
+
+_REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised"}
+# True of real markets, and no fault of anybody.
+_OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
+
+
+@dataclass
+class Report:
+    """What fetching did beside fetching; pass one to a call and it is filled in.
+
+    Attributes
+    ----------
+    repairs : Counter of str
+        Deterministic fixes by name: duplicates dropped, points sorted, ...
+    warnings : Counter of str
+        Oddities whose data was kept.
+    observed : Counter of str
+        Facts of the data worth a count: null values, crossed books.
+    requests, retries, restarts, pages, points : int
+        Requests sent, how many of them were retries, windows that were asked again, pages kept, points kept.
+
+    Examples
+    --------
+    >>> Report().requests
+    0
+    """
+
+    repairs: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+    observed: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    retries: int = 0
+    restarts: int = 0
+    pages: int = 0
+    points: int = 0
+
+    def _repr_html_(self) -> str:
+        counts = [(name, f"{getattr(self, name):,}") for name in ("requests", "retries", "restarts", "pages", "points")]
+        named = {"repaired": self.repairs, "odd": self.warnings, "observed": self.observed}
+        return html_table([*counts, *((f"{kind}: {n}", f"{c:,}") for kind, of in named.items() for n, c in of.items())])
+
+    def note(self, notes: Mapping[str, int]) -> list[str]:
+        """Count oddities; the names of those that strict mode refuses."""
+        refused = []
+        for name, count in notes.items():
+            if name in _OBSERVED or name.startswith("unknown_field:"):
+                self.observed[name] += count
+                continue
+            refused.append(name)
+            (self.repairs if name in _REPAIRS else self.warnings)[name] += count
+        return refused
+
+
+@dataclass(frozen=True, repr=False)
+class Resume:
+    """What ``client.resume`` takes to go on after what had arrived. It holds no key and no connection.
+
+    Attributes
+    ----------
+    windows : tuple of Window
+        What is left to ask, in order.
+
+    Examples
+    --------
+    >>> Resume(())
+    <Resume: nothing>
+    """
+
+    windows: tuple[Window, ...]
+
+    @property
+    def remaining(self) -> tuple[Range, ...]:
+        """The range of each window [microseconds UTC]."""
+        return tuple(w.rng for w in self.windows)
+
+    def __repr__(self) -> str:
+        return f"<Resume: {self}>"
+
+    def __str__(self) -> str:
+        parts = [f"{w.view} of {w.kind} {w.id} in {w.rng}" for w in self.windows[:3]]
+        more = len(self.windows) - len(parts)
+        return "; ".join(parts) + (f"; and {more} more" if more else "") if parts else "nothing"

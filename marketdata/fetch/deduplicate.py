@@ -1,0 +1,68 @@
+"""Points that came twice: equal ones become one, different ones are refused."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.errors import ContractError
+from marketdata.times import to_text
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, ranges
+
+
+class Deduplicated(NamedTuple):
+    """Columns with each (token, ts) once; how many points came again, and how many of them had changed."""
+
+    columns: AnyColumns
+    dropped: int
+    changed: int
+
+
+def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "") -> Deduplicated:
+    """Each (token, ts) of sorted columns once; of several the last stays.
+
+    Parameters
+    ----------
+    columns : columns
+        In tidy order; what came later stands later among equal keys.
+    open_from : int, optional
+        Points from this time on were still open when they came, and may change [microseconds UTC].
+    hint : str
+        Put behind the message of the error.
+
+    Raises
+    ------
+    ContractError
+        If a point of a closed bucket comes with different values.
+    """
+    again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
+    if not len(again):
+        return Deduplicated(columns, 0, 0)
+    differ = again[~_equals_next(columns, again)]
+    closed = differ if open_from is None else differ[columns.ts[differ] < open_from]
+    if len(closed):
+        who = columns.tokens[columns.token[closed[0]]]
+        name = who.token_label or who.token_id or who.market_id
+        raise ContractError(f"{name} at {to_text(int(columns.ts[closed[0]]))} came twice with different values{hint}.")
+    kept = columns.take(np.setdiff1d(np.arange(len(columns)), again))
+    return Deduplicated(kept, len(again) - len(differ), len(differ))
+
+
+def _equals_next(columns: AnyColumns, at: Ints) -> NDArray[np.bool_]:
+    """Whether the entries at these positions have the values of the ones behind them; -0.0 equals 0.0."""
+    if not isinstance(columns, BookColumns):
+        pairs = ((values[at], values[at + 1]) for values in columns.values.values())
+        every: NDArray[np.bool_] = np.all([(a == b) | (np.isnan(a) & np.isnan(b)) for a, b in pairs], axis=0)
+        return every
+    sides = columns.counts.reshape(-1, 2)
+    lengths = sides.sum(axis=1)
+    starts = np.concatenate(([0], np.cumsum(lengths)))[:-1]
+    same = (sides[at] == sides[at + 1]).all(axis=1)
+    length = np.where(same, lengths[at], 0)
+    first, second = (columns.levels[ranges(starts[k], length)] for k in (at, at + 1))
+    wrong = np.concatenate(([0], np.cumsum((first != second).any(axis=1))))
+    ends = np.cumsum(length)
+    equal: NDArray[np.bool_] = same & (wrong[ends] == wrong[ends - length])
+    return equal

@@ -1,0 +1,100 @@
+"""The one pagination loop: history, discovery and conformance checks follow cursors with it.
+
+Pages end with a null cursor. A cursor that comes again, is refused, or leads to empty or known pages, or to more pages
+than there can be, ends them with an error instead of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from marketdata.errors import BadRequestError, ContractError, LimitTooSmallError, PaginationStalledError
+
+_LONGEST_CURSOR = 8192
+_EMPTY_PAGES = 50
+_KNOWN_PAGES = 3
+
+
+class Paged(Protocol):
+    """What a page says of pagination; an empty text as a cursor ends the pages, and proves nothing."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """The cursor of the next page."""
+
+
+P = TypeVar("P", bound=Paged)
+
+
+def check_cursor(cursor: str | None) -> None:
+    """Refuse a cursor that no service gives.
+
+    Raises
+    ------
+    ContractError
+        If it is longer than any cursor.
+    """
+    if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+        raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
+
+
+def paginate(
+    ask: Callable[[str | None], P],
+    keys: Callable[[P], Iterable[Hashable]],
+    what: object,
+    bound: Callable[[P], int] | None = None,
+) -> Iterator[P]:
+    """Pages behind a first one, until the service says that there are no more.
+
+    Parameters
+    ----------
+    ask : callable
+        The page of a cursor; None asks for the first one.
+    keys : callable
+        What identifies the entries of a page; only called where another page follows.
+    what : object
+        What is asked, for the errors.
+    bound : callable, optional
+        More pages than this, told from a page, there cannot be.
+
+    Raises
+    ------
+    PaginationStalledError
+        If a cursor repeats or is refused, or pages bring nothing new, or do not end.
+
+    Source: interface 4.1.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Page
+    >>> pages = {None: Page(next_cursor="a", rows=[1]), "a": Page(next_cursor=None, rows=[2])}
+    >>> [page.rows for page in paginate(pages.get, lambda page: page.rows, "rows")]
+    [[1], [2]]
+    """
+    cursor: str | None = None
+    cursors: set[str] = set()
+    known: set[Hashable] = set()
+    count = empty = repeated = 0
+    while True:
+        try:
+            page = ask(cursor)
+        except BadRequestError as error:
+            if cursor is None or isinstance(error, LimitTooSmallError):
+                raise
+            # The same question passed without a cursor before, so it is the cursor that was refused.
+            raise PaginationStalledError(f"{what}: the cursor was refused: {error.detail}") from None
+        count += 1
+        yield page
+        cursor = page.next_cursor
+        if not cursor:
+            return
+        new = set(keys(page))
+        empty = 0 if new else empty + 1
+        repeated = repeated + 1 if new and new <= known else 0
+        known |= new
+        if cursor in cursors or empty > _EMPTY_PAGES or repeated >= _KNOWN_PAGES:
+            raise PaginationStalledError(f"{what}: the cursor repeats or brings nothing new ({count} pages).")
+        if bound is not None and count >= bound(page):
+            raise PaginationStalledError(f"{what}: {count} pages, more than there can be; they were left.")
+        cursors.add(cursor)

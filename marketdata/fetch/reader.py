@@ -1,0 +1,429 @@
+"""One window, read whole: its pages, proven complete, without duplicates, inside of its range.
+
+Never lose a point silently, never invent one, never call a window complete unless its end was proven. Whatever is wrong
+with the pages of a window, the window is asked again from its start, in halves: a smaller one needs fewer cursors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from marketdata.errors import (
+    ContractError,
+    LimitTooSmallError,
+    MarketDataError,
+    NetworkError,
+    PaginationStalledError,
+)
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.deduplicate import deduplicate
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.transport import Answer
+from marketdata.fetch.pagination import check_cursor, paginate
+from marketdata.fetch.windows import LARGEST_LIMIT, Kind, Window
+from marketdata.times import SECOND, Range, to_text
+from marketdata.wire.columns import AnyColumns, Page, View, concat
+from marketdata.wire.decode import decode_page
+
+T = TypeVar("T")
+# How often a window of one bucket is asked again, and how often a window whose count stays wrong is halved.
+_AGAIN = 3
+_DOUBTS = 3
+# Pages of a window and its halves together, over the pages that it can have.
+_BUDGET = 2
+# Said once a fetch, not for every page.
+_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
+
+
+class Asks(Protocol):
+    """What fetching needs of a transport."""
+
+    pacer: Pacer
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds of one request [s]."""
+
+    def read(
+        self,
+        segments: Sequence[str],
+        params: Mapping[str, str] | None,
+        decode: Callable[[Answer], T],
+        *,
+        stop: threading.Event | None = None,
+    ) -> tuple[Answer, T]:
+        """An answer, and what ``decode`` makes of it; asked twice if it is refused."""
+
+    def learn_limits(self) -> None:
+        """Tell the pacer what the key may spend, if nobody did."""
+
+
+@dataclass
+class Memory:
+    """What windows learn for those after them, for the life of a client.
+
+    Attributes
+    ----------
+    minimums : dict
+        (view, id) -> the least limit of a market.
+    markets : dict
+        (kind, id or slug) -> the market that it names.
+    counts_otherwise : bool
+        Whether ``metadata.count`` of this service is no number of points, whichever way they are counted.
+    blank_ends, blank_lies : bool
+        Whether an empty ``next_cursor`` was seen at the end, and whether one was seen before it.
+    """
+
+    minimums: dict[tuple[View, str], int] = field(default_factory=dict)
+    markets: dict[tuple[Kind, str], str] = field(default_factory=dict)
+    counts_otherwise: bool = False
+    blank_ends: bool = False
+    blank_lies: bool = False
+
+
+class Chunk(NamedTuple):
+    """All points of a window.
+
+    Attributes
+    ----------
+    columns : columns
+    market_id : str
+    labels : int
+        Tokens of the market.
+    units, per_bucket : int
+        What the points, and a bucket that has all its points, count for as the service counts them.
+    limit : int
+        The effective page limit.
+    proven : bool
+        Whether nothing speaks against their being all.
+    pages : int
+    notes : Counter of str
+        Oddities by name.
+    """
+
+    columns: AnyColumns
+    market_id: str
+    labels: int
+    units: int
+    per_bucket: int
+    limit: int
+    proven: bool
+    pages: int
+    notes: Counter[str]
+
+
+class _Answered(NamedTuple):
+    """A page, and the server's time when it was given [Unix s]."""
+
+    page: Page
+    date: float | None
+
+    @property
+    def next_cursor(self) -> str | None:
+        return self.page.next_cursor
+
+
+class TooWideError(Exception):
+    """A window has far more pages than was thought; cut, its parts can be asked side by side."""
+
+
+class Reader:
+    """Reads windows of one fetch; threads share it."""
+
+    def __init__(
+        self,
+        transport: Asks,
+        memory: Memory,
+        report: Report,
+        *,
+        strict: bool = False,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.report = report
+        self._transport = transport
+        self._memory = memory
+        self._strict = strict
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._noted: set[str] = set()
+        self._labels: dict[str, dict[str, str | None]] = {}
+
+    def read(self, window: Window, most: int | None = None) -> Chunk:
+        """All points of a window.
+
+        Parameters
+        ----------
+        window : Window
+        most : int, optional
+            More pages than this are not read.
+
+        Raises
+        ------
+        TooWideError
+            If there are more than ``most`` pages.
+        MarketDataError
+            If the service says no, or the window cannot be read; with ``.attempts``.
+        """
+        limit = max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
+        before = self.report.requests
+        try:
+            chunk = self._read(replace(window, limit=limit), _Left(most))
+            self._account(window, chunk)
+        except MarketDataError as error:
+            if error.attempts is None:
+                error.attempts = max(1, self.report.requests - before)
+            raise
+        return chunk
+
+    def _read(self, window: Window, left: _Left, doubts: int = _DOUBTS) -> Chunk:
+        tried = 0
+        while True:
+            try:
+                pages = self._pages(window, left)
+                break
+            except LimitTooSmallError as error:
+                window = self._raised(window, error)
+                continue
+            except PaginationStalledError:
+                tried += 1
+                self._count(restarts=1)
+                if left.is_spent or (window.buckets == 1 and tried == _AGAIN):
+                    raise
+            if window.buckets > 1:
+                return _joined([self._read(half, left, doubts) for half in window.halves()])
+        chunk = self._assembled(window, pages)
+        if chunk.notes["count_mismatch"] and doubts and window.buckets > 1 and not self._memory.counts_otherwise:
+            return self._counted_again(window, left, doubts)
+        if pages[-1].next_cursor == "" and not self._is_end(window, chunk):
+            return self._asked_behind(window, chunk, left)
+        return chunk
+
+    # -- pages
+
+    def _pages(self, window: Window, left: _Left) -> list[_Answered]:
+        """The pages of a window."""
+        pages: list[_Answered] = []
+        labels = 1
+
+        def bound(answered: _Answered) -> int:
+            limit = answered.page.limit
+            least = limit if limit and 1 <= limit < window.limit else window.limit
+            return -(-window.buckets * labels // least) * 2 + 50
+
+        for answered in paginate(lambda cursor: self._ask(window, cursor), _keys, window, bound):
+            labels = max(labels, len(answered.page.labels))
+            left.asked += 1
+            left.bound = max(left.bound, bound(answered))
+            pages.append(answered)
+            if left.most is not None and len(pages) >= left.most and answered.next_cursor:
+                raise TooWideError
+        return pages
+
+    def _ask(self, window: Window, cursor: str | None) -> _Answered:
+        params = {
+            "start_ts": to_text(window.rng.start),
+            "end_ts": to_text(window.rng.end),
+            "resolution": str(window.resolution),
+            "limit": str(window.limit),
+        }
+        if cursor is not None:
+            params["cursor"] = cursor
+        miscounted: list[AnyColumns] = []
+
+        def decode(answer: Answer) -> Page:
+            page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
+            check_cursor(page.next_cursor)
+            self._check_identity(window, page)
+            if page.count not in (page.points, len(np.unique(page.columns.ts))):
+                # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
+                if not self._memory.counts_otherwise and not (miscounted and _same(miscounted[-1], page.columns)):
+                    miscounted.append(page.columns)
+                    raise ContractError(f"{window}: metadata.count is {page.count}, there are {page.points} points.")
+                page.notes["count_mismatch"] += 1
+            return page
+
+        try:
+            answer, page = self._transport.read(window.segments, params, decode, stop=self._stop)
+        except MarketDataError as error:
+            self._count(error.attempts or 1)
+            raise
+        self._count(answer.attempts)
+        if self._stop is not None and self._stop.is_set():
+            raise NetworkError("The request was given up.")
+        page.notes.update(answer.notes)
+        return _Answered(page, answer.date)
+
+    def _check_identity(self, window: Window, page: Page) -> None:
+        """Refuse a page about something else than what was asked, or than the pages before."""
+        if page.resolution != window.resolution:
+            raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
+        with self._lock:
+            known = self._memory.markets.setdefault((window.kind, window.id), page.market_id)
+            labels = self._labels.setdefault(page.market_id, {})
+            changed = [x for x, token in page.labels.items() if labels.setdefault(x, token) != token]
+        if page.market_id != known:
+            raise ContractError(f"{window}: the answer is about market {page.market_id!r}, before it was {known!r}.")
+        if changed:
+            x = changed[0]
+            raise ContractError(f"{window}: token {x!r} was {labels[x]!r} and is now {page.labels[x]!r}.")
+        if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
+            raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
+
+    # -- what came
+
+    def _assembled(self, window: Window, answered: Sequence[_Answered]) -> Chunk:
+        """The points of the pages, each once and inside of the range."""
+        pages = [one.page for one in answered]
+        notes = sum((page.notes for page in pages), Counter())
+        notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
+        notes["cursor_empty"] += pages[-1].next_cursor == ""
+        every: AnyColumns = concat([page.columns for page in pages])  # type: ignore[type-var]
+        columns = every.between(window.first_bucket, window.rng.end)
+        notes["outside_range"] += len(every) - len(columns)
+        step, rise = np.diff(columns.token), np.diff(columns.ts)
+        if not np.all((step > 0) | ((step == 0) & (rise > 0))):
+            notes["points_sorted"] += sum(_falls(page.columns) for page in pages)
+            # Open when the first page was given: it may have changed on a later one.
+            dates = [one.date for one in answered if one.date is not None]
+            open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
+            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
+        labels = max(1, *(len(page.labels) for page in pages))
+        points = sum(page.points for page in pages)
+        counted = sum(page.points if page.count is None else page.count for page in pages)
+        by_time = counted < points and not notes["count_mismatch"]
+        return Chunk(
+            columns,
+            pages[0].market_id,
+            labels,
+            counted if by_time else points,
+            1 if by_time else labels,
+            min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
+            not notes["count_mismatch"],
+            len(pages),
+            +notes,
+        )
+
+    def _is_end(self, window: Window, chunk: Chunk) -> bool:
+        """Whether an empty cursor is the end: nothing can be missing, or it was seen to be, and the page has room."""
+        if len(chunk.columns) >= window.buckets * chunk.labels:
+            return True
+        has_room = chunk.units + chunk.per_bucket <= chunk.limit
+        return has_room and self._memory.blank_ends and not self._memory.blank_lies
+
+    def _asked_behind(self, window: Window, chunk: Chunk, left: _Left) -> Chunk:
+        """Ask both halves of a window: what they bring more was behind its empty cursor."""
+        if window.buckets == 1:
+            return chunk._replace(proven=False)
+        self._count(restarts=1)
+        halves, parts, blank = window.halves(), [], []
+        for half in halves:
+            pages = self._pages(half, left)
+            parts.append(self._assembled(half, pages))
+            blank.append(pages[-1].next_cursor == "")
+        if sum(len(part.columns) for part in parts) == len(chunk.columns):
+            self._memory.blank_ends = True
+        else:
+            self._memory.blank_lies = True
+            for k, half in enumerate(halves):
+                if blank[k] and not self._is_end(half, parts[k]):
+                    parts[k] = self._asked_behind(half, parts[k], left)
+        return _joined(parts)
+
+    def _counted_again(self, window: Window, left: _Left, doubts: int) -> Chunk:
+        """A page lacks what its count has, twice: a point lost on the way comes when it is asked for otherwise."""
+        self._count(restarts=1)
+        halves = window.halves()
+        parts = [self._read(half, left, 0) for half in halves]
+        if doubts == _DOUBTS and not any(part.proven for part in parts):
+            self._memory.counts_otherwise = True
+        elif doubts > 1:
+            for k, half in enumerate(halves):
+                if not parts[k].proven and half.buckets > 1:
+                    parts[k] = self._counted_again(half, left, doubts - 1)
+        return _joined(parts)
+
+    # -- accounts
+
+    def _raised(self, window: Window, error: LimitTooSmallError) -> Window:
+        """The window with the limit that the service names, if that can help."""
+        least = error.minimum
+        if least is None or not window.limit < least <= LARGEST_LIMIT:
+            raise error
+        self._memory.minimums[window.view, window.id] = least
+        with self._lock:
+            self.report.note({"limit_raised": 1})
+        return replace(window, limit=least)
+
+    def _account(self, window: Window, chunk: Chunk) -> None:
+        """Count what came; in strict mode its oddities are errors."""
+        with self._lock:
+            said = {name: n for name, n in chunk.notes.items() if name not in self._noted}
+            self._noted |= _ONCE & set(said)
+            refused = self.report.note({name: 1 if name in _ONCE else n for name, n in said.items()})
+            self.report.pages += chunk.pages
+            self.report.points += len(chunk.columns)
+        if self._strict and refused:
+            raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
+
+    def _count(self, attempts: int = 0, *, restarts: int = 0) -> None:
+        with self._lock:
+            self.report.requests += attempts
+            self.report.retries += max(0, attempts - 1)
+            self.report.restarts += restarts
+
+
+class _Left:
+    """What a window and its halves may still cost."""
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.asked = 0
+        self.bound = 1
+
+    @property
+    def is_spent(self) -> bool:
+        return self.asked >= _BUDGET * self.bound
+
+
+def _joined(parts: Sequence[Chunk]) -> Chunk:
+    """Both halves of a window as one."""
+    first, second = parts
+    columns: AnyColumns = concat([first.columns, second.columns]).sort()  # type: ignore[type-var]
+    return Chunk(
+        columns,
+        first.market_id,
+        max(first.labels, second.labels),
+        first.units + second.units,
+        max(first.per_bucket, second.per_bucket),
+        min(first.limit, second.limit),
+        first.proven and second.proven,
+        first.pages + second.pages,
+        first.notes + second.notes,
+    )
+
+
+def _keys(answered: _Answered) -> Iterable[tuple[str | None, int]]:
+    columns = answered.page.columns
+    labels = [token.token_label for token in columns.tokens]
+    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
+
+
+def _falls(columns: AnyColumns) -> bool:
+    return bool(np.any((np.diff(columns.token) == 0) & (np.diff(columns.ts) < 0)))
+
+
+def _same(first: AnyColumns, second: AnyColumns) -> bool:
+    """Whether two answers have the same points."""
+    if len(first) != len(second):
+        return False
+    try:
+        both = concat([first, second]).sort()  # type: ignore[type-var]
+        return len(deduplicate(both).columns) == len(first)
+    except ContractError:
+        return False

@@ -1,0 +1,549 @@
+"""The one scheduler: windows of any number of markets, asked side by side under one pacer.
+
+It cuts what is asked into windows as their density becomes known, keeps as many requests on their way as the key's rate
+and the latency need, and hands out what came, in the order that was asked or as it comes. A stop flag ends it: after
+it is set nothing more is sent.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
+from marketdata.fetch.checkpoint import Report, Resume
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.transport import STOP, Stop
+from marketdata.fetch.reader import Asks, Chunk, Memory, Reader, TooWideError
+from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
+from marketdata.times import Range
+from marketdata.wire.columns import AnyColumns, concat
+
+THREAD = "marketdata-fetch"
+_FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
+# Of so many pages it is worth a request to learn the rate, and of so many in one market to learn its life.
+_WORTH_USAGE, _WORTH_INFO = 8, 20
+# A range of so few pages is asked at once, without looking at its density first.
+_AT_ONCE = 3
+# Pages beyond the expected ones before a window is cut anew.
+_SLACK = 5
+# Windows on their way that are far wider than what was seen of their market.
+_GUESSES = 2
+
+
+class Markets(Protocol):
+    """Where the life and the tokens of markets are looked up."""
+
+    def known(self, id_or_slug: str) -> MarketInfo | None:
+        """What is known without asking."""
+
+    def look_up(self, id_or_slug: str) -> MarketInfo:
+        """What the service says; an empty record where it says nothing."""
+
+
+class Arrival(NamedTuple):
+    """A window whose points have all come.
+
+    Attributes
+    ----------
+    asked : int
+        Which of the windows that were asked for it is a part of.
+    window : Window
+    market_id : str
+    columns : columns
+    proven : bool
+        Whether its end was proven.
+    """
+
+    asked: int
+    window: Window
+    market_id: str
+    columns: AnyColumns
+    proven: bool
+
+
+@dataclass(eq=False)
+class _Slot:
+    """A place in the order of answers: a window, asked token by token where its market is wider than a page."""
+
+    window: Window
+    parts: list[Window]
+    expected: int = 1
+    is_sample: bool = True
+    is_guess: bool = False
+    chunks: dict[int, Chunk] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.chunks) == len(self.parts)
+
+
+class _Task(NamedTuple):
+    """A request for a part of a slot, or for what is known of a market, or (no source) for the rate of the key."""
+
+    source: _Source | None = None
+    slot: _Slot | None = None
+    part: int = 0
+
+
+class _Source:
+    """One window as it was asked for, and how far it has been cut."""
+
+    def __init__(self, index: int, window: Window, markets: Markets) -> None:
+        self.index = index
+        self.window = window
+        self.at = window.rng.start
+        self.slots: deque[_Slot] = deque()
+        self.todo: deque[_Task] = deque()
+        self.points = 0
+        self.is_looking_up = False
+        self._is_sampling = False
+        self.info = markets.known(window.id) if window.kind == "market" else MarketInfo()
+        self.is_missing = False
+        self._density = Density(window.limit, self._guess)
+
+    @property
+    def _guess(self) -> int:
+        """Points that a bucket may have, before any came."""
+        if self.window.kind == "token" or self.window.view == "metrics" or self.is_wide:
+            return 1
+        return len(self.info.tokens) if self.info is not None and self.info.tokens else 2
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the market has more tokens than a page has points."""
+        many = self.info is not None and len(self.info.tokens) > LARGEST_LIMIT
+        return many and self.window.kind == "market" and self.window.view != "metrics"
+
+    @property
+    def is_cut(self) -> bool:
+        return self.at >= self.window.rng.end and not self.todo
+
+    @property
+    def pages(self) -> int:
+        """Pages that it has if every bucket has its points."""
+        return -(-self.window.buckets // self._density.full)
+
+    @property
+    def rest(self) -> Window:
+        return replace(self.window, rng=Range(self.at, self.window.rng.end))
+
+    def take(self) -> _Task | None:
+        """What to ask next; None: nothing before something comes."""
+        if self.todo:
+            return self.todo.popleft()
+        if self.is_cut or (self._is_sampling and (self.is_looking_up or not self._density.known)):
+            return None
+        left = self.rest.buckets
+        if self.info is None and not self.is_looking_up:
+            far = left > _WORTH_INFO * self._density.full
+            if far or (self._density.is_empty and left > _AT_ONCE * self._density.full):
+                self.is_looking_up = True
+                return _Task(self)
+        (end, is_alive), *_ = ((r.end, alive) for r, alive in (self.info or MarketInfo()).parts(self.rest))
+        part = replace(self.rest, rng=Range(self.at, end))
+        if not is_alive:
+            # Data may stand outside of a market's life; where there is none, one request says so.
+            buckets, expected = part.buckets, 1
+        else:
+            if not self._density.known and part.buckets > _AT_ONCE * self._density.full:
+                if self._is_sampling:
+                    return None
+                self._is_sampling = True
+            buckets, expected = self._density.width(part.buckets)
+        guess = is_alive and self._density.is_guess(buckets)
+        if guess and sum(slot.is_guess and not slot.is_complete for slot in self.slots) >= _GUESSES:
+            return None
+        window = part.part(self.at, buckets)
+        self.at = window.rng.end
+        slot = self._slot(window, expected, is_sample=is_alive)
+        slot.is_guess = guess
+        self.slots.append(slot)
+        return self.todo.popleft()
+
+    def _slot(self, window: Window, expected: int, *, is_sample: bool) -> _Slot:
+        """A slot whose parts are to be asked, before all else."""
+        tokens = self.info.tokens if self.info is not None and self.is_wide else ()
+        parts = [replace(window, kind="token", id=token) for token in tokens] or [window]
+        slot = _Slot(window, parts, expected, is_sample)
+        self.todo.extend(_Task(self, slot, k) for k in range(len(parts)))
+        return slot
+
+    def most(self, slot: _Slot) -> int | None:
+        """Pages after which a window is cut anew; None where that would bring nothing."""
+        most = slot.expected + _SLACK
+        return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
+
+    def see(self, slot: _Slot, part: int, chunk: Chunk) -> None:
+        """Take in what came."""
+        slot.chunks[part] = chunk
+        self.points += len(chunk.columns)
+        self._density.limit = chunk.limit
+        if slot.is_sample:
+            self._density.see(chunk.units, slot.window.buckets, chunk.per_bucket)
+
+    def cut_anew(self, slot: _Slot) -> None:
+        """Put parts that fit a page or two in the place of a slot."""
+        at = self.slots.index(slot)
+        before, self.todo = self.todo, deque()
+        full = self._density.full
+        self._density.see(self._density.limit, full, max(1, self._density.limit // full))
+        parts = [self._slot(w, 1, is_sample=True) for w in cut(slot.window, 2 * full)]
+        self.todo.extend(before)
+        del self.slots[at]
+        for k, one in enumerate(parts):
+            self.slots.insert(at + k, one)
+
+    def learn(self, info: MarketInfo) -> None:
+        """Take in what is known of the market; a sample from before its life says nothing of it."""
+        self.info, self.is_looking_up = info, False
+        if self.is_wide or (info.start is not None and self.at <= info.start):
+            for slot in self.slots:
+                slot.is_sample = False
+            self._density = Density(self._density.limit, self._guess)
+            self._is_sampling = False
+
+    def widen(self, slot: _Slot) -> bool:
+        """Ask a slot token by token; False if that is no way out."""
+        if self.is_wide:
+            at, before, self.todo = self.slots.index(slot), self.todo, deque()
+            self.slots[at] = self._slot(slot.window, 1, is_sample=True)
+            self.todo.extend(before)
+        return self.is_wide
+
+    def drop(self) -> None:
+        """Ask nothing more: there is no such market."""
+        self.is_missing = True
+        self.at = self.window.rng.end
+        self.slots.clear()
+        self.todo.clear()
+
+    def left(self, *, in_order: bool) -> list[Window]:
+        """What has not come, as few windows; in order, all from the first gap on."""
+        if self.is_missing:
+            return [self.window]
+        if in_order and self.slots:
+            return [replace(self.window, rng=Range(self.slots[0].window.rng.start, self.window.rng.end))]
+        whole = [s.window for s in self.slots if not s.chunks]
+        if self.at < self.window.rng.end:
+            whole.append(self.rest)
+        out: list[Window] = []
+        for window in whole:
+            if out and out[-1].rng.end == window.rng.start:
+                out[-1] = replace(out[-1], rng=Range(out[-1].rng.start, window.rng.end))
+            else:
+                out.append(window)
+        return out + [p for s in self.slots if s.chunks for k, p in enumerate(s.parts) if k not in s.chunks]
+
+
+def worker_count(pacer: Pacer, latency: float | None) -> int:
+    """Requests side by side that use up the key's rate at this latency."""
+    rate = pacer.requests_per_minute
+    if rate is None:
+        return _FEWEST_UNKNOWN
+    return min(_MOST, max(_FEWEST, math.ceil(rate / 60 * (latency or 0.3) * 1.3) + 2))
+
+
+class Scheduler:
+    """Asks for windows side by side; iterate over it once for what comes.
+
+    Parameters
+    ----------
+    transport : Transport
+    windows : sequence of Window
+        Of any width.
+    markets : Markets
+    memory : Memory, optional
+        Shared by the fetches of a client.
+    report : Report, optional
+        Filled in.
+    strict : bool
+        Repairs and oddities are errors.
+    in_order : bool
+        Hand out in the order of the windows; otherwise as they come.
+    buffer : int, optional
+        Windows held at most before they are handed out; None: no bound.
+    workers : int, optional
+        Requests side by side; by default what the rate and the latency need.
+    """
+
+    def __init__(
+        self,
+        transport: Asks,
+        windows: Sequence[Window],
+        markets: Markets,
+        *,
+        memory: Memory | None = None,
+        report: Report | None = None,
+        strict: bool = False,
+        in_order: bool = False,
+        buffer: int | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self._transport = transport
+        self._markets = markets
+        self._in_order = in_order
+        self._buffer = buffer
+        self._fixed = workers
+        self._change = threading.Condition()
+        self._stop = Stop(STOP.get())
+        self.report = report if report is not None else Report()
+        self._reader = Reader(
+            transport, memory if memory is not None else Memory(), self.report, strict=strict, stop=self._stop
+        )
+        self._waiting = deque(_Source(k, w, markets) for k, w in enumerate(windows))
+        self._many = len({w.id for w in windows}) > 1
+        self._begun: list[_Source] = []
+        self._ready: deque[Arrival] = deque()
+        self._held = 0  # slots that are asked or came, and are not handed out
+        self._alive = 0
+        self._error: BaseException | None = None
+        self._missing: list[_Source] = []
+        self._not_found: NotFoundError | None = None
+        self._usage = sum(s.pages for s in self._waiting) > _WORTH_USAGE
+        self.empty: list[Window] = []  # asked, and without a point
+
+    def __iter__(self) -> Iterator[Arrival]:
+        try:
+            while (arrival := self._next()) is not None:
+                yield arrival
+            if self._error is not None:
+                rest, resume = self.leave()
+                yield from rest
+                if isinstance(self._error, MarketDataError):
+                    self._error.resume = resume
+                raise self._error
+            if self._not_found is not None:
+                raise self._of_the_missing(self._not_found)
+        finally:
+            self.close()
+
+    def leave(self) -> tuple[list[Arrival], Resume]:
+        """Send nothing more; what had arrived and was not handed out, and what is left to ask."""
+        self.close()
+        with self._change:
+            rest = list(self._ready)
+            self._ready.clear()
+            left: list[Window] = []
+            for source in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda s: s.index):
+                if not self._in_order:
+                    rest += [
+                        Arrival(source.index, slot.parts[k], chunk.market_id, chunk.columns, chunk.proven)
+                        for slot in source.slots
+                        for k, chunk in slot.chunks.items()
+                    ]
+                left += source.left(in_order=self._in_order)
+            return rest, Resume(tuple(left))
+
+    # -- handing out
+
+    def _next(self) -> Arrival | None:
+        """What came, when it comes; None at the end, and after an error."""
+        with self._change:
+            while True:
+                self._fill()
+                if self._error is not None:
+                    return None
+                if self._stop.is_set():
+                    self._error = NetworkError("The fetch was given up.")
+                    return None
+                arrival = self._head() if self._in_order else self._ready.popleft() if self._ready else None
+                if arrival is not None:
+                    self._held -= 1
+                    return arrival
+                if not self._begun and not self._waiting:
+                    return None
+                # A timeout, so that Ctrl-C is seen on every system.
+                self._change.wait(1.0)
+
+    def _head(self) -> Arrival | None:
+        """The first slot of the first source, if it is complete."""
+        while self._begun:
+            source = self._begun[0]
+            if source.slots:
+                slot = source.slots[0]
+                if not slot.is_complete:
+                    return None
+                source.slots.popleft()
+                return _arrival(source, slot)
+            if not source.is_cut:
+                return None
+            self._finish(source)
+        return None
+
+    def _finish(self, source: _Source) -> None:
+        self._begun.remove(source)
+        if not source.points and not source.is_missing:
+            self.empty.append(source.window)
+
+    # -- asking
+
+    def _fill(self) -> None:
+        """Start threads up to what the rate needs, as there is something to ask; called under the lock."""
+        while self._alive < self._workers() and not self._stop.is_set():
+            task = self._take()
+            if task is None:
+                return
+            self._alive += 1
+            threading.Thread(target=self._work, args=(task,), name=THREAD, daemon=True).start()
+
+    def _workers(self) -> int:
+        return self._fixed or worker_count(self._transport.pacer, self._transport.latency)
+
+    def _take(self) -> _Task | None:
+        if self._usage:
+            self._usage = False
+            if not self._transport.pacer.known:
+                return _Task()
+        workers = self._workers()
+        room = math.inf if self._buffer is None else self._buffer if self._fixed else max(self._buffer, 2 * workers)
+        for k, source in enumerate(self._begun):
+            is_full = self._held >= room
+            if is_full and (k or not self._in_order):
+                return None
+            # What waits to be handed out waits for the first slot: that one may always be asked for.
+            if is_full and source.slots and not source.todo:
+                return None
+            if (task := self._taken(source)) is not None:
+                return task
+        while self._waiting and self._held < room:
+            source = self._waiting.popleft()
+            self._begun.append(source)
+            if (task := self._taken(source)) is not None:
+                return task
+        return None
+
+    def _taken(self, source: _Source) -> _Task | None:
+        before = len(source.slots)
+        task = source.take()
+        self._held += len(source.slots) - before
+        return task
+
+    def _work(self, task: _Task | None) -> None:
+        while task is not None:
+            outcome: Chunk | MarketInfo | BaseException | None
+            try:
+                outcome = self._do(task)
+            except BaseException as error:  # whatever it is, it belongs to the thread that takes what comes
+                outcome = error
+            with self._change:
+                try:
+                    self._settle(task, outcome)
+                except BaseException as error:
+                    self._fail(error)
+                task = self._take() if not self._stop.is_set() and self._alive <= self._workers() else None
+                if task is None:
+                    self._alive -= 1
+                self._fill()
+                self._change.notify_all()
+
+    def _do(self, task: _Task) -> Chunk | MarketInfo | None:
+        """Ask, outside of the lock."""
+        source, slot = task.source, task.slot
+        if source is None:
+            self._transport.learn_limits()
+            return None
+        if slot is None:
+            return self._markets.look_up(source.window.id)
+        try:
+            return self._reader.read(slot.parts[task.part], source.most(slot))
+        except TooManyTokensError:
+            if not source.is_wide:
+                info = self._markets.look_up(source.window.id)
+                with self._change:
+                    source.learn(info)
+            raise
+
+    def _settle(self, task: _Task, outcome: Chunk | MarketInfo | BaseException | None) -> None:
+        """Take in an outcome; called under the lock."""
+        source, slot = task.source, task.slot
+        if source is None or isinstance(outcome, MarketInfo) or (slot is None and source in self._begun):
+            if isinstance(outcome, BaseException):
+                self._fail(outcome)
+            elif source is not None and isinstance(outcome, MarketInfo):
+                source.learn(outcome)
+            return
+        if slot is None or slot not in source.slots:
+            return  # of a market that does not exist, or of a window that was cut anew
+        before = len(source.slots)
+        if isinstance(outcome, Chunk):
+            source.see(slot, task.part, outcome)
+            if slot.is_complete and not self._in_order:
+                source.slots.remove(slot)
+                self._ready.append(_arrival(source, slot))
+                before -= 1
+        elif isinstance(outcome, TooWideError):
+            source.cut_anew(slot)
+        elif isinstance(outcome, NotFoundError) and self._many:
+            self._missing.append(source)
+            self._not_found = self._not_found or outcome
+            source.drop()
+        elif not (isinstance(outcome, TooManyTokensError) and source.widen(slot)):
+            self._fail(outcome)
+        self._held += len(source.slots) - before
+        if not self._in_order and source.is_cut and not source.slots:
+            self._finish(source)
+
+    def _fail(self, error: BaseException | None) -> None:
+        if self._error is None and not self._stop.is_set():
+            self._error = error
+            self._stop.set()
+
+    def _of_the_missing(self, error: NotFoundError) -> NotFoundError:
+        """The error about the markets that do not exist, once the others have come."""
+        missing = sorted(self._missing, key=lambda source: source.index)
+        names = ", ".join(map(repr, list(dict.fromkeys(source.window.id for source in missing))[:10]))
+        problem = f"{error.problem} Not found: {names}; the others are in .partial."
+        out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=error.hint)
+        out.attempts, out.resume = error.attempts, Resume(tuple(source.window for source in missing))
+        return out
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._stop.set()
+        with self._change:
+            self._change.notify_all()
+
+
+def _arrival(source: _Source, slot: _Slot) -> Arrival:
+    chunks = [slot.chunks[k] for k in range(len(slot.parts))]
+    columns: AnyColumns = chunks[0].columns if len(chunks) == 1 else concat([c.columns for c in chunks])  # type: ignore[type-var]
+    return Arrival(source.index, slot.window, chunks[0].market_id, columns, all(c.proven for c in chunks))
+
+
+def run_all(transport: Asks, calls: Sequence[Callable[[], object]]) -> None:
+    """Make calls side by side, as many at once as the key's rate needs; the first error ends them."""
+    todo, errors, lock = deque(calls), [], threading.Lock()
+    stop = Stop(STOP.get())
+
+    def work() -> None:
+        STOP.set(stop)
+        while not stop.is_set():
+            with lock:
+                if not todo:
+                    return
+                call = todo.popleft()
+            try:
+                call()
+            except BaseException as error:
+                errors.append(error)
+                stop.set()
+
+    threads = [
+        threading.Thread(target=work, name=THREAD, daemon=True)
+        for _ in range(min(len(todo), worker_count(transport.pacer, transport.latency)))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)
+    finally:
+        stop.set()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,469 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from faults import Act, Ask, FaultServer, ok, refuse
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
+
+from marketdata.client.markets import Markets
+from marketdata.errors import ContractError, NotFoundError, ServerError
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.scheduler import THREAD, worker_count
+from marketdata.fetch.windows import Density, MarketInfo, Window, cut
+from marketdata.resolution import Resolution
+from marketdata.times import Range, parse_iso, to_text
+
+# -- cutting
+
+
+@given(
+    start=st.integers(-(10**15), 10**16),
+    length=st.integers(1, 10**13),
+    resolution=st.sampled_from(list(Resolution)),
+    buckets=st.integers(1, 500),
+)
+def test_cut_covers_exactly(start: int, length: int, resolution: Resolution, buckets: int) -> None:
+    """Windows touch, cover the range exactly, and are cut at bucket edges alone."""
+    rng = Range(start, start + min(length, 300 * buckets * resolution.micros))
+    parts = list(cut(Window("prices", "market", "m", rng, resolution), buckets))
+    assert (parts[0].rng.start, parts[-1].rng.end) == rng
+    assert all(a.rng.end == b.rng.start for a, b in itertools.pairwise(parts))
+    assert all(1 <= p.buckets <= buckets for p in parts)
+    assert all(p.rng.end % resolution.micros == 0 for p in parts[:-1])
+
+
+@given(start=st.integers(0, 50), end=st.integers(51, 100), born=st.integers(0, 120), died=st.integers(0, 120))
+def test_parts_of_a_life_cover_the_range(start: int, end: int, born: int, died: int) -> None:
+    """What lies before, in and after the life of a market is the range together."""
+    window = Window("prices", "market", "m", Range(start * MINUTE + 1, end * MINUTE + 7), Resolution.M1)
+    parts = MarketInfo((), born * MINUTE + 3, died * MINUTE + 3).parts(window)
+    assert (parts[0][0].start, parts[-1][0].end) == window.rng
+    assert all(a.end == b.start for (a, _), (b, _) in itertools.pairwise(parts))
+    for part, alive in parts:
+        assert alive == (born * MINUTE <= part.start < (died + 1) * MINUTE)
+
+
+def requests_of(present: list[bool], in_flight: int) -> tuple[int, int]:
+    """Requests by which density cuts a market of two tokens, so many on their way at once; and those it takes."""
+    density = Density(200, 2)
+    under_way: list[tuple[int, int, bool]] = []
+    at = asked = 0
+    while at < len(present) or under_way:
+        while at < len(present) and len(under_way) < in_flight and (density.known or not under_way):
+            buckets, _ = density.width(len(present) - at)
+            guess = density.is_guess(buckets)
+            if guess and sum(g for *_, g in under_way) >= 2:
+                break
+            under_way.append((at, min(len(present), at + buckets), guess))
+            at += buckets
+        first, last, _ = under_way.pop(0)
+        there = sum(present[first:last])
+        asked += max(1, -(-there // 100))
+        density.see(2 * there, last - first, 2)
+    return asked, max(1, -(-sum(present) // 100))
+
+
+@pytest.mark.parametrize("in_flight", [1, 16, 96])
+@pytest.mark.parametrize("days", [1, 7, 60])
+@pytest.mark.parametrize("share", [1.0, 0.97, 0.9])
+def test_dense_history_costs_few_requests(share: float, days: int, in_flight: int) -> None:
+    """At most 1.05 times the least where history is dense, 1.12 times where a tenth is missing, and two more."""
+    draw = random.Random(days)
+    asked, needed = requests_of([draw.random() < share for _ in range(1440 * days)], in_flight)
+    assert asked <= (1.05 if share > 0.95 else 1.12) * needed + 2
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+@pytest.mark.parametrize("days", [1, 7, 365])
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.03, "half hours", "missing hours"])
+def test_sparse_history_costs_few_requests(share: float | str, days: int, in_flight: int) -> None:
+    """At most 1.25 times the least, and three more, however few of the buckets have a point."""
+    draw = random.Random(days)
+    count = 1440 * days
+    if share == "half hours":
+        present = [i % 30 == 0 for i in range(count)]
+    elif share == "missing hours":
+        hours = [draw.random() < 0.9 for _ in range(count // 60)]
+        present = [hours[i // 60] for i in range(count)]
+    else:
+        present = [draw.random() < float(share) for _ in range(count)]
+    asked, needed = requests_of(present, in_flight)
+    assert asked <= 1.25 * needed + 3
+
+
+def test_worker_count() -> None:
+    """Requests side by side follow from rate and latency; until the rate is known there are few."""
+    assert worker_count(Pacer(), None) == 8
+    assert worker_count(Pacer(120), 0.05) == 16
+    assert 16 <= worker_count(Pacer(2000), 0.25) < 20
+    assert 67 < worker_count(Pacer(2000), 2.0) <= 96
+
+
+# -- asking
+
+
+@pytest.fixture
+def oracle(server: FaultServer) -> Oracle:
+    """A market of 3000 minutes, served."""
+    out = Oracle.of_prices(3000)
+    server.answer = out
+    return out
+
+
+def history(server: FaultServer) -> list[Ask]:
+    return [ask for ask in server.asks if ask.path.endswith("/prices")]
+
+
+def test_the_first_window_tells_how_the_rest_goes_at_once(server: FaultServer, transport: Transport) -> None:
+    """Of a day of full pages the first is asked alone, and all others are asked before one of them is answered."""
+    oracle = Oracle.of_prices(1440)
+    together = threading.Barrier(14, timeout=10.0)
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return ok({"limits": {"requests_per_minute": 6000}})
+        if ask.path.endswith("/prices") and "T00:00" not in ask.params["start_ts"]:
+            together.wait()
+        return oracle(ask)
+
+    server.answer = answer
+    assert sorted(rows(fetch(transport, oracle.request(1440)))) == expected(oracle.points)
+    assert len(server.asks) == 15 + 1
+
+
+def test_a_point_each_half_hour_takes_two_requests(server: FaultServer, transport: Transport) -> None:
+    """The first window says that the rest of the day fits a page."""
+    oracle = Oracle.of_prices(1440)
+    oracle.points = {k: v for k, v in oracle.points.items() if (k[1] - START) // MINUTE % 30 == 0}
+    server.answer = oracle
+    assert sorted(rows(fetch(transport, oracle.request(1440)))) == expected(oracle.points)
+    assert len(history(server)) == 2
+    assert len(server.asks) <= 3
+
+
+def test_the_life_of_a_market_bounds_a_long_range(server: FaultServer, transport: Transport) -> None:
+    """What lies outside of the life is asked in one request each, and what is there all the same arrives."""
+    oracle = Oracle.of_prices(2000)
+    late = START + 200_000 * MINUTE
+    oracle.points["Yes", late] = 0.5
+    record = {"id": "m1", "tokens": [{"id": "1"}, {"id": "2"}], "start_date": to_text(START)}
+    record["end_date"] = to_text(START + 2000 * MINUTE)
+
+    def answer(ask: Ask) -> Act:
+        return ok(record) if ask.path == "/v1/markets/slug" else oracle(ask)
+
+    server.answer = answer
+    year = Window("prices", "market", "slug", Range(START - 10**6 * MINUTE, START + 300_000 * MINUTE), Resolution.M1)
+    assert sorted(rows(fetch(transport, year))) == expected(oracle.points)
+    assert len(history(server)) <= 20 + 4
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("buffer", [None, 1, 4])
+def test_in_order(transport: Transport, oracle: Oracle, workers: int, buffer: int | None) -> None:
+    """Windows come in the order of time, all rows once, however many requests are side by side."""
+    report = Report()
+    got = list(fetch(transport, oracle.request(3000), workers=workers, buffer=buffer, in_order=True, report=report))
+    assert all(a.window.rng.end == b.window.rng.start for a, b in itertools.pairwise(got))
+    assert sorted(rows(got)) == expected(oracle.points)
+    assert (report.pages, report.points) == (30, 6000)
+
+
+def test_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Who takes windows slowly does not make others pile up."""
+    fetching = fetch(transport, oracle.request(3000), workers=8, buffer=5, in_order=True)
+    most = 0
+    for _ in fetching:
+        time.sleep(0.005)
+        most = max(most, fetching._held)
+    assert most <= 5
+
+
+def test_a_failure_keeps_what_arrived(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """When one window fails, what arrived is handed out, and the resume fetches the rest and nothing twice."""
+    bad = to_text(START + 1400 * MINUTE)
+    server.answer = lambda ask: refuse(403) if ask.params.get("start_ts") == bad else oracle(ask)
+    got: list[Any] = []
+    with pytest.raises(Exception, match="403") as caught:
+        got.extend(fetch(transport, oracle.request(3000), workers=4))
+    resume = pickle.loads(pickle.dumps(caught.value.resume))  # type: ignore[attr-defined]
+    before = len(history(server))
+    server.answer = oracle
+    more = list(fetch(transport, *resume.windows, workers=4))
+    assert sorted(rows([*got, *more])) == expected(oracle.points)
+    assert len(history(server)) <= 30 + 4 + 2
+    assert before >= len(got)
+
+
+def test_a_failure_of_a_stream_leaves_no_gap(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """In order, nothing behind the failed window is handed out, and the resume begins at the gap."""
+    bad = to_text(START + 1400 * MINUTE)
+    server.answer = lambda ask: refuse(403) if ask.params.get("start_ts") == bad else oracle(ask)
+    got: list[Any] = []
+    with pytest.raises(Exception, match="403") as caught:
+        got.extend(fetch(transport, oracle.request(3000), workers=8, buffer=100, in_order=True))
+    times = sorted({t for _, t, _ in rows(got)})
+    assert times == [START + i * MINUTE for i in range(len(times))]
+    server.answer = oracle
+    (left,) = caught.value.resume.windows  # type: ignore[attr-defined]
+    assert left.rng.start == START + len(times) * MINUTE
+    assert sorted(rows([*got, *fetch(transport, left)])) == expected(oracle.points)
+
+
+def test_unknown_markets_do_not_keep_others_from_coming(server: FaultServer, transport: Transport) -> None:
+    """Of several markets those that exist arrive; then an error names the others."""
+    oracle = Oracle.of_prices(500)
+    server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
+    some = [oracle.request(500), *(Window("prices", "market", f"no{k}", minutes(500), Resolution.M1) for k in range(2))]
+    got: list[Any] = []
+    with pytest.raises(NotFoundError, match=r"'no0', 'no1'; the others are in \.partial") as caught:
+        got.extend(fetch(transport, *some))
+    assert sorted(rows(got)) == expected(oracle.points)
+    assert {w.id for w in caught.value.resume.windows} == {"no0", "no1"}
+
+
+def test_an_outage_ends(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A service that fails altogether ends the fetch with its error, few retries, and a resume for everything."""
+    server.answer = lambda ask: refuse(500, "Failed to fetch data.")
+    with pytest.raises(ServerError) as caught:
+        list(fetch(transport, *cut(oracle.request(3000), 300), workers=8))
+    assert caught.value.resume.remaining[0].start == START
+    assert sum(w.buckets for w in caught.value.resume.windows) == 3000
+    assert len(server.asks) <= 1 + 5 + 8 * 5
+
+
+def test_usage_is_asked_once_for_a_large_fetch(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A fetch of many pages asks what the key may spend, beside its first window."""
+
+    def answer(ask: Ask) -> Act:
+        return ok({"limits": {"requests_per_minute": 600}}) if ask.path == "/v1/usage" else oracle(ask)
+
+    server.answer = answer
+    list(fetch(transport, oracle.request(3000)))
+    assert [ask.path for ask in server.asks].count("/v1/usage") == 1
+    assert transport.pacer.requests_per_minute == 600
+
+
+def test_a_bug_is_not_a_hang(transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised in a thread is raised where the windows are taken."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("marketdata.fetch.reader.decode_page", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        list(fetch(transport, oracle.request(3000)))
+
+
+def test_nothing_to_fetch(server: FaultServer, transport: Transport) -> None:
+    """No windows, nothing asked."""
+    assert list(fetch(transport)) == []
+    assert server.asks == []
+
+
+def ended() -> bool:
+    """Whether no thread of a fetch is left."""
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(5.0)
+    return not any(thread.name == THREAD for thread in threading.enumerate())
+
+
+def slow(oracle: Oracle) -> Callable[[Ask], Act]:
+    """Every answer takes a moment, so that requests are on their way when something ends."""
+
+    def answer(ask: Ask) -> Act:
+        act = oracle(ask)
+        return Act(act.status, act.body, act.headers, latency=0.05)
+
+    return answer
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_N34_a_closed_generator_sends_nothing_more(
+    server: FaultServer, transport: Transport, oracle: Oracle, *, in_order: bool
+) -> None:
+    """After those on their way there are no requests, and no thread stays."""
+    server.answer = slow(oracle)
+    windows = iter(fetch(transport, oracle.request(3000), workers=6, in_order=in_order))
+    next(windows)
+    before = len(server.asks)
+    windows.close()  # type: ignore[attr-defined]
+    assert ended()
+    assert len(server.asks) <= before + 6
+
+
+def test_N34_an_error_stops_the_others(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A refusal in one window ends all: what is on its way comes, nothing more is sent."""
+    server.answer = lambda ask: slow(oracle)(ask) if "T00:00" in ask.params.get("start_ts", "T00:00") else refuse(403)
+    with pytest.raises(Exception, match="403"):
+        list(fetch(transport, oracle.request(3000), workers=4))
+    before = len(server.asks)
+    assert ended()
+    assert len(server.asks) <= before + 4
+
+
+# -- services that fill pages in ways of their own
+
+
+def served(
+    server: FaultServer, oracle: Oracle, page: Callable[[Oracle, Ask], Act], tokens: int | None = None
+) -> Callable[[Ask], Act]:
+    """A service that answers history with ``page``, and tells of the market what it has."""
+    record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
+
+    def answer(ask: Ask) -> Act:
+        if ask.path in ("/v1/markets/slug", "/v1/markets/m1"):
+            return ok(record)
+        return page(oracle, ask) if ask.path.endswith(("/prices", "/books")) else refuse(404, "Not Found")
+
+    server.answer = answer
+    return answer
+
+
+def keys_of(oracle: Oracle, ask: Ask) -> list[tuple[str, int]]:
+    """What lies in the range that is asked, by time."""
+    start, end = parse_iso(ask.params["start_ts"]), parse_iso(ask.params["end_ts"])
+    return sorted((k for k in oracle.points if start <= k[1] < end), key=lambda k: (k[1], k[0]))
+
+
+def paged(oracle: Oracle, keys: list[tuple[str, int]], ask: Ask, size: int, told: int | None = None) -> Act:
+    """Pages of so many points in this order."""
+    at = int(ask.params.get("cursor", "0"))
+    more = str(at + size) if at + size < len(keys) else None
+    return ok(oracle.body(keys[at : at + size], told or size, more)).with_header("Date", DATE)
+
+
+@pytest.mark.parametrize("minutes_", [90, 1000])
+def test_P18_limit_clamped_to_50(server: FaultServer, transport: Transport, minutes_: int) -> None:
+    """A service that gives 50 points where 200 were asked is read to its end, at little more than its pages."""
+    oracle = Oracle.of_prices(minutes_)
+    served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask), ask, min(50, int(ask.params["limit"]))))
+    report = Report()
+    assert sorted(rows(fetch(transport, oracle.request(minutes_), report=report))) == expected(oracle.points)
+    assert report.warnings == {"limit_clamped": 1}
+    assert len(history(server)) <= 1.12 * (2 * minutes_ / 50) + 2
+
+
+@pytest.mark.parametrize("size", [30, 200])
+def test_P6_newest_first(server: FaultServer, transport: Transport, size: int) -> None:
+    """Where the newest points come first, inside of pages and from page to page, all arrive in order."""
+    oracle = Oracle.of_prices(700)
+    served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask)[::-1], ask, size))
+    assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
+
+
+def test_P18_limit_ignored(server: FaultServer, transport: Transport) -> None:
+    """A service that gives everything it has, or its own number of points, whatever was asked, loses nothing."""
+    oracle = Oracle.of_prices(700)
+    served(server, oracle, lambda o, ask: ok(o.body(keys_of(o, ask), 10**6)))
+    assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
+    served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask), ask, 100, told=200))
+    assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
+
+
+def test_P18_limit_of_times(server: FaultServer, transport: Transport) -> None:
+    """Where limit and count are of distinct times, windows become as wide as such a page."""
+    oracle = Oracle.of_prices(3000)
+
+    def page(o: Oracle, ask: Ask) -> Act:
+        keys = keys_of(o, ask)
+        times = sorted({t for _, t in keys})
+        at, size = int(ask.params.get("cursor", "0")), int(ask.params["limit"])
+        inside = set(times[at : at + size])
+        body = o.body([k for k in keys if k[1] in inside], size, str(at + size) if at + size < len(times) else None)
+        body["metadata"]["count"] = len(inside)
+        return ok(body)
+
+    served(server, oracle, page)
+    assert sorted(rows(fetch(transport, oracle.request(3000), strict=True))) == expected(oracle.points)
+    assert len(history(server)) <= 1.12 * 15 + 2
+
+
+def test_P2_a_cursor_that_never_ends(server: FaultServer, transport: Transport) -> None:
+    """Cursors without an end are left with a typed error, and what is left can be resumed."""
+    oracle = Oracle.of_prices(300)
+    names = itertools.count()
+
+    def page(o: Oracle, ask: Ask) -> Act:
+        return ok(o.body(keys_of(o, ask)[:200], 200, f"x{next(names)}"))
+
+    served(server, oracle, page)
+    with pytest.raises(ContractError) as caught:
+        list(fetch(transport, oracle.request(300)))
+    assert sum(w.buckets for w in caught.value.resume.windows) == 300
+    assert len(history(server)) < 300
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_P19_markets_of_many_tokens(server: FaultServer, transport: Transport, count: int) -> None:
+    """A market of 3 tokens, and one of 200 of which a page holds a single bucket, arrive whole."""
+    oracle = Oracle.of_prices(240 if count == 3 else 30, [f"t{i:03}" for i in range(count)])
+    total = 240 if count == 3 else 30
+    served(server, oracle, Oracle.__call__)
+    assert sorted(rows(fetch(transport, oracle.request(total), strict=True))) == expected(oracle.points)
+    assert len(history(server)) <= 1.12 * -(-total // (200 // count)) + 3
+
+
+def test_P20_a_market_of_210_tokens(server: FaultServer, transport: Transport) -> None:
+    """A market too wide for a page is asked token by token, and its windows come when all their tokens did."""
+    oracle = Oracle.of_prices(20, [f"t{i:03}" for i in range(210)])
+    oracle.labels = {x: f"id{x}" for x in oracle.labels}
+
+    def page(o: Oracle, ask: Ask) -> Act:
+        if ask.path.startswith("/v1/markets/"):
+            return refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/prices.")
+        token = ask.path.split("/")[3]
+        label = next(x for x, i in o.labels.items() if i == token)
+        keys = [k for k in keys_of(o, ask) if k[0] == label]
+        body = o.body(keys)
+        del body["tokens"]
+        return ok({**body, "token_id": token, "token_label": label, "data": body["data"][label]})
+
+    served(server, oracle, page)
+    (arrival,) = fetch(transport, oracle.request(20), strict=True)
+    assert sorted(rows([arrival])) == expected(oracle.points)
+    assert arrival.window == oracle.request(20)
+    assert len(history(server)) == 210 + 1
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"limits": {"requests_per_minute": 10**9, "requests_remaining": 10**9}}])
+def test_N14_a_plan_that_is_absent_or_lies(server: FaultServer, transport: Transport, usage: Any) -> None:
+    """Without usage, or with one that promises too much, refusals teach the rate and every row arrives."""
+    oracle = Oracle.of_prices(3000)
+    clock, times, lock = transport._clock, list[float](), threading.Lock()
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404) if usage is None else ok(usage)
+        with lock:
+            now = clock.monotonic()
+            times[:] = [t for t in times if t > now - 60]
+            if len(times) >= 12:
+                return refuse(429, "Rate limit exceeded.", Retry_After=str(int(60 - (now - times[0])) + 1))
+            times.append(now)
+        return oracle(ask)
+
+    server.answer = answer
+    assert sorted(rows(fetch(transport, oracle.request(3000)))) == expected(oracle.points)
+    assert transport.retries <= 40
+
+
+def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:
+    """What discovery told of a market is not asked again."""
+    server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
+    markets = Markets(transport)
+    assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
+    assert markets.known("b") is not None
+    assert len(server.asks) == 2
