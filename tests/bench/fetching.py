@@ -18,18 +18,17 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
-from marketdata.client.targets import Catalogue
-from marketdata.fetch.answers import Answer
-from marketdata.fetch.failures import Failure
-from marketdata.fetch.planning import fetch_all
-from marketdata.fetch.position import Report, Request
 
 import marketdata as md
 from bench.measure import Table
+from marketdata.client.markets import Markets
 from marketdata.errors import RateLimitError
 from marketdata.fetch.clock import Clock
+from marketdata.fetch.http.errors import Failure
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.http.transport import Answer, Transport
+from marketdata.fetch.scheduler import THREAD, Scheduler
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
 from marketdata.wire.columns import PriceColumns, Token
@@ -40,7 +39,6 @@ MARKETS = 4
 MINUTES = {120: 10, 600: 4, 2000: 2}  # how long each rate is watched [minutes]
 LATENCIES = (0.05, 0.25, 2.0)
 POOL = 16  # threads of the pool that does not pace itself
-_THREAD = "marketdata-fetch"
 _GAP = 29  # every so many minutes there is no point
 
 
@@ -63,7 +61,7 @@ class EventClock(Clock):
     def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
         if seconds <= 0:
             return
-        counts = threading.current_thread().name == _THREAD
+        counts = threading.current_thread().name == THREAD
         woken = threading.Event()
         with self._turn:
             self._number += 1
@@ -77,7 +75,7 @@ class EventClock(Clock):
     def _wake_first(self) -> None:
         """If nobody is awake."""
         with self._turn:
-            awake = sum(t.name == _THREAD for t in threading.enumerate()) - self._sleeping
+            awake = sum(t.name == THREAD for t in threading.enumerate()) - self._sleeping
             if self._asleep and not awake:
                 self._now, _, woken, counts = heapq.heappop(self._asleep)
                 self._sleeping -= counts
@@ -85,7 +83,7 @@ class EventClock(Clock):
 
 
 @dataclass
-class Window:
+class Sliding:
     """A service that answers so many requests in any 60 s, and not one more."""
 
     rate: int
@@ -108,7 +106,7 @@ class Window:
 class Far(Transport):
     """The library's transport, but for the wire: a strict service at a distance, in simulated time."""
 
-    def __init__(self, window: Window, latency: float, clock: EventClock) -> None:
+    def __init__(self, window: Sliding, latency: float, clock: EventClock) -> None:
         super().__init__("http://127.0.0.1:9", "k" * 20, pacer=Pacer(clock=clock), clock=clock, seed=1)
         self._window, self._distance, self._dice = window, latency, random.Random(7)
 
@@ -166,11 +164,11 @@ def body(path: str, rate: int) -> bytes:
     return json.dumps(page).encode()
 
 
-def markets(pages: int) -> tuple[list[Request], int]:
+def markets(pages: int) -> tuple[list[Window], int]:
     """Markets that have so many pages together, and the pages that are needed."""
     each = pages * 100 // MARKETS
     asked = [
-        Request("prices", "market", f"m{i}", Range(START, START + each * MINUTE), Resolution.M1) for i in range(MARKETS)
+        Window("prices", "market", f"m{i}", Range(START, START + each * MINUTE), Resolution.M1) for i in range(MARKETS)
     ]
     return asked, MARKETS * -(-len(there(0, each)) // 100)
 
@@ -196,18 +194,17 @@ class Outcome:
 
 def ours(rate: int, latency: float, pages: int) -> Outcome:
     """The library, all of it but the wire."""
-    clock, window = EventClock(), Window(rate)
+    clock, window = EventClock(), Sliding(rate)
     transport = Far(window, latency, clock)
     asked, needed = markets(pages)
-    parts = Catalogue(transport).requests(asked)
-    points = sum(page.points for _, page in fetch_all(transport, parts, report=Report()))
+    points = sum(len(arrival.columns) for arrival in Scheduler(transport, asked, Markets(transport)))
     assert points == 2 * sum(len(there(0, r.buckets)) for r in asked)
     return Outcome(clock.monotonic(), needed, window.passed, window.refused)
 
 
 def side_by_side(walkers: int, rate: int, latency: float, pages: int) -> Outcome:
     """Walkers that each ask again as soon as they are answered, and wait as long as a 429 tells them."""
-    window, dice, needed = Window(rate), random.Random(7), markets(pages)[1]
+    window, dice, needed = Sliding(rate), random.Random(7), markets(pages)[1]
     # (time, nth, whether it arrives): arrivals must be seen in the order of time
     events = [(latency * dice.uniform(0.4, 0.6), k, True) for k in range(min(walkers, needed))]
     asked, number, now = len(events), len(events), 0.0

@@ -90,7 +90,8 @@ def test_partial_and_resume_are_the_whole(
     assert len(parts) == 4
     assert len({tuple(part.columns) for part in [whole, *parts]}) == 1
     assert rows(parts) == rows([whole])
-    assert [len(part) > 0 for part in parts] == [True, True, False, True]
+    assert len(parts[0]) > 0 < len(parts[-1])
+    assert len(parts[2]) == 0
     # What was on its way when another window failed is asked for again.
     assert sum(relay.served) - report.points <= LIMIT * 16 * 3
 
