@@ -1,7 +1,8 @@
-"""The command line, run as a process the way a user runs it."""
+"""The command line, as a user runs it."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import typer
 from typer.testing import CliRunner
 
 import marketdata as md
+from marketdata.cli import main
 from marketdata.cli.app import app
 from marketdata.cli.commands.demo import compare
 from marketdata.cli.messages import code
@@ -30,7 +33,8 @@ KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
 RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
 
 
-def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def process(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command as a process of its own."""
     clean = {name: value for name, value in os.environ.items() if name not in KEY_NAMES}
     return subprocess.run(
         [sys.executable, "-m", "marketdata.cli", *map(str, words)],
@@ -41,6 +45,21 @@ def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedPro
         timeout=120,
         env={**clean, "PYTHONPATH": str(Path(md.__file__).parents[1]), "COLUMNS": "100", **env},
     )
+
+
+def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which saves the imports of a new one."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of a user
+        patch.chdir(cwd)
+        for name in KEY_NAMES:
+            patch.delenv(name, raising=False)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(word) for word in words])
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def terminal(*words: object, cwd: Path, **env: str) -> str:
@@ -96,7 +115,7 @@ def service(folder):
 
 def test_help_lists_every_verb(folder) -> None:
     """`--help` names the verbs and ends well."""
-    done = marketdata("--help", cwd=folder)
+    done = process("--help", cwd=folder)
     assert done.returncode == 0
     verbs = "demo serve usage markets fetch plan pull coverage verify compact import export keys"
     for verb in verbs.split():
@@ -146,7 +165,7 @@ def test_the_shell_completes_verbs_and_views(folder) -> None:
     }
     for line, offered in lines.items():
         env = {"_MARKETDATA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-        assert marketdata(cwd=folder, **env).stdout.strip() == offered
+        assert process(cwd=folder, **env).stdout.strip() == offered
     said = CliRunner().invoke(app, ["fetch", "--help"], terminal_width=80).output
     assert "books|prices|metrics" in said
     assert "1m|10m|1h|6h|1d" in said
@@ -344,7 +363,7 @@ def test_no_service_is_code_5(folder) -> None:
 
 def test_debug_shows_the_traceback(folder) -> None:
     """`--debug`, even after the verb, shows where an error came from."""
-    assert "Traceback" in marketdata("coverage", "nowhere", "--debug", cwd=folder).stderr
+    assert "Traceback" in process("coverage", "nowhere", "--debug", cwd=folder).stderr
 
 
 @pytest.mark.parametrize("records", ["ndjson", "parquet", "csv"])
@@ -484,7 +503,7 @@ def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, col
 
 def test_the_demo_proves_itself_and_draws(tmp_path) -> None:
     """The demo compares every row with the service's own answer and saves a chart."""
-    done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
+    done = process("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
     assert "Simulated:" in done.stdout
