@@ -8,6 +8,7 @@ import re
 import pytest
 
 import marketdata as md
+from marketdata.cli.commands import archive, client
 
 CLIENT = {
     "__init__": ["base_url", "api_key", "frame"],
@@ -73,6 +74,15 @@ def test_the_client_has_this_method(name: str, parameters: list[str]) -> None:
 def test_the_archive_has_this_method(name: str, parameters: list[str]) -> None:
     """Each method of the contract exists and takes its arguments by these names."""
     accepts(getattr(md.Archive, name), parameters)
+
+
+def test_the_default_resolution_is_one_everywhere() -> None:
+    """Client, archive and command line read 1m where nothing else is said."""
+    calls = [getattr(md.Client, n) for n in ("books", "prices", "metrics", "token_books", "token_prices", "plan")]
+    calls += [getattr(md.Client, n) for n in ("iter_books", "iter_prices", "iter_metrics", "abooks")]
+    calls += [getattr(md.Archive, n) for n in ("books", "prices", "metrics", "scan", "export")]
+    calls += [client.fetch, client.plan, archive.export]
+    assert {str(inspect.signature(call).parameters["resolution"].default) for call in calls} == {"1m"}
 
 
 @pytest.mark.parametrize(("name", "parameters"), FUNCTIONS.items())

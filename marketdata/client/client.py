@@ -193,7 +193,7 @@ class Client(Generic[Frame]):
         market: Markets,
         start: Any,
         end: Any,
-        resolution: str,
+        resolution: str = "1m",
         *,
         levels: int | None = None,
         report: Report | None = None,
@@ -242,7 +242,9 @@ class Client(Generic[Frame]):
         """
         return self._get("books", "market", market, (start, end), resolution, levels, report)
 
-    def prices(self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None) -> Frame:
+    def prices(
+        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+    ) -> Frame:
         """Prices of all tokens of a market.
 
         Parameters
@@ -272,7 +274,9 @@ class Client(Generic[Frame]):
         """
         return self._get("prices", "market", market, (start, end), resolution, None, report)
 
-    def metrics(self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None) -> Frame:
+    def metrics(
+        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+    ) -> Frame:
         """Metrics of a market: volume, liquidity, spread, and whatever more the service gives.
 
         Parameters
@@ -308,7 +312,7 @@ class Client(Generic[Frame]):
         token_id: Markets,
         start: Any,
         end: Any,
-        resolution: str,
+        resolution: str = "1m",
         *,
         levels: int | None = None,
         report: Report | None = None,
@@ -345,7 +349,7 @@ class Client(Generic[Frame]):
         return self._get("books", "token", token_id, (start, end), resolution, levels, report)
 
     def token_prices(
-        self, token_id: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+        self, token_id: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
         """Prices of one token, or of several.
 
@@ -387,7 +391,7 @@ class Client(Generic[Frame]):
         market: Markets,
         start: Any,
         end: Any,
-        resolution: str,
+        resolution: str = "1m",
         *,
         levels: int | None = None,
         report: Report | None = None,
@@ -418,7 +422,7 @@ class Client(Generic[Frame]):
         return self._iter("books", market, (start, end), resolution, levels, report)
 
     def iter_prices(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `prices` in time order, market after market; memory does not grow with the range.
 
@@ -445,7 +449,7 @@ class Client(Generic[Frame]):
         return self._iter("prices", market, (start, end), resolution, None, report)
 
     def iter_metrics(
-        self, market: Markets, start: Any, end: Any, resolution: str, *, report: Report | None = None
+        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `metrics` in time order, market after market; memory does not grow with the range.
 
@@ -588,7 +592,7 @@ class Client(Generic[Frame]):
         """
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
-    def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str) -> Plan:
+    def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str = "1m") -> Plan:
         """What a fetch would cost, without fetching.
 
         Parameters
