@@ -157,12 +157,12 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
         return raw  # type: ignore[no-any-return]
     whole = not isinstance(raw, list) and raw.dtype.is_integer()
     found: pl.Series = raw if whole else numbers(raw, name).fill_nan(None)
-    wrong = found.filter(
-        (found < 0) | (found > 2**31 - 1) | (found != found.floor() if found.dtype.is_float() else False)
-    )
+    out = found.cast(pl.Int32, strict=False)  # what does not fit becomes null
+    same = out.cast(pl.Float64) == found.cast(pl.Float64)
+    wrong = found.filter(found.is_not_null() & (out.is_null() | (out < 0) | ~same))
     if len(wrong):
         raise NotTidyError(f"{name} holds {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
-    return found.cast(pl.Int32)
+    return out
 
 
 def _is_missing(value: Any) -> bool:

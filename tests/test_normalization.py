@@ -1,0 +1,24 @@
+"""Columns of any type become the columns of a tidy frame, or are refused by name."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import marketdata as md
+from marketdata.tidy import normalization
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt8, pl.Int8, pl.UInt16, pl.Int16, pl.UInt32, pl.Int64, pl.UInt64, pl.Float32])
+def test_levels_of_any_number_type_are_read(dtype: pl.DataType) -> None:
+    """Whole numbers of every width are levels, and the marker's null stays null."""
+    assert normalization.levels(pl.Series("level", [0, 1, None], dtype=dtype)).to_list() == [0, 1, None]
+
+
+@pytest.mark.parametrize(
+    "wrong", [pl.Series([0, -1], dtype=pl.Int8), pl.Series([2**40]), pl.Series([0.5]), pl.Series([1e300])]
+)
+def test_a_level_that_is_no_place_in_a_book_is_refused(wrong: pl.Series) -> None:
+    """A level below 0, beyond 32 bits or between two whole numbers is named."""
+    with pytest.raises(md.NotTidyError, match="levels are 0, 1, 2"):
+        normalization.levels(wrong, "level")
