@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import threading
@@ -92,6 +93,21 @@ def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[st
         pytest.raises(md.NotFoundError, match=r"client\.markets\(search="),
     ):
         client.market("no-such-slug")
+
+
+@pytest.mark.parametrize("form", [("--csv",), ("--json",), ("--out", "found.csv")], ids=" ".join)
+def test_of_several_markets_those_that_exist_are_fetched(
+    folder: Path, market: str, service: dict[str, str], form: tuple[str, ...]
+) -> None:
+    """One wrong slug of a list is named, with exit code 4, after the rows of the others."""
+    alone = marketdata("fetch", "prices", market, *SPAN, "--csv", cwd=folder, **service)
+    done = marketdata("fetch", "prices", market, "no-such-slug", *SPAN, *form, cwd=folder, **service)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+    assert "'no-such-slug'" in done.stderr
+    assert ".partial" not in done.stderr
+    text = (folder / "found.csv").read_text() if "--out" in form else done.stdout
+    rows = len(json.loads(text)) if "--json" in form else text.count("\n") - 1
+    assert rows == alone.stdout.count("\n") - 1 > 0
 
 
 def test_a_wrong_key_is_not_shown(folder: Path, service: dict[str, str]) -> None:

@@ -497,8 +497,9 @@ class Scheduler:
         """The error about the markets that do not exist, once the others have come."""
         missing = sorted(self._missing, key=lambda source: source.index)
         names = ", ".join(map(repr, list(dict.fromkeys(source.window.id for source in missing))[:10]))
-        problem = f"{error.problem} Not found: {names}; the others are in .partial."
-        out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=error.hint)
+        hint = f"The rows of the others are in .partial. {error.hint}".rstrip()
+        problem = f"{error.problem} Not found: {names}."
+        out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=hint)
         out.attempts, out.resume = error.attempts, Resume(tuple(source.window for source in missing))
         return out
 

@@ -227,7 +227,7 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: FaultServer, tra
     server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
     some = [oracle.request(500), *(Window("prices", "market", f"no{k}", minutes(500), Resolution.M1) for k in range(2))]
     got: list[Any] = []
-    with pytest.raises(NotFoundError, match=r"'no0', 'no1'; the others are in \.partial") as caught:
+    with pytest.raises(NotFoundError, match=r"'no0', 'no1'\. The rows of the others are in \.partial") as caught:
         got.extend(fetch(transport, *some))
     assert sorted(rows(got)) == expected(oracle.points)
     assert {w.id for w in caught.value.resume.windows} == {"no0", "no1"}

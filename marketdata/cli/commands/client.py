@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from marketdata.cli.parameters import (
     check_out,
     client,
 )
+from marketdata.errors import NotFoundError
 from marketdata.resolution import Resolution
 from marketdata.tidy.schema import COLUMNS
 
@@ -91,12 +93,37 @@ def fetch(
     if out is not None:
         check_out(out)
     source: Any = client(base_url)
+    if out is None and fmt in ("csv", "ndjson"):
+        parts = getattr(source, f"iter_{view}")(market, start, end, resolution)
+        output.stream(_with_partial(parts), fmt, rows, columns=COLUMNS[view])
+        return
+    missing = None
+    try:
+        frame = getattr(source, view)(market, start, end, resolution)
+    except NotFoundError as problem:
+        frame, missing = problem.partial, problem
+        if not _has_rows(frame):
+            raise
     if out is not None:
-        output.write(getattr(source, view)(market, start, end, resolution), out, as_json=as_json)
-    elif fmt in ("csv", "ndjson"):
-        output.stream(getattr(source, f"iter_{view}")(market, start, end, resolution), fmt, rows, columns=COLUMNS[view])
+        output.write(frame, out, as_json=as_json)
     else:
-        output.show(getattr(source, view)(market, start, end, resolution), fmt, rows)
+        output.show(frame, fmt, rows)
+    if missing is not None:
+        raise missing
+
+
+def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
+    """Frames as they come; where a market does not exist, those of the others before the error."""
+    try:
+        yield from parts
+    except NotFoundError as problem:
+        if _has_rows(problem.partial):
+            yield problem.partial
+        raise
+
+
+def _has_rows(frame: Any) -> bool:
+    return frame is not None and len(frame) > 0
 
 
 def plan(
