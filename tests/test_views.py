@@ -28,7 +28,7 @@ PLACES: dict[str, Callable[[], Iterable[str]]] = {
     "sample frames": lambda: testing.__all__,
     "drawn frames": lambda: {n.removesuffix("_frames") + "s" for n in dir(strategies) if n.endswith("_frames")},
     "the start page of the service": lambda: re.findall(
-        r"\w+", re.findall(r"const VIEWS = .*", source("service/static/words.js"))[0]
+        r"\w+", re.findall(r"const VIEWS = .*", source("service/static/base.js"))[0]
     ),
     "a section of docs/numbers.md": lambda: re.findall(
         r"(?m)^## (\w+)$", (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8").lower()

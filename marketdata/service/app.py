@@ -15,11 +15,10 @@ from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
 from marketdata.service.auth import Keys
+from marketdata.service.cache import Source
 from marketdata.service.catalogue import Catalogue
-from marketdata.service.chunks import Source
-from marketdata.service.cursors import Cursors
 from marketdata.service.middleware import SLOTS
-from marketdata.service.pages import Pages
+from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.routes import discovery, history, start_page, utility
 from marketdata.service.routes.history import History
@@ -56,7 +55,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.source, app.state.catalogue, app.state.cursors, app.state.keys = source, catalogue, cursors, keys
-    app.state.rate_limiter, app.state.clock, app.state.holdings = rate_limiter, clock, pages.holdings
+    app.state.rate_limiter, app.state.clock, app.state.coverage = rate_limiter, clock, pages.coverage
     app.state.simulated, app.state.history = simulated, History(source, pages, cursors, clock=clock)
     for routes in (history, discovery, utility):
         app.include_router(routes.router)
@@ -68,7 +67,7 @@ def create_app(
 
 
 def _warm(pages: Pages, catalogue: Catalogue) -> None:
-    pages.holdings.warm()
+    pages.coverage.warm()
     # What is wrong with the archive is the answer of the request that needs it.
     with contextlib.suppress(Exception):
         catalogue.warm()

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.service.chunks import Source
-from marketdata.service.cursors import Cursors, Facts
+from marketdata.service.cache import Source
 from marketdata.service.errors import invalid_cursor
+from marketdata.service.pagination import Cursors, Facts
 from marketdata.times import parse_iso
 from marketdata.wire.columns import Ints
 

@@ -21,9 +21,9 @@ from pydantic_core import PydanticCustomError
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 from marketdata.service.auth import Grant
+from marketdata.service.cache import CoverageCache, Source
 from marketdata.service.catalogue import Catalogue, ListingQuery, Order, SortField
-from marketdata.service.chunks import Holdings, Source
-from marketdata.service.cursors import Cursors
+from marketdata.service.pagination import Cursors
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.times import Range, parse_iso, parse_seconds
 
@@ -150,7 +150,7 @@ SourceDep = Annotated[Source, Depends(from_state("source"))]
 CatalogueDep = Annotated[Catalogue, Depends(from_state("catalogue"))]
 CursorsDep = Annotated[Cursors, Depends(from_state("cursors"))]
 RateLimiterDep = Annotated[RateLimiter, Depends(from_state("rate_limiter"))]
-HoldingsDep = Annotated[Holdings, Depends(from_state("holdings"))]
+CoverageDep = Annotated[CoverageCache, Depends(from_state("coverage"))]
 SimulatedDep = Annotated[bool, Depends(from_state("simulated"))]
 ClockDep = Annotated[Callable[[], float], Depends(from_state("clock"))]
 GrantDep = Annotated[Grant, Depends(get_grant)]

@@ -37,7 +37,7 @@ KEY_HEADER = b"x-api-key"
 # Around the value of a header they are no part of it (RFC 9110, 5.5).
 _BLANKS = b" \t"
 # Paths beside those below /v1 that need a key.
-WITH_KEY = (b"/v1", b"/holdings")
+WITH_KEY = (b"/v1", b"/coverage")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 Scope = MutableMapping[str, Any]

@@ -19,10 +19,9 @@ import uvicorn
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.service.app import create_app
 from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE, Entry, KeyFile, Keys, Plan, digest, new_key
-from marketdata.service.chunks import Source
-from marketdata.service.cursors import Cursors, kept_secret
+from marketdata.service.cache import Source
 from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
-from marketdata.service.pages import CACHE_BYTES
+from marketdata.service.pagination import CACHE_BYTES, Cursors, kept_secret
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.variants import pages_of
@@ -105,7 +104,7 @@ def serve(
         Signs cursors [at least 16 bytes]; by default kept in the archive's folder, so that cursors
         outlive a restart.
     cache_bytes : int
-        Memory for decoded stretches [bytes].
+        Memory for decoded history [bytes].
     trusted_proxies : sequence of str
         Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed; by default nobody's.
     host_names : sequence of str

@@ -10,8 +10,8 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.service.chunks import Chunk, Source, Subject
-from marketdata.service.pages import CACHE_BYTES, Page, Pages, Piece
+from marketdata.service.cache import Chunk, Source, Subject
+from marketdata.service.pagination import CACHE_BYTES, Page, PageRows, Pages
 from marketdata.tidy.runs import bucket_starts, floor, group_starts, resample_columns
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, View, concat
@@ -60,18 +60,18 @@ class _VariedPages(Pages):
             out = super().page(subject, rng, limit, position)
         if self._by_end:
             width = subject.resolution.micros
-            out.pieces = [Piece(Chunk(_later(p.chunk.columns, width)), p.index) for p in out.pieces]
+            out.rows = [PageRows(Chunk(_later(p.chunk.columns, width)), p.index) for p in out.rows]
         return out
 
 
 def _cut(page: Page, limit: int) -> Page:
     """The first times of a page, all of their points."""
-    times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.pieces] or [np.empty(0, np.int64)]))
+    times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.rows] or [np.empty(0, np.int64)]))
     page.count = min(len(times), limit)
     if len(times) > limit:
         page.position = int(times[limit])
-        kept = [Piece(p.chunk, p.index[p.chunk.columns.ts[p.index] < times[limit]]) for p in page.pieces]
-        page.pieces = [p for p in kept if len(p.index)]
+        kept = [PageRows(p.chunk, p.index[p.chunk.columns.ts[p.index] < times[limit]]) for p in page.rows]
+        page.rows = [p for p in kept if len(p.index)]
     return page
 
 

@@ -17,17 +17,17 @@ def test_encoding_beside_the_default_way() -> None:
     from fastapi.responses import JSONResponse
 
     from marketdata.resolution import Resolution
-    from marketdata.service import bodies
-    from marketdata.service.chunks import Chunk
-    from marketdata.service.pages import Page, Piece
+    from marketdata.service import responses
+    from marketdata.service.cache import Chunk
+    from marketdata.service.pagination import Page, PageRows
 
     chunk = Chunk(market_books("m", 100, 0))
-    page = Page([Piece(chunk, np.arange(200))], 200)
+    page = Page([PageRows(chunk, np.arange(200))], 200)
     tokens = {"Yes": "m-1", "No": "m-2"}
 
     def ours() -> bytes:
         chunk.__dict__.pop("texts", None)
-        return bodies.market_body(page, "m", Resolution.M1, tokens, {"count": 200})
+        return responses.market_body(page, "m", Resolution.M1, tokens, {"count": 200})
 
     plain = json.loads(ours())
 
@@ -40,6 +40,6 @@ def test_encoding_beside_the_default_way() -> None:
         return min(found) * 1e3
 
     default = best(lambda: JSONResponse(jsonable_encoder(plain)).body, 5)
-    first, again = best(ours, 20), best(lambda: bodies.market_body(page, "m", Resolution.M1, tokens, {}), 20)
+    first, again = best(ours, 20), best(lambda: responses.market_body(page, "m", Resolution.M1, tokens, {}), 20)
     size = len(ours()) / 1e3
     print(f"\none page of {size:.0f} kB: {first:.2f} ms first, {again:.2f} ms again, default {default:.1f} ms")

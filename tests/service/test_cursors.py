@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
 from marketdata.service.auth import Plan
-from marketdata.service.cursors import Cursors, kept_secret
+from marketdata.service.pagination import Cursors, kept_secret
 from marketdata.service.server import CURSOR_FILE, serve
 
 INVALID = (400, {"detail": "Invalid cursor"})

@@ -15,7 +15,7 @@ from service.web import Web
 
 from marketdata.archive import Archive
 from marketdata.service.catalogue import Catalogue, ListingQuery, Parent
-from marketdata.service.cursors import Cursors
+from marketdata.service.pagination import Cursors
 from marketdata.service.server import Service, serve
 from marketdata.times import parse_iso
 
@@ -77,7 +77,7 @@ def test_listings_refuse_what_they_do_not_know(web: Web, params: dict) -> None:
     assert web.get("/v1/events", start_date_min="soon").status == 400
 
 
-@pytest.mark.parametrize("path", ["/v1/series", "/v1/events", "/v1/markets", "/holdings"])
+@pytest.mark.parametrize("path", ["/v1/series", "/v1/events", "/v1/markets", "/coverage"])
 def test_a_misspelt_filter_is_refused(web: Web, path: str) -> None:
     """A filter that a listing does not have is 422 and names those that it has; it never lists everything."""
     answer = web.get(path, serach="rain", states="open")

@@ -16,11 +16,11 @@ from service.web import START
 from starlette.exceptions import HTTPException
 
 from marketdata.resolution import Resolution
-from marketdata.service import chunks
-from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Subject, held_ranges, stretches
-from marketdata.service.pages import Pages, labels_of
+from marketdata.service import cache
+from marketdata.service.cache import Chunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
+from marketdata.service.pagination import Pages, labels_of
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import PriceColumns, Token, empty
+from marketdata.wire.columns import MetricColumns, PriceColumns, Token, empty
 
 SPAN = 3 * 1440
 TIME = pl.Datetime("us", "UTC")
@@ -50,11 +50,11 @@ def walk(pages: Pages, subject: Subject, rng: Range, limit: int) -> dict[tuple[s
     while True:
         page = pages.page(subject, rng, limit, position)
         assert page.count <= limit
-        assert page.count == sum(len(piece.index) for piece in page.pieces)
-        for piece in page.pieces:
-            columns = piece.chunk.columns
+        assert page.count == sum(len(part.index) for part in page.rows)
+        for part in page.rows:
+            columns = part.chunk.columns
             assert isinstance(columns, PriceColumns)
-            for i in piece.index:
+            for i in part.index:
                 key = columns.tokens[columns.token[i]].token_id, int(columns.ts[i])
                 assert key not in out
                 out[key] = float(columns.price[i])
@@ -89,8 +89,8 @@ def test_every_walk_is_the_loop(
     token = "0" if one_token else None
     subject = Subject("prices", "m", token, resolution, 1 if one_token else count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(chunks.POINTS, "prices", small)
-        patch.setitem(chunks.BASE_POINTS, "prices", small * 100)
+        patch.setitem(cache.POINTS, "prices", small)
+        patch.setitem(cache.BASE_POINTS, "prices", small * 100)
         got = walk(Pages(archive), subject, rng, subject.tokens + extra)
     width = resolution.micros
     expected: dict[tuple[str | None, int], list[float]] = defaultdict(list)
@@ -105,15 +105,15 @@ def test_every_walk_is_the_loop(
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), max_size=6), st.integers(0, 340), st.integers(1, 90)
 )
-def test_stretches_cover_what_is_held(spans: list[tuple[int, int]], begin: int, length: int) -> None:
+def test_chunks_cover_what_is_covered(spans: list[tuple[int, int]], begin: int, length: int) -> None:
     """The cells that are read hold every held minute of the range, rise, and each touches something held."""
     rows = [("prices", "m", to_datetime(a * MINUTE), to_datetime((a + n) * MINUTE), "final", n) for a, n in spans]
     none = np.empty(0, np.int64), np.empty(0, np.int64)
-    held = held_ranges(pl.DataFrame(rows, schema=COVERAGE, orient="row"), "prices").get("m", none)
+    held = covered_intervals(pl.DataFrame(rows, schema=COVERAGE, orient="row"), "prices").get("m", none)
     subject = Subject("prices", "m", None, Resolution.M1, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(chunks.POINTS, "prices", 7)
-        cells = list(stretches(held, subject, begin * MINUTE, (begin + length) * MINUTE))
+        patch.setitem(cache.POINTS, "prices", 7)
+        cells = list(chunk_ranges(held, subject, begin * MINUTE, (begin + length) * MINUTE))
     assert cells == sorted(set(cells))
     assert all(a.end <= b.start for a, b in itertools.pairwise(cells))
     minutes = {m for a, n in spans for m in range(a, a + n) if begin <= m < begin + length}
@@ -133,24 +133,24 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
     ]
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
     for kind in (frame, frame.to_pandas()):
-        starts, ends = held_ranges(kind, "prices")["m"]
+        starts, ends = covered_intervals(kind, "prices")["m"]
         assert (starts // MINUTE).tolist() == [0, 8]
         assert (ends // MINUTE).tolist() == [1, 9]
-    assert held_ranges(frame.clear(), "prices") == {}
+    assert covered_intervals(frame.clear(), "prices") == {}
 
 
 def test_what_was_read_right_after_a_commit_is_read_again() -> None:
     """A claim that comes after its points is seen a little later, without a new version."""
     archive, now = MemoryArchive(), [0.0]
     archive.put("prices", "m", "1", 0, 0.5)
-    holdings = Holdings(archive, clock=lambda: now[0])
-    assert len(holdings.of("prices", "m", 1)[0]) == 1
+    coverage = CoverageCache(archive, clock=lambda: now[0])
+    assert len(coverage.of("prices", "m", 1)[0]) == 1
     archive.points["prices", "m"]["1", 10 * MINUTE] = 0.5
-    assert len(holdings.of("prices", "m", 1)[0]) == 1
+    assert len(coverage.of("prices", "m", 1)[0]) == 1
     now[0] = 3.0
-    assert len(holdings.of("prices", "m", 1)[0]) == 2
+    assert len(coverage.of("prices", "m", 1)[0]) == 2
     archive.points["prices", "m"]["1", 20 * MINUTE] = 0.5
-    assert len(holdings.of("prices", "m", 2)[0]) == 3
+    assert len(coverage.of("prices", "m", 2)[0]) == 3
 
 
 def one_chunk(size: int) -> PriceColumns:
@@ -188,7 +188,7 @@ def test_chunks_are_longer_for_coarse_and_shorter_for_wide() -> None:
             lengths = [Subject(view, "m", None, r, tokens).chunk_micros for r in Resolution]
             assert all(length % r.micros == 0 for length, r in zip(lengths, Resolution, strict=True))
             assert lengths[0] <= lengths[1] <= lengths[-1]
-            assert lengths[0] // MINUTE * tokens <= chunks.POINTS[view]
+            assert lengths[0] // MINUTE * tokens <= cache.POINTS[view]
     assert (
         Subject("books", "m", None, Resolution.M1, 200).chunk_micros
         < Subject("books", "m", None, Resolution.M1, 2).chunk_micros
@@ -249,3 +249,16 @@ def read_ahead() -> None:
     for thread in threading.enumerate():
         if thread.name == "marketdata-ahead":
             thread.join(10)
+
+
+@given(st.integers(0, 300), st.integers(0, 5))
+def test_a_cache_counts_what_it_has(rows: int, further: int) -> None:
+    """The size of a chunk is at least that of its arrays, also of further columns of prices and of metrics."""
+    token, ts = np.zeros(rows, np.int32), np.arange(rows, dtype=np.int64) * MINUTE
+    extra = {f"x{k}": np.zeros(rows) for k in range(further)}
+    prices = PriceColumns((Token("m", "1", "Yes"),), token, ts, np.zeros(rows), extra)
+    metrics = MetricColumns((Token("m"),), token, ts, {"volume": np.zeros(rows), **extra})
+    for columns in (prices, metrics):
+        chunk = Chunk(columns)
+        held = [token, ts, chunk.order, chunk.buckets, chunk.edges, *columns.values.values()]
+        assert chunk.nbytes >= sum(array.nbytes for array in held)

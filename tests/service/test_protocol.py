@@ -24,7 +24,7 @@ from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarnin
 from marketdata.service import run
 from marketdata.service.auth import Entry, Keys, Plan, digest
 from marketdata.service.middleware import CLIENT_SLOTS
-from marketdata.service.pages import MAX_READS
+from marketdata.service.pagination import MAX_READS
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.server import Service, build, serve, start
 

@@ -94,65 +94,65 @@ def test_the_page_tells_nothing_that_needs_a_key(shown: Service) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "wrong"])
-def test_holdings_need_a_key(shown: Service, key: str | None) -> None:
-    """/holdings is 401 without a good key, in the words of /v1."""
+def test_coverage_need_a_key(shown: Service, key: str | None) -> None:
+    """/coverage is 401 without a good key, in the words of /v1."""
     headers = {"X-API-Key": key} if key else {}
-    answer = requests.get(shown.base_url + "/holdings", headers=headers, timeout=20)
+    answer = requests.get(shown.base_url + "/coverage", headers=headers, timeout=20)
     assert (answer.status_code, answer.json()) == (401, {"detail": "Invalid or expired API key."})
 
 
-def test_holdings_count_against_the_rate(asked: Web) -> None:
-    """A request for holdings is one request of the plan."""
+def test_coverage_count_against_the_rate(asked: Web) -> None:
+    """A request for coverage is one request of the plan."""
     before = asked.get("/v1/usage").body["limits"]["requests_remaining"]
-    asked.get("/holdings")
+    asked.get("/coverage")
     assert asked.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
 
 
-def test_holdings_are_what_the_archive_covers(asked: Web) -> None:
-    """Stretches per market and view, half-open; the sum of all; the plan of the key."""
-    body = asked.get("/holdings", search="rain").body
+def test_coverage_are_what_the_archive_covers(asked: Web) -> None:
+    """Intervals per market and view, half-open; the sum of all; the plan of the key."""
+    body = asked.get("/coverage", search="rain").body
     (market,) = body["data"]
     hour = ["2026-01-05T00:00:00Z", "2026-01-05T01:00:00Z"], ["2026-01-05T01:15:00Z", "2026-01-05T02:50:00Z"]
-    assert market["held"] == {"books": list(hour), "prices": list(hour), "metrics": []}
+    assert market["coverage"] == {"books": list(hour), "prices": list(hour), "metrics": []}
     assert body["totals"]["books"] == {"markets": 2, "start": hour[0][0], "end": hour[1][1]}
     assert body["totals"]["metrics"] is None
     assert (body["markets"], body["simulated"]) == (2, True)
     assert body["plan"]["name"] == "local"
 
 
-def test_holdings_tell_a_key_its_own_plan_alone() -> None:
+def test_coverage_tell_a_key_its_own_plan_alone() -> None:
     """Names and limits of other plans are nobody's business: an answer has only the plan of the key that asked."""
     plans = {"mine": {"views": ["prices"]}, "customer-x": {"requests_per_minute": 777}}
     with serve(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans) as service:
-        answer = requests.get(service.base_url + "/holdings", headers={"X-API-Key": "a"}, timeout=20)
+        answer = requests.get(service.base_url + "/coverage", headers={"X-API-Key": "a"}, timeout=20)
     assert answer.json()["plan"]["name"] == "mine"
     assert "customer-x" not in answer.text
     assert "777" not in answer.text
 
 
-def test_holdings_of_many_gaps_stay_small() -> None:
-    """However often the holding is broken, a market has some 200 stretches at most, and its ends are exact."""
+def test_coverage_of_many_gaps_stay_small() -> None:
+    """However often the holding is broken, a market has some 200 intervals at most, and its ends are exact."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     for minute in range(0, 4001, 2):
         archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
     with serve(archive) as service:
         body = requests.get(
-            service.base_url + "/holdings", headers={"X-API-Key": str(service.api_key)}, timeout=20
+            service.base_url + "/coverage", headers={"X-API-Key": str(service.api_key)}, timeout=20
         ).json()
-    stretches = body["data"][0]["held"]["prices"]
-    assert len(stretches) <= 201
-    assert (stretches[0][0], stretches[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
+    intervals = body["data"][0]["coverage"]["prices"]
+    assert len(intervals) <= 201
+    assert (intervals[0][0], intervals[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
 
 
 @pytest.mark.parametrize("params", [{"limit": "201"}, {"limit": "x"}, {"sort": "x"}])
-def test_holdings_refuse_what_listings_refuse(asked: Web, params: dict[str, str]) -> None:
-    """The parameters of /holdings are those of a listing."""
-    assert asked.get("/holdings", **params).status == 422
+def test_coverage_refuse_what_listings_refuse(asked: Web, params: dict[str, str]) -> None:
+    """The parameters of /coverage are those of a listing."""
+    assert asked.get("/coverage", **params).status == 422
 
 
 def test_the_description_is_of_the_interface_alone(asked: Web) -> None:
-    """Neither the page nor /holdings is part of the description."""
+    """Neither the page nor /coverage is part of the description."""
     paths = asked.get("/openapi.json").body["paths"]
     assert all(path.startswith("/v1/") for path in paths)
 

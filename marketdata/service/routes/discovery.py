@@ -6,8 +6,8 @@ from fastapi.responses import Response
 
 from marketdata.service import errors
 from marketdata.service.catalogue import Catalogue, Kind, ListingQuery, Parent, Record, detail
-from marketdata.service.cursors import Cursors
 from marketdata.service.dependencies import CatalogueDep, CursorsDep, GzipDep, IdOrSlug, ListingParameters, SourceDep
+from marketdata.service.pagination import Cursors
 from marketdata.service.responses import NOT_FOUND, json_response
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 from fastapi import Depends
 from fastapi.responses import Response
 
-from marketdata.service import bodies, errors
+from marketdata.service import errors, responses
 from marketdata.service.auth import Grant
-from marketdata.service.chunks import Source, Subject
-from marketdata.service.cursors import Cursors
+from marketdata.service.cache import Source, Subject
 from marketdata.service.dependencies import (
     GrantDep,
     GzipDep,
@@ -22,7 +21,7 @@ from marketdata.service.dependencies import (
     TokenId,
     from_state,
 )
-from marketdata.service.pages import Page, Pages, labels_of
+from marketdata.service.pagination import Cursors, Page, Pages, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
@@ -65,14 +64,14 @@ class History:
         market_id = str(record["id"])
         if view == "metrics":
             page, metadata = self._page(Subject(view, market_id, None, query.resolution, 1), query)
-            return bodies.metrics_body(page, market_id, query.resolution, metadata)
+            return responses.metrics_body(page, market_id, query.resolution, metadata)
         tokens = labels_of(record)
         if len(tokens) > errors.MAX_TOKENS:
             raise errors.too_many_tokens(view)
         if len(tokens) > query.limit:
             raise errors.limit_too_small(len(tokens))
         page, metadata = self._page(Subject(view, market_id, None, query.resolution, len(tokens)), query)
-        return bodies.market_body(page, market_id, query.resolution, tokens, metadata)
+        return responses.market_body(page, market_id, query.resolution, tokens, metadata)
 
     def token(self, view: View, token_id: str, query: HistoryQuery, grant: Grant) -> bytes:
         """Books or prices of one token.
@@ -89,7 +88,7 @@ class History:
         record, label = found
         market_id = str(record["id"])
         page, metadata = self._page(Subject(view, market_id, token_id, query.resolution, 1), query)
-        return bodies.token_body(page, market_id, token_id, label, query.resolution, metadata)
+        return responses.token_body(page, market_id, token_id, label, query.resolution, metadata)
 
     def _check_plan(self, view: View, query: HistoryQuery, grant: Grant) -> None:
         # On every page: a cursor carries no rights.

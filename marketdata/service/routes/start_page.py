@@ -1,8 +1,8 @@
-"""The start page at ``/`` and what it shows of the holdings.
+"""The start page at ``/`` and what it shows of the coverage.
 
 The page itself is the same for everyone and holds no data: style and script stand inside it, and its policy
 names them by hash, so nothing else runs and nothing is asked of another host. What is held is told at
-``/holdings``, which needs a key as every ``/v1`` route does (``guard``).
+``/coverage``, which needs a key as every ``/v1`` route does (``middleware``).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from marketdata.service.auth import Plan
+from marketdata.service.cache import CoverageCache, Intervals, Source
 from marketdata.service.catalogue import Catalogue, ListingQuery
-from marketdata.service.chunks import Holdings, Source, Spans
-from marketdata.service.cursors import Cursors
 from marketdata.service.dependencies import (
     CatalogueDep,
+    CoverageDep,
     CursorsDep,
     GrantDep,
     GzipDep,
-    HoldingsDep,
     ListingParameters,
     SourceDep,
     one_value_each,
 )
+from marketdata.service.pagination import Cursors
 from marketdata.service.responses import json_response
 from marketdata.times import to_text
 from marketdata.wire.columns import VIEWS
 
-SCRIPTS = ("words.js", "holdings.js", "market.js", "chart.js", "page.js")
+SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of what is held of a market can not be seen on the page.
 FINEST = 200
 Record = dict[str, Any]
@@ -71,35 +71,35 @@ def create_router(*, simulated: bool) -> APIRouter:
     async def get_start_page() -> Response:
         return Response(body, media_type="text/html", headers=headers)
 
-    @router.get("/holdings", dependencies=[Depends(one_value_each)])
-    def list_holdings(
+    @router.get("/coverage", dependencies=[Depends(one_value_each)])
+    def get_coverage(
         query: ListingParameters,
         source: SourceDep,
         catalogue: CatalogueDep,
         cursors: CursorsDep,
-        holdings: HoldingsDep,
+        coverage: CoverageDep,
         grant: GrantDep,
         gzip: GzipDep,
     ) -> Response:
-        answer = held(source, catalogue, cursors, holdings, query)
+        answer = covered(source, catalogue, cursors, coverage, query)
         return json_response({"simulated": simulated, **answer, "plan": _shown(grant.plan)}, gzip=gzip)
 
     return router
 
 
-def held(
-    source: Source, catalogue: Catalogue, cursors: Cursors, holdings: Holdings, query: ListingQuery
+def covered(
+    source: Source, catalogue: Catalogue, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
 ) -> dict[str, Any]:
-    """Markets of one page of the listing, with the stretches that are held of each view.
+    """Markets of one page of the listing, with the intervals that are covered of each view.
 
-    The first page also says what is held of all markets together.
+    The first page also says what is covered of all markets together.
     """
-    spans = {view: holdings.by_market(view, source.version(view)) for view in VIEWS}
+    spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
     records, following = catalogue.page("markets", query, cursors)
     rows = []
     for record in records:
-        found = {view: _stretches(spans[view].get(str(record.get("id")))) for view in VIEWS}
-        rows.append({**{name: record.get(name) for name in _SHOWN}, "held": found})
+        found = {view: _visible_intervals(spans[view].get(str(record.get("id")))) for view in VIEWS}
+        rows.append({**{name: record.get(name) for name in _SHOWN}, "coverage": found})
     answer: dict[str, Any] = {
         "data": rows,
         "metadata": {"count": len(rows), "limit": query.limit, "next_cursor": following},
@@ -110,8 +110,8 @@ def held(
     return answer
 
 
-def _stretches(found: Spans | None) -> list[list[str]]:
-    """Held stretches as a page can show them: gaps too short to be seen are closed."""
+def _visible_intervals(found: Intervals | None) -> list[list[str]]:
+    """Intervals as a page can show them: gaps too short to be seen are closed."""
     if found is None or not len(found[0]):
         return []
     starts, ends = found
@@ -120,7 +120,7 @@ def _stretches(found: Spans | None) -> list[list[str]]:
     return [[to_text(start), to_text(end)] for start, end in pairs]
 
 
-def _total(by_market: Mapping[str, Spans]) -> Record | None:
+def _total(by_market: Mapping[str, Intervals]) -> Record | None:
     found = [spans for spans in by_market.values() if len(spans[0])]
     if not found:
         return None

@@ -5,8 +5,8 @@ const choose = (market, line) => {
   line.setAttribute("aria-current", "true");
   say("");
   if (loading) loading.abort();
-  const views = ["books", "prices"].filter((view) => plan.views.includes(view) && market.held[view].length);
-  const bounds = views.flatMap((view) => market.held[view].flat()).map(Date.parse);
+  const views = ["books", "prices"].filter((view) => plan.views.includes(view) && market.coverage[view].length);
+  const bounds = views.flatMap((view) => market.coverage[view].flat()).map(Date.parse);
   at("question").textContent = market.question || market.slug || market.id;
   at("question").dir = "auto";
   at("names").textContent = [market.slug, market.id, market.status].filter(Boolean).join(" \u00b7 ");
@@ -28,7 +28,7 @@ const choose = (market, line) => {
 
 // Why a market cannot be shown; empty where it can.
 const why_not = (market, oldest, last) => {
-  const recorded = ["books", "prices"].filter((view) => market.held[view].length);
+  const recorded = ["books", "prices"].filter((view) => market.coverage[view].length);
   if (!recorded.length || !shown.token) return "Neither books nor prices of this market are recorded.";
   if (!shown.views.length) return `Your plan does not allow ${recorded.join(" or ")} of this market.`;
   if (!plan.resolutions.length) return "Your plan allows no resolution.";

@@ -1,7 +1,7 @@
-"""Stretches of history in memory, so that consecutive pages do not read the archive again.
+"""Ranges of history in memory, so that consecutive pages do not read the archive again.
 
-A chunk is a stretch of whole buckets on a grid from the epoch. It is read once, put in time order, and
-kept until newer ones need the room; a new version of the archive makes new chunks.
+A chunk is a range of whole buckets on a grid from the epoch. It is read once, put in time order, and remembered until
+newer ones need the room; a new version of the archive makes new chunks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ POINTS = {"books": 2_048, "prices": 16_384, "metrics": 16_384}
 BASE_POINTS = {"books": 65_536, "prices": 1_048_576, "metrics": 1_048_576}
 MINUTE = 60_000_000
 RECHECK_SECONDS = 2.0
-NOT_HELD = ("missing", "empty_observed")
+WITHOUT_POINTS = ("missing", "empty_observed")
 Index = NDArray[np.int64]
-Spans = tuple[Ints, Ints]
-_NOTHING: Spans = np.empty(0, np.int64), np.empty(0, np.int64)
+Intervals = tuple[Ints, Ints]
+_NOTHING: Intervals = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 class Source(Protocol):
@@ -95,7 +95,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Points of a stretch, with their time order."""
+    """Points of a range, with their time order."""
 
     columns: AnyColumns
 
@@ -139,7 +139,7 @@ class Chunk:
         if isinstance(columns, BookColumns):
             return size + columns.levels.nbytes * 2 + columns.counts.nbytes * 2 + len(columns) * 150
         if isinstance(columns, PriceColumns):
-            return size + columns.price.nbytes
+            return size + columns.price.nbytes + sum(v.nbytes for v in columns.extra.values())
         assert isinstance(columns, MetricColumns)
         return size + sum(v.nbytes for v in columns.values.values())
 
@@ -192,16 +192,16 @@ class ChunkCache:
             self.nbytes -= self._kept.popitem(last=False)[1][1]
 
 
-class _Held(NamedTuple):
+class _Known(NamedTuple):
     version: int
     good_until: float
-    ranges: dict[str, Spans]
+    ranges: dict[str, Intervals]
 
 
-class Holdings:
-    """Which stretches hold points at all, so that a request over years with little data is quick.
+class CoverageCache:
+    """Which ranges have points at all, so that a request over years with little data is quick.
 
-    A writer commits points first and says afterwards that they are held, so what was read right after a
+    A writer commits points first and says afterwards that they are covered, so what was read right after a
     commit is read once more a little later.
     """
 
@@ -209,10 +209,10 @@ class Holdings:
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()
-        self._by_view: dict[View, _Held] = {}
+        self._by_view: dict[View, _Known] = {}
 
-    def of(self, view: View, market_id: str, version: int) -> Spans:
-        """Starts and ends of the held stretches of a market, rising and apart [microseconds]."""
+    def of(self, view: View, market_id: str, version: int) -> Intervals:
+        """Starts and ends of the covered intervals of a market, rising and apart [microseconds]."""
         return self.by_market(view, version).get(market_id, _NOTHING)
 
     def warm(self) -> None:
@@ -222,27 +222,27 @@ class Holdings:
             for view in VIEWS:
                 self.by_market(view, self._source.version(view))
 
-    def by_market(self, view: View, version: int) -> dict[str, Spans]:
-        """The held stretches of every market that has some."""
+    def by_market(self, view: View, version: int) -> dict[str, Intervals]:
+        """The covered intervals of every market that has some."""
         with self._lock:
             found = self._by_view.get(view)
             if found is None or found.version != version or self._clock() > found.good_until:
                 begun = self._clock()
-                ranges = held_ranges(self._source.coverage(), view)
+                ranges = covered_intervals(self._source.coverage(), view)
                 took = self._clock() - begun
                 good_until = self._clock() + max(RECHECK_SECONDS, 50 * took)
-                found = self._by_view[view] = _Held(version, good_until, ranges)
+                found = self._by_view[view] = _Known(version, good_until, ranges)
         return found.ranges
 
 
-def held_ranges(coverage: Any, view: View) -> dict[str, Spans]:
-    """Merged stretches that may have rows per market, from a coverage frame of any kind."""
+def covered_intervals(coverage: Any, view: View) -> dict[str, Intervals]:
+    """Merged intervals that may have rows per market, from a coverage frame of any kind."""
     import narwhals as nw
 
     frame = nw.from_native(coverage, eager_only=True)
     if not len(frame):
         return {}
-    may_hold = ~nw.col("state").cast(nw.String).is_in(NOT_HELD)
+    may_hold = ~nw.col("state").cast(nw.String).is_in(WITHOUT_POINTS)
     frame = frame.filter((nw.col("view").cast(nw.String) == view) & may_hold)
     markets = frame["market_id"].cast(nw.String).to_list()
     starts, ends = (_micros(frame[name]) for name in ("start", "end"))
@@ -258,7 +258,7 @@ def _micros(series: Any) -> Ints:
     return out
 
 
-def _merged(spans: list[tuple[int, int]]) -> Spans:
+def _merged(spans: list[tuple[int, int]]) -> Intervals:
     out: list[list[int]] = []
     for start, end in sorted(spans):
         if out and start <= out[-1][1]:
@@ -269,7 +269,7 @@ def _merged(spans: list[tuple[int, int]]) -> Spans:
     return pairs[:, 0], pairs[:, 1]
 
 
-def stretches(held: Spans, subject: Subject, start: int, end: int) -> Iterator[Range]:
+def chunk_ranges(held: Intervals, subject: Subject, start: int, end: int) -> Iterator[Range]:
     """Grid cells of chunks that may hold points of [start, end), in time order."""
     length, width = subject.chunk_micros, subject.resolution.micros
     starts, ends = held

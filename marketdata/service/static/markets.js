@@ -36,7 +36,7 @@ const forget = () => {
 const list = async (anew) => {
   const turn = ++listing;
   const params = { search: at("search").value.trim(), sort: "end_date", limit: 25, cursor: anew ? null : following };
-  const answer = await ask("/holdings", params);
+  const answer = await ask("/coverage", params);
   if (turn !== listing) return;
   following = answer.metadata.next_cursor;
   const body = document.querySelector("#markets tbody");
@@ -77,30 +77,30 @@ const row = (market) => {
   if (market.slug && market.question) name.append(make("div", market.slug, { class: "quiet slug", dir: "auto" }));
   // On a narrow screen one line says what the three columns say.
   const same = new Map();
-  for (const view of VIEWS.filter((one) => market.held[one].length)) {
-    const text = period(market.held[view]);
+  for (const view of VIEWS.filter((one) => market.coverage[one].length)) {
+    const text = period(market.coverage[view]);
     same.set(text, [...(same.get(text) ?? []), view]);
   }
   const texts = [...same].map(([text, views]) => `${views.join(", ")}: ${text}`);
   name.append(make("div", texts.join("; ") || "no history", { class: "quiet brief" }));
   line.append(name);
-  const all = VIEWS.flatMap((view) => market.held[view].flat()).map(Date.parse);
-  for (const view of VIEWS) line.append(cell(view, market.held[view], Math.min(...all), Math.max(...all)));
+  const all = VIEWS.flatMap((view) => market.coverage[view].flat()).map(Date.parse);
+  for (const view of VIEWS) line.append(cell(view, market.coverage[view], Math.min(...all), Math.max(...all)));
   return line;
 };
 
-const period = (stretches) => {
-  const first = Date.parse(stretches[0][0]), last = Date.parse(stretches.at(-1)[1]);
+const period = (intervals) => {
+  const first = Date.parse(intervals[0][0]), last = Date.parse(intervals.at(-1)[1]);
   const days = day(first) === day(last - 1) ? day(first) : `${day(first)} to ${day(last - 1)}`;
-  return stretches.length > 1 ? `${days}, ${count(stretches.length - 1, "gap")}` : days;
+  return intervals.length > 1 ? `${days}, ${count(intervals.length - 1, "gap")}` : days;
 };
 
-const cell = (view, stretches, low, high) => {
-  if (!stretches.length) return make("td", "\u2013", { "data-view": view });
-  const out = make("td", period(stretches), { "data-view": view });
+const cell = (view, intervals, low, high) => {
+  if (!intervals.length) return make("td", "\u2013", { "data-view": view });
+  const out = make("td", period(intervals), { "data-view": view });
   const bar = draw("svg", { class: "held", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" });
   const scale = 1000 / Math.max(1, high - low);
-  for (const [start, end] of stretches) {
+  for (const [start, end] of intervals) {
     const x = (Date.parse(start) - low) * scale;
     bar.append(draw("rect", { x, y: 0, height: 6, width: Math.max(3, (Date.parse(end) - low) * scale - x) }));
   }

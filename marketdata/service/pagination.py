@@ -1,23 +1,37 @@
-"""One page of history: whole buckets, in time order, up to a number of points.
+"""Pages of history, and the cursors that lead from one page to the next.
 
-A point is a token's bucket (readings: what ``limit`` and ``count`` count). A cursor holds the start of
-the first bucket that was not looked at, so an archive that grows meanwhile neither repeats nor skips.
+A page holds whole buckets, in time order, up to a number of points; a point is a token's bucket (readings: what
+``limit`` and ``count`` count). A cursor holds the start of the first bucket that was not looked at, so an archive that
+grows meanwhile neither repeats nor skips.
+
+A cursor is ``<key id>.<issued>.<position>.<signature>``. The signature covers the facts of the request (view, market,
+resolution, range), which are not inside: a cursor that is shown with another request is refused. It carries no rights;
+plan and rate are those of the key that shows it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+from itsdangerous import Signer
 
+from marketdata.errors import ConfigError
 from marketdata.service import errors
-from marketdata.service.chunks import Chunk, ChunkCache, Holdings, Index, Source, Subject, stretches
+from marketdata.service.cache import Chunk, ChunkCache, CoverageCache, Index, Source, Subject, chunk_ranges
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
 
@@ -32,7 +46,7 @@ LOOKS_AHEAD = (1 / 8, 3 / 8, 5 / 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PageRows:
     """Entries of one chunk, in tidy order: by token, then by time."""
 
     chunk: Chunk
@@ -45,15 +59,15 @@ class Page:
 
     Attributes
     ----------
-    pieces : list of Piece
+    rows : list of PageRows
         In time order.
     count : int
-        Points in all pieces.
+        Points in all rows.
     position : int or None
         Where the next page goes on [microseconds]; None: complete.
     """
 
-    pieces: list[Piece] = field(default_factory=list)
+    rows: list[PageRows] = field(default_factory=list)
     count: int = 0
     position: int | None = None
 
@@ -63,7 +77,7 @@ class Pages:
 
     def __init__(self, source: Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
-        self.holdings = Holdings(source)
+        self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
         self._ahead: deque[tuple[Subject, Range, Range, int]] = deque()
         self._reads_ahead = False
@@ -90,11 +104,11 @@ class Pages:
             400 if one bucket holds more points than the limit.
         """
         version = self._source.version(subject.view)
-        held = self.holdings.of(subject.view, subject.market_id, version)
+        held = self.coverage.of(subject.view, subject.market_id, version)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = Page(), 0, time.monotonic()
-        for seen, cell in enumerate(stretches(held, subject, max(first, rng.start), rng.end)):
+        for seen, cell in enumerate(chunk_ranges(held, subject, max(first, rng.start), rng.end)):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
@@ -106,7 +120,7 @@ class Pages:
             stop = min(fits, high)
             if stop > low:
                 index = np.sort(chunk.order[edges[low] : edges[stop]])
-                page.pieces.append(Piece(chunk, index))
+                page.rows.append(PageRows(chunk, index))
                 page.count += len(index)
                 first = int(chunk.buckets[stop - 1]) + width
             if stop < high:
@@ -114,7 +128,7 @@ class Pages:
                     raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
                 if position is not None and any(low <= part * len(chunk.buckets) < stop for part in LOOKS_AHEAD):
-                    following = next(stretches(held, subject, cell.end, rng.end), None)
+                    following = next(chunk_ranges(held, subject, cell.end, rng.end), None)
                     if following is not None:
                         self._read_ahead((subject, following, rng, version))
                 return page
@@ -179,3 +193,85 @@ def _tokens(market: dict[str, object]) -> Sequence[dict[str, object]]:
     tokens = market.get("tokens") or ()
     assert isinstance(tokens, Sequence)
     return tokens
+
+
+LIFETIME = 24 * 3600
+MAX_LENGTH = 512
+_SHAPE = re.compile(r"([0-9a-f]{8})\.([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)
+
+Facts = Sequence[str | int | float | None]
+
+
+class Cursors:
+    """Gives and reads cursors.
+
+    Parameters
+    ----------
+    secrets_ : sequence of bytes
+        Secrets that are accepted; the first one signs.
+    lifetime : float
+        How long a cursor is good [seconds].
+    clock : callable
+        Unix time [seconds].
+    """
+
+    def __init__(
+        self, secrets_: Sequence[bytes], *, lifetime: float = LIFETIME, clock: Callable[[], float] = time.time
+    ) -> None:
+        if not secrets_ or min(map(len, secrets_)) < 16:
+            raise ConfigError("A cursor secret must have at least 16 bytes; `secrets.token_bytes(32)` makes one.")
+        self._secrets = {hashlib.sha256(b"id" + s).hexdigest()[:8]: s for s in secrets_}
+        self._first = next(iter(self._secrets))
+        self._lifetime = lifetime
+        self._clock = clock
+
+    def give(self, facts: Facts, position: str) -> str:
+        """A cursor for this position (a number or hexadecimal text) of the request with these facts."""
+        return self._sign(self._first, facts, f"{self._first}.{int(self._clock())}.{position}")
+
+    def read(self, facts: Facts, cursor: str) -> str:
+        """The position of a cursor that was given for these facts.
+
+        Raises
+        ------
+        HTTPException
+            400 ``Invalid cursor`` for every other text, and for an expired one.
+        """
+        match = _SHAPE.fullmatch(cursor) if len(cursor) <= MAX_LENGTH else None
+        if match is None or match[1] not in self._secrets:
+            raise errors.invalid_cursor()
+        # The whole text is compared, so that no other spelling of the same signature is good.
+        expected = self._sign(match[1], facts, cursor.rpartition(".")[0])
+        if not hmac.compare_digest(expected.encode(), cursor.encode()):
+            raise errors.invalid_cursor()
+        if self._clock() - int(match[2]) > self._lifetime:
+            raise errors.invalid_cursor()
+        return match[3]
+
+    def _sign(self, key_id: str, facts: Facts, value: str) -> str:
+        salt = json.dumps(["marketdata cursor", *facts]).encode()
+        signer = Signer(self._secrets[key_id], salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
+        return signer.sign(value).decode()
+
+
+def kept_secret(path: Path) -> bytes:
+    """The secret in a file of mode 0600, made at first use; it outlives the service.
+
+    Where nothing can be written the secret lives as long as the process: cursors then end with it.
+    """
+    with contextlib.suppress(OSError):
+        if not path.exists():
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(32))
+                file.flush()
+                os.fsync(file.fileno())
+            # A link is put-if-absent: of two services that start at once both read the same secret.
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)
+            fresh.unlink()
+        found = path.read_text(encoding="ascii").strip()
+        if len(found) >= 32:
+            return found.encode()
+    return secrets.token_bytes(32)
