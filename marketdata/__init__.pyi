@@ -50,6 +50,8 @@ from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement
 from marketdata.tidy.cross_token import overround as overround
 from marketdata.tidy.cross_token import probabilities as probabilities
+from marketdata.tidy.event_windows import around as around
+from marketdata.tidy.event_windows import time_to_resolution as time_to_resolution
 from marketdata.tidy.export.hftbacktest import to_hftbacktest as to_hftbacktest
 from marketdata.tidy.export.nautilus import to_nautilus_depth as to_nautilus_depth
 from marketdata.tidy.export.nautilus import to_nautilus_instruments as to_nautilus_instruments
@@ -61,12 +63,14 @@ from marketdata.tidy.features import features as features
 from marketdata.tidy.fill import align as align
 from marketdata.tidy.forecast_scores import brier as brier
 from marketdata.tidy.forecast_scores import calibration as calibration
+from marketdata.tidy.forecast_scores import log_score as log_score
 from marketdata.tidy.liquidity import crossed as crossed
 from marketdata.tidy.liquidity import depth as depth
 from marketdata.tidy.liquidity import imbalance as imbalance
 from marketdata.tidy.liquidity import locked as locked
 from marketdata.tidy.liquidity import microprice as microprice
 from marketdata.tidy.liquidity import spread_bps as spread_bps
+from marketdata.tidy.outcomes import outcomes as outcomes
 from marketdata.tidy.quality import check as check
 from marketdata.tidy.quotes import bbo as bbo
 from marketdata.tidy.quotes import mid as mid
@@ -80,5 +84,6 @@ from marketdata.tidy.shapes import ladder as ladder
 from marketdata.tidy.shapes import to_wide as to_wide
 from marketdata.tidy.trade_cost import fill_price as fill_price
 from marketdata.tidy.trade_cost import sweep as sweep
+from marketdata.tidy.trades import trades as trades
 
 __version__: str

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from marketdata import display
 from marketdata.tidy import (
     asof,
     cross_token,
+    event_windows,
     features,
     forecast_scores,
     frames,
     liquidity,
+    outcomes,
     quality,
     quotes,
     resample,
@@ -115,29 +117,82 @@ class Accessor(Generic[F]):
         """Tidy books of wide ones; see `marketdata.from_wide`."""
         return shapes.from_wide(self._frame)
 
-    def complement(self) -> F:
+    def complement(self, *, tokens: Any = None) -> F:
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""
-        return cross_token.complement(self._frame)
+        return cross_token.complement(self._frame, tokens=tokens)
 
-    def overround(self) -> F:
+    def overround(self, *, tokens: Any = None) -> F:
         """What all tokens of a market cost together; see `marketdata.overround`."""
-        return cross_token.overround(self._frame)
+        return cross_token.overround(self._frame, tokens=tokens)
 
-    def arbitrage(self) -> F:
+    def arbitrage(self, *, tokens: Any = None) -> F:
         """Where all tokens together cost less, or bring more, than 1; see `marketdata.arbitrage`."""
-        return cross_token.arbitrage(self._frame)
+        return cross_token.arbitrage(self._frame, tokens=tokens)
 
-    def probabilities(self) -> F:
+    def probabilities(self, *, tokens: Any = None) -> F:
         """Prices scaled so that the tokens of a market sum to 1; see `marketdata.probabilities`."""
-        return cross_token.probabilities(self._frame)
+        return cross_token.probabilities(self._frame, tokens=tokens)
 
-    def brier(self, outcomes: Any) -> F:
-        """Mean squared error of the prices of each token; see `marketdata.brier`."""
-        return forecast_scores.brier(self._frame, outcomes)
+    def outcomes(self) -> F:
+        """What each token of resolved markets paid, of market records; see `marketdata.outcomes`."""
+        return outcomes.outcomes(self._frame)
 
-    def calibration(self, outcomes: Any, bins: int = 10) -> F:
+    def time_to_resolution(self, outcomes: Any) -> F:
+        """Add how long after each row its market resolved; see `marketdata.time_to_resolution`."""
+        return event_windows.time_to_resolution(self._frame, outcomes)
+
+    def around(
+        self,
+        moments: Any,
+        *,
+        before: str | timedelta,
+        after: str | timedelta,
+        resolution: str | None = None,
+    ) -> F:
+        """The rows around moments, on one clock; see `marketdata.around`."""
+        return event_windows.around(self._frame, moments, before=before, after=after, resolution=resolution)
+
+    def brier(
+        self,
+        outcomes: Any,
+        *,
+        of: forecast_scores.Of = "token",
+        interval: float = 0.95,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> F:
+        """Mean squared error of prices; see `marketdata.brier`."""
+        return forecast_scores.brier(self._frame, outcomes, of=of, interval=interval, resamples=resamples, seed=seed)
+
+    def log_score(
+        self,
+        outcomes: Any,
+        *,
+        of: forecast_scores.Of = "token",
+        clip: float = 1e-6,
+        interval: float = 0.95,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> F:
+        """Mean negative log-likelihood of what came true; see `marketdata.log_score`."""
+        return forecast_scores.log_score(
+            self._frame, outcomes, of=of, clip=clip, interval=interval, resamples=resamples, seed=seed
+        )
+
+    def calibration(
+        self,
+        outcomes: Any,
+        bins: int = 10,
+        *,
+        of: Literal["token", "market"] = "token",
+        interval: float | None = None,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> F:
         """How often what was priced at p came true; see `marketdata.calibration`."""
-        return forecast_scores.calibration(self._frame, outcomes, bins)
+        return forecast_scores.calibration(
+            self._frame, outcomes, bins, of=of, interval=interval, resamples=resamples, seed=seed
+        )
 
     def available_at(self, resolution: str) -> F:
         """Add the end of the bucket, from which a row is known; see `marketdata.available_at`."""

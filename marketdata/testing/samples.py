@@ -165,8 +165,8 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
     Returns
     -------
     frame
-        One row per market: ``market_id slug question status start_date end_date token_ids token_labels event_slug
-        resolved_token_id resolved_token_label``.
+        One row per market: ``market_id slug question status start_date end_date token_ids token_labels closed_at
+        event_slug resolved_token_id resolved_token_label``.
 
     Raises
     ------
@@ -190,6 +190,7 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
             "status": "resolved",
             "start_date": to_text(_START),
             "end_date": end,
+            "closed_at": end,
             "tokens": [{"id": token.token_id, "label": token.token_label} for token in pair],
             "event_slug": "weather-tomorrow",
             "resolved_token_id": pair[i % 2].token_id,

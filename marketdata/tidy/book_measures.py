@@ -1,29 +1,38 @@
 """Measures of books: sums over the levels of each side, and formulas on them, many of one frame in one pass.
 
-A `Measure` states its sums and formulas once, as expressions. A sorted frame in memory is added up by numpy between the
-starts of its sides; every other frame is grouped by its engine. docs/decisions/measures.md has the figures.
+A `Measure` states its sums and formulas once, as expressions. In memory numpy adds up between the starts of the sides;
+an engine groups. docs/decisions/measures.md has the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
-from marketdata.errors import NotTidyError
-from marketdata.tidy.kinds import check_sides, floats, identity, new_series
-from marketdata.tidy.schema import ASK, BBO, BID, WHO, kind_of
-from marketdata.tidy.snapshots import KEYS, Starts, closed, opened
+from marketdata.tidy.backends import run
+from marketdata.tidy.quotes import KINDS, reduced, top
+from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Floats, Ints
 
+F = TypeVar("F")
+Columns = Mapping[str, nw.Expr]
+KEYS = ("ts", *WHO)
 _ASK = "__is_ask"
 # What a sum may use beside ``level``, ``price`` and ``size`` of a row.
 BEFORE, PAID_BEFORE, DISTANCE = "__before", "__paid_before", "__distance"
-# What a formula may use beside the sums: the best prices and sizes, mid and spread, and the levels of each side.
+# Beside the sums a formula may use the columns of bbo, and the number of levels of each side.
 LEVELS = "__levels"
+_TOP = {
+    "mid": (nw.col("best_bid") + nw.col("best_ask")) / 2,
+    "spread": nw.col("best_ask") - nw.col("best_bid"),
+}
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,8 @@ class Measure:
     sums: Mapping[str, nw.Expr] = field(default_factory=dict)
     needs: frozenset[str] = frozenset()
 
-    @property
-    def of_levels(self) -> bool:
-        """Whether it needs more than the best prices."""
-        return bool(self.sums)
 
-
-def measured(frame: Any, *measures: Measure) -> Any:
+def measured(frame: F, *measures: Measure) -> F:
     """One row per (token, ts) in tidy order: the ids and the columns of all measures.
 
     Raises
@@ -59,128 +63,60 @@ def measured(frame: Any, *measures: Measure) -> Any:
     NotTidyError
         If the frame holds no tidy books, or, where the best prices do, no bbo.
     """
-    data = opened(frame)
-    deep = any(m.of_levels for m in measures)
-    schema = data.collect_schema()
-    kind = kind_of(schema.names(), ("books",) if deep else ("books", "bbo"))
     columns = {name: value for m in measures for name, value in m.columns.items()}
-    if kind == "bbo":
-        data = data.with_columns(nw.col(*BBO[4:]).cast(nw.Float64).fill_nan(None))
-        return closed(data.select(*KEYS, **columns), frame)
-    texts = [c for c in ("level", "price", "size") if schema[c] in (nw.String, nw.Categorical)]
-    if texts:
-        raise NotTidyError(f"{', '.join(texts)} hold texts, not numbers; make them floats.")
-    data = data.select(*KEYS, "side", "level", "price", "size")
-    sums = _sums(measures)
-    needs = frozenset().union(*(m.needs for m in measures))
-    out = _by_runs(data, sums, needs, columns) if isinstance(data, nw.DataFrame) else None
-    if out is None:
-        if isinstance(data, nw.DataFrame):
-            check_sides(data)
-        out = _by_groups(data, sums, needs, columns)
-    return closed(out, frame)
-
-
-def _sums(measures: Iterable[Measure]) -> dict[str, nw.Expr]:
-    """The sums of all measures; the number of levels tells a side of size 0 from a missing one."""
     sums = {name: value for m in measures for name, value in m.sums.items()}
-    return {**sums, LEVELS: nw.when(~nw.col("price").is_null()).then(1.0)} if sums else {}
+    needs = frozenset().union(*(m.needs for m in measures))
+    if not sums:
+        return run(frame, partial(_of_top, columns=columns), KINDS, reduce=reduced)
+    # The number of levels tells a side of size 0 from a missing one.
+    sums[LEVELS] = nw.when(~nw.col("price").is_null()).then(1.0)
+    return run(frame, partial(_of_levels, sums=sums, needs=needs, columns=columns), ("books",))
 
 
-def _formulas(data: Any, columns: dict[str, nw.Expr]) -> Any:
-    bid, ask = nw.col("best_bid"), nw.col("best_ask")
-    return data.with_columns(mid=(bid + ask) / 2, spread=ask - bid).with_columns(**columns)
+def _of_top(table: Any, columns: Columns) -> Any:
+    return top(table).select(*KEYS, **columns)
 
 
-def _by_runs(
-    data: nw.DataFrame[Any], sums: dict[str, nw.Expr], needs: frozenset[str], columns: dict[str, nw.Expr]
-) -> nw.DataFrame[Any] | None:
-    """The measures of a frame in tidy order, or None where it is not: a side is its levels 0, 1, 2 and so on."""
-    starts = Starts.of(data)
-    if starts is None:
-        return None
-    if sums:
-        sides = np.column_stack(starts).ravel()
-        lengths = np.diff(np.append(sides, len(data)))
-        level = np.arange(len(data)) - np.repeat(sides, lengths)
-        side = identity(data["side"])
-        if np.any(np.nan_to_num(floats(data["level"]), nan=0.0) != level):
-            return None
-        # A bid behind the asks has the next level too: each row must be of the side that began.
-        if np.any(side != np.repeat(side[sides], lengths)):
-            return None
-    ends = np.append(starts.bids[1:], len(data))[: len(starts.bids)]
-    price, size = _whole_levels(floats(data["price"]), floats(data["size"]))
-    out = _by_sides(price, size, Sides(starts.bids, starts.asks, ends), sums, needs, columns)
-    heads = data.select(*KEYS)[starts.bids]
-    return heads.with_columns(*(new_series(heads, name, out[name].to_numpy()) for name in columns))
+def _of_levels(table: Any, sums: Columns, needs: frozenset[str], columns: Columns) -> Any:
+    if not table.is_eager:
+        return _by_groups(table.frame(), sums, needs, columns)
+    book = table.book()
+    values = _by_sides(book, sums, needs).with_columns(**_TOP).select(**columns).to_native()
+    return pl.DataFrame([book.column(c).gather(book.sides.starts) for c in KEYS]).hstack(values)
 
 
-class Sides(NamedTuple):
-    """Where snapshots begin, with their bids, where their asks begin, and where they end; a side may be empty."""
-
-    starts: Ints
-    asks: Ints
-    ends: Ints
-
-    @property
-    def begins(self) -> Ints:
-        """Where sides begin: bids, asks, bids, and so on."""
-        return np.column_stack((self.starts, self.asks)).ravel()
-
-    @property
-    def lengths(self) -> Ints:
-        """Rows of each side."""
-        return np.column_stack((self.asks - self.starts, self.ends - self.asks)).ravel()
-
-
-def _by_sides(
-    price: Floats,
-    size: Floats,
-    sides: Sides,
-    sums: dict[str, nw.Expr],
-    needs: frozenset[str],
-    columns: dict[str, nw.Expr],
-) -> nw.DataFrame[Any]:
-    """The columns of the measures, one row per snapshot."""
-    begins, lengths = sides.begins, sides.lengths
+def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> nw.DataFrame[Any]:
+    """The best prices and the sums of each side, one row per snapshot."""
+    price, size = book.array("price"), book.array("size")
+    starts, asks, ends = book.sides
+    begins = np.column_stack((starts, asks)).ravel()
+    lengths = np.column_stack((asks - starts, ends - asks)).ravel()
     held = lengths > 0
     found: dict[str, Floats] = {}
     for i, side in enumerate((BID, ASK)):
         for name, values in ((f"best_{side}", price), (f"best_{side}_size", size)):
-            found[name] = np.full(len(sides.starts), np.nan)
+            found[name] = np.full(len(starts), np.nan)
             found[name][held[i::2]] = values[begins[i::2][held[i::2]]]
-    if sums:
-        rows = {"level": np.arange(len(price)) - np.repeat(begins, lengths), "price": price, "size": size}
-        if BEFORE in needs:
-            rows[BEFORE] = _over_better_levels(size, begins, lengths)
-        if PAID_BEFORE in needs:
-            rows[PAID_BEFORE] = _over_better_levels(price * size, begins, lengths)
-        if DISTANCE in needs:
-            mid = (found["best_bid"] + found["best_ask"]) / 2
-            rows[DISTANCE] = np.abs(price - np.repeat(mid, sides.ends - sides.starts))
-        counted = _table(rows).select(**sums)
-        for name in sums:
-            total = np.zeros(len(begins))
-            if held.any():
-                total[held] = np.add.reduceat(np.nan_to_num(floats(counted[name]), nan=0.0), begins[held])
-            found |= {f"bid_{name}": total[0::2], f"ask_{name}": total[1::2]}
-    out: nw.DataFrame[Any] = _formulas(_table(found), columns)
-    return out
-
-
-def _whole_levels(price: Floats, size: Floats) -> tuple[Floats, Floats]:
-    """A level that lacks its price or its size is none."""
-    half = np.isnan(price) != np.isnan(size)
-    if half.any():
-        price, size = np.where(half, np.nan, price), np.where(half, np.nan, size)
-    return price, size
+    rows = {"level": book.array("level"), "price": price, "size": size}
+    if BEFORE in needs:
+        rows[BEFORE] = _over_better_levels(size, begins, lengths)
+    if PAID_BEFORE in needs:
+        rows[PAID_BEFORE] = _over_better_levels(price * size, begins, lengths)
+    if DISTANCE in needs:
+        mid = (found["best_bid"] + found["best_ask"]) / 2
+        rows[DISTANCE] = np.abs(price - np.repeat(mid, ends - starts))
+    counted = _table(rows).select(**sums)
+    for name in sums:
+        total = np.zeros(len(begins))
+        if held.any():
+            added = counted[name].fill_null(0.0).to_numpy()
+            total[held] = np.add.reduceat(added, begins[held])
+        found |= {f"bid_{name}": total[0::2], f"ask_{name}": total[1::2]}
+    return _table(found)
 
 
 def _table(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:
-    """Arrays as a polars frame, whatever the kind of the frame they came from: its expressions use all cores."""
-    import polars as pl
-
+    """Arrays as a polars frame, whose expressions use all cores."""
     return nw.from_native(pl.DataFrame(dict(columns), nan_to_null=True))
 
 
@@ -193,12 +129,9 @@ def _over_better_levels(values: Floats, begins: Ints, lengths: Ints) -> Floats:
     return out
 
 
-def _by_groups(data: Any, sums: dict[str, nw.Expr], needs: frozenset[str], columns: dict[str, nw.Expr]) -> Any:
-    """The measures of a frame of any kind, in any order."""
-    numbers = {c: nw.col(c).cast(nw.Float64).fill_nan(None) for c in ("price", "size")}
-    data = data.with_columns(**numbers, **{_ASK: nw.col("side").cast(nw.String) == ASK})
-    held = ~nw.col("price").is_null() & ~nw.col("size").is_null()
-    data = data.with_columns(nw.when(held).then(nw.col(c)).alias(c) for c in numbers)
+def _by_groups(data: Any, sums: Columns, needs: frozenset[str], columns: Columns) -> Any:
+    """The measures of an engine's frame, in any order."""
+    data = data.with_columns((nw.col("side") == ASK).alias(_ASK))
     sides = {BID: ~nw.col(_ASK), ASK: nw.col(_ASK)}
     best = (nw.col("level") == 0).fill_null(value=False)
     before = {BEFORE: nw.col("size"), PAID_BEFORE: nw.col("price") * nw.col("size")}
@@ -214,7 +147,7 @@ def _by_groups(data: Any, sums: dict[str, nw.Expr], needs: frozenset[str], colum
         data = data.with_columns(**tops).with_columns(nw.col(*tops).max().over(*KEYS))
         mid = (nw.col(f"__best_{BID}") + nw.col(f"__best_{ASK}")) / 2
         data = data.with_columns((nw.col("price") - mid).abs().alias(DISTANCE))
-    # Plain columns made before: pandas groups by plain sums only. What does not count adds 0.
+    # What does not count adds 0.
     added = {
         f"{side}_{name}": nw.when(rows).then(value).otherwise(0.0).fill_null(0.0)
         for name, value in sums.items()
@@ -225,6 +158,6 @@ def _by_groups(data: Any, sums: dict[str, nw.Expr], needs: frozenset[str], colum
         for side, rows in sides.items()
         for name, c in ((f"best_{side}", "price"), (f"best_{side}_size", "size"))
     }
-    found = [nw.col(*added).sum()] if added else []
-    out = data.select(*KEYS, **added, **greatest).group_by(*KEYS).agg(*found, nw.col(*greatest).max())
-    return _formulas(out, columns).select(*KEYS, *columns).sort(*WHO, "ts", nulls_last=True)
+    out = data.select(*KEYS, **added, **greatest).group_by(*KEYS)
+    out = out.agg(nw.col(*added).sum(), nw.col(*greatest).max()).with_columns(**_TOP)
+    return out.select(*KEYS, **columns).sort(*WHO, "ts", nulls_last=True)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
+import polars as pl
 
-from marketdata.errors import ConfigError
-from marketdata.tidy.kinds import texts
-from marketdata.tidy.partitions import market_by_market
-from marketdata.tidy.quotes import bbo
-from marketdata.tidy.schema import ASK, BBO, BID, BOOKS, PRICES, WHO, kind_of
-from marketdata.tidy.snapshots import closed, opened
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.arguments import whole
+from marketdata.tidy.backends import run
+from marketdata.tidy.outcomes import as_kind_of
+from marketdata.tidy.quotes import top
+from marketdata.tidy.records import columns_of
+from marketdata.tidy.schema import ASK, BID, BOOKS, WHO
 
 F = TypeVar("F")
+Counts = int | Mapping[str, int] | None
 _MARKET = ("market_id", "ts")
 _SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
+_HELD, _ALL = "__held", "__all"
 # Sums of decimal prices miss 1 by a few bits.
 _SLACK = 1e-9
 
 
-@market_by_market
-def complement(frame: F) -> F:
+def complement(frame: F, *, tokens: Any = None) -> F:
     """The book of each token of a two-token market as the other token's book implies it.
 
     Who sells Yes at p, in effect bids 1 - p for No: bids become asks, and each price p becomes 1 - p.
@@ -30,6 +36,9 @@ def complement(frame: F) -> F:
     ----------
     frame
         Tidy books of any frame kind, with both tokens of each market.
+    tokens : int or frame, optional
+        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
+        gives. Without it the tokens that the frame holds anywhere are taken for all.
 
     Returns
     -------
@@ -59,22 +68,25 @@ def complement(frame: F) -> F:
     >>> md.complement(book).select("token_label", "side", "price").rows()
     [('No', 'bid', None), ('No', 'ask', 0.5), ('Yes', 'bid', 0.5), ('Yes', 'ask', 0.75)]
     """
-    data = opened(frame)
-    kind_of(data.collect_schema().names(), ("books",))
-    tokens = data.select(*WHO).unique()
-    pairs = tokens.join(tokens.rename({c: f"__{c}" for c in WHO[1:]}), on="market_id")
+    return run(frame, partial(_mirrored, counts=token_counts(tokens)), ("books",), together="market")
+
+
+def _mirrored(table: Any, counts: Counts) -> Any:
+    data = (table.book() if table.is_eager else table).frame()
+    ids = data.select(*WHO).unique()
+    pairs = ids.join(ids.rename({c: f"__{c}" for c in WHO[1:]}), on="market_id")
     pairs = pairs.filter(nw.col("token_id") != nw.col("__token_id"))
-    count = tokens.group_by("market_id").agg(nw.col("token_id").n_unique().alias("__tokens"))
-    if isinstance(count, nw.DataFrame):
-        wrong = count.filter(nw.col("__tokens") != 2)
+    known = _known(ids, counts).with_columns(good=((nw.col(_HELD) == 2) & (nw.col(_ALL) == 2)).fill_null(value=False))
+    if isinstance(known, nw.DataFrame):
+        wrong = known.filter(~nw.col("good"))
         if len(wrong):
-            names = sorted(map(str, texts(wrong["market_id"])))[:3]
+            names = sorted(map(str, wrong["market_id"].cast(nw.String).to_list()))[:3]
             raise ConfigError(
                 f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(names)}; a "
                 "complement is of a market with two tokens, both of them in the frame."
             )
-    pairs = pairs.join(count.filter(nw.col("__tokens") == 2), on="market_id").drop("__tokens")
-    data = data.select(*BOOKS).join(pairs.drop("token_label"), on=["market_id", "token_id"])
+    pairs = pairs.join(known.filter(nw.col("good")).select("market_id"), on="market_id")
+    data = data.join(pairs.drop("token_label"), on=["market_id", "token_id"])
     is_ask = nw.col("side").cast(nw.String) == ASK
     flipped = nw.when(is_ask).then(nw.lit(BID)).otherwise(nw.lit(ASK))
     side = data.collect_schema()["side"]
@@ -85,30 +97,34 @@ def complement(frame: F) -> F:
         price=1.0 - nw.col("price"),
         __order=~is_ask,
     )
-    data = data.sort(*WHO, "ts", "__order", "level", nulls_last=True)
-    return closed(data.select(*BOOKS), frame)  # type: ignore[no-any-return]
+    return data.sort(*WHO, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
 
 
-@market_by_market
-def overround(frame: F) -> F:
+def overround(frame: F, *, tokens: Any = None) -> F:
     """What all tokens of a market cost together.
 
     Parameters
     ----------
     frame
         Tidy books or bbo of any frame kind, with all tokens of each market.
+    tokens : int or frame, optional
+        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
+        gives. Without it the tokens that the frame holds anywhere are taken for all.
 
     Returns
     -------
     frame of the same kind
         One row per (market, ts): ``ts market_id tokens bid_sum mid_sum ask_sum overround``: the number of tokens seen,
         sums of best bids, mids and best asks over them [probability], and ask_sum - 1. Null where a token of
-        the market (any that the frame has) lacks the value or the whole book at that ``ts``. By market, ts.
+        the market lacks the value or the whole book at that ``ts``, and where only one token is known, or the frame
+        holds more than ``tokens`` says. By market, ts.
 
     Raises
     ------
     NotTidyError
         If the frame holds no tidy books or bbo.
+    ConfigError
+        If ``tokens`` is no whole number from 2 and no frame.
 
     Notes
     -----
@@ -117,22 +133,22 @@ def overround(frame: F) -> F:
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> out = archive.books(archive.records("markets")[0]["id"]).md.overround()
-    >>> bool((out["bid_sum"].dropna() < out["ask_sum"].dropna()).all())
-    True
+    >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum", "overround").rows()
+    [(0.98, 1.02, 0.020000000000000018)]
     """
-    return closed(_sums(opened(bbo(frame))), frame)  # type: ignore[no-any-return]
+    return run(frame, partial(_sums, counts=token_counts(tokens)), ("books", "bbo"), together="market")
 
 
-@market_by_market
-def arbitrage(frame: F) -> F:
+def arbitrage(frame: F, *, tokens: Any = None) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
     Parameters
     ----------
     frame
         Tidy books or bbo of any frame kind, with all tokens of each market.
+    tokens : int or frame, optional
+        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
+        gives. Without it the tokens that the frame holds anywhere are taken for all.
 
     Returns
     -------
@@ -140,12 +156,14 @@ def arbitrage(frame: F) -> F:
         One row per (market, ts): ``ts market_id buy_all sell_all size gain``: whether the asks sum to less than 1,
         whether the bids sum to more [true or false; false where a token lacks the side]; the number of sets at the best
         prices, the smallest best size of that side [shares]; and what one set gains [USD]. Size and gain are
-        null without a flag. By market, ts.
+        null without a flag. False where `overround` is null. By market, ts.
 
     Raises
     ------
     NotTidyError
         If the frame holds no tidy books or bbo.
+    ConfigError
+        If ``tokens`` is no whole number from 2 and no frame.
 
     Notes
     -----
@@ -156,57 +174,107 @@ def arbitrage(frame: F) -> F:
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> list(archive.books(archive.records("markets")[0]["id"]).md.arbitrage().columns)
-    ['ts', 'market_id', 'buy_all', 'sell_all', 'size', 'gain']
+    >>> md.arbitrage(md.testing.books("polars", buckets=1)).drop("ts").rows()
+    [('rain', False, False, None, None)]
     """
-    out = _sums(opened(bbo(frame)), sizes=True)
-    buy = nw.col("ask_sum") < 1 - _SLACK
-    sell = nw.col("bid_sum") > 1 + _SLACK
-    either = [nw.when(flag).then(1.0).otherwise(0.0).alias(c) for flag, c in ((buy, "__buy"), (sell, "__sell"))]
-    out = out.with_columns(*either)
+    return run(frame, partial(_free_money, counts=token_counts(tokens)), ("books", "bbo"), together="market")
+
+
+def _free_money(table: Any, counts: Counts) -> Any:
+    out = _sums(table, counts, sizes=True)
+    flags = {"__buy": nw.col("ask_sum") < 1 - _SLACK, "__sell": nw.col("bid_sum") > 1 + _SLACK}
+    out = out.with_columns(nw.when(flag).then(1.0).otherwise(0.0).alias(c) for c, flag in flags.items())
     buy, sell = nw.col("__buy") > 0, nw.col("__sell") > 0
     size = nw.when(buy).then(nw.col("__ask_size")).otherwise(nw.when(sell).then(nw.col("__bid_size")))
     gain = nw.when(buy).then(1 - nw.col("ask_sum")).otherwise(nw.when(sell).then(nw.col("bid_sum") - 1))
     names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")
-    return closed(out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names), frame)  # type: ignore[no-any-return]
+    return out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names)
 
 
-def _sums(data: Any, *, sizes: bool = False) -> Any:
+def token_counts(tokens: Any) -> Counts:
+    """How many tokens a market has, as ``tokens=`` says it: a number for all, by market, or None.
+
+    Raises
+    ------
+    ConfigError
+        If it is no whole number from 2 and no frame.
+    NotTidyError
+        If a frame has no ``market_id``, or neither ``token_ids`` nor ``token_id``.
+    """
+    if tokens is None:
+        return None
+    if isinstance(tokens, int | float | str):
+        if whole("tokens", tokens) < 2:
+            raise ConfigError(f"tokens={tokens!r} is refused; a market has two tokens or more.")
+        return int(tokens)
+    data = columns_of(
+        tokens, ("market_id", "token_ids", "token_id"), "whole numbers from 2 and frames of market records"
+    )
+    if "market_id" in data and "token_ids" in data:
+        lists = zip(data["market_id"], data["token_ids"], strict=True)
+        return {str(market): len(ids) for market, ids in lists if ids is not None}
+    if "market_id" in data and "token_id" in data:
+        return Counter(market for market, _ in {*zip(data["market_id"], data["token_id"], strict=True)})
+    raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
+
+
+def _known(ids: Any, counts: Counts) -> Any:
+    """Per market: the tokens that the frame holds, and how many it has; null where that is not known."""
+    out = ids.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().cast(nw.Int64).alias(_HELD))
+    held, has = nw.col(_HELD), nw.col(_ALL)
+    if counts is None:
+        return out.with_columns(nw.when(held > 1).then(held).alias(_ALL))
+    if isinstance(counts, int):
+        return out.with_columns(nw.when(held <= counts).then(nw.lit(counts)).alias(_ALL))
+    small = pl.DataFrame(
+        {"market_id": pl.Series([*counts], dtype=pl.String), _ALL: pl.Series([*counts.values()], dtype=pl.Int64)}
+    )
+    if isinstance(out, nw.DataFrame):
+        small = small.with_columns(pl.col("market_id").cast(out.to_native().schema["market_id"], strict=False))
+    out = out.join(nw.from_native(as_kind_of(out.to_native(), small)), on="market_id", how="left")
+    return out.with_columns(nw.when(held <= has).then(has).alias(_ALL))
+
+
+def _sums(table: Any, counts: Counts, *, sizes: bool = False) -> Any:
     """Sums over the tokens of a market; null where one of them is missing."""
-    tokens = data.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().alias("__all"))
-    # One column per aggregate, made before: pandas groups by plain sums only.
+    data = top(table)
+    # One column per aggregate, made before: engines group by plain sums only.
     values = {name: nw.col(c).fill_null(0.0) for name, c in _SUMS.items()}
     there = {f"__{c}": (~nw.col(c).is_null()).cast(nw.Int64) for c in _SUMS.values()}
     least = {f"__{side}_size": nw.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}
-    data = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
-    out = data.agg(nw.len().alias("tokens"), nw.col(*values, *there).sum(), *(nw.col(c).min() for c in least))
-    out = out.join(tokens, on="market_id").with_columns(nw.col("tokens").cast(nw.Int64))
-    for name, c in _SUMS.items():
-        out = out.with_columns(nw.when(nw.col(f"__{c}") == nw.col("__all")).then(nw.col(name)).alias(name))
+    out = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
+    out = out.agg(nw.len().alias("tokens"), nw.col(*values, *there).sum(), *(nw.col(c).min() for c in least))
+    out = out.join(_known(data, counts), on="market_id").with_columns(nw.col("tokens").cast(nw.Int64))
+    complete = {name: nw.col(f"__{c}") == nw.col(_ALL) for name, c in _SUMS.items()}
+    out = out.with_columns(nw.when(whole).then(nw.col(name)).alias(name) for name, whole in complete.items())
     out = out.with_columns(overround=nw.col("ask_sum") - 1).sort(*_MARKET, nulls_last=True)
     return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
 
 
-@market_by_market
-def probabilities(frame: F) -> F:
+def probabilities(frame: F, *, tokens: Any = None) -> F:
     """Prices scaled so that the tokens of a market sum to 1.
 
     Parameters
     ----------
     frame
         Tidy prices, books or bbo of any frame kind, with all tokens of each market; of books the mid is taken.
+    tokens : int or frame, optional
+        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
+        gives. Without it the tokens that the frame holds anywhere are taken for all.
 
     Returns
     -------
     frame of the same kind
         One row per (token, ts): ``ts market_id token_id token_label probability`` [0 to 1]. Null where a token of the
-        market lacks its value or its row at that ``ts``, or all are 0. Tidy order.
+        market lacks its value or its row at that ``ts``, or all are 0, and where only one token is known, or the
+        frame holds more than ``tokens`` says. Tidy order.
 
     Raises
     ------
     NotTidyError
         If the frame holds no tidy prices, books or bbo.
+    ConfigError
+        If ``tokens`` is no whole number from 2 and no frame.
 
     Notes
     -----
@@ -215,24 +283,25 @@ def probabilities(frame: F) -> F:
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> out = archive.prices(archive.records("markets")[0]["id"]).md.probabilities()
-    >>> bool((out.dropna().groupby("ts")["probability"].sum().round(9) == 1).all())
-    True
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> md.probabilities(prices)["probability"].to_list()
+    [0.4, 0.6]
+    >>> md.probabilities(prices.filter(token_label="Yes"))["probability"].to_list()
+    [None]
     """
-    data, value = forecasts(frame)
-    count = data.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().alias("__all"))
-    there = (~nw.col(value).is_null()).cast(nw.Int64)
-    data = data.with_columns(__value=nw.col(value).fill_null(0.0), __there=there)
-    data = data.with_columns(nw.col("__value", "__there").sum().over(*_MARKET)).join(count, on="market_id")
-    good = (nw.col("__there") == nw.col("__all")) & (nw.col("__value") > 0)
-    out = data.with_columns(probability=nw.when(good).then(nw.col(value) / nw.col("__value")))
-    return closed(out.select("ts", *WHO, "probability").sort(*WHO, "ts", nulls_last=True), frame)  # type: ignore[no-any-return]
+    counts = token_counts(tokens)
+    return run(frame, partial(_scaled, counts=counts), ("prices", "books", "bbo"), together="market")
 
 
-def forecasts(frame: Any) -> tuple[Any, str]:
-    """Prices with their value column, or the mids of books."""
-    names = opened(frame).collect_schema().names()
-    if kind_of(names, ("books", "prices", "bbo")) == "prices":
-        return opened(frame).select(*PRICES), "price"
-    return opened(bbo(frame)).select(*BBO), "mid"
+def _scaled(table: Any, counts: Counts) -> Any:
+    value = "price" if table.kind == "prices" else "mid"
+    data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
+    data = data.select("ts", *WHO, __value=nw.col(value))
+    total = nw.col("__value").sum().over(*_MARKET)
+    there = nw.col("__there").sum().over(*_MARKET)
+    data = data.with_columns(__there=(~nw.col("__value").is_null()).cast(nw.Int64))
+    data = data.with_columns(__total=total, __there=there).join(_known(data, counts), on="market_id", how="left")
+    good = (nw.col("__there") == nw.col(_ALL)) & (nw.col("__total") > 0)
+    data = data.with_columns(probability=nw.when(good).then(nw.col("__value") / nw.col("__total")))
+    data = data.select("ts", *WHO, "probability")
+    return data if table.is_eager else data.sort(*WHO, "ts", nulls_last=True)

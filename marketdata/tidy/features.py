@@ -12,7 +12,6 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.tidy import liquidity, trade_cost
 from marketdata.tidy.book_measures import Measure, measured
-from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import BBO
 
 F = TypeVar("F")
@@ -37,7 +36,6 @@ MEASURES: dict[str, Callable[..., Measure]] = {
 }
 
 
-@token_by_token
 def features(frame: F, measures: Iterable[Feature]) -> F:
     """Many measures of every book in one pass over its levels.
 
@@ -84,7 +82,7 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
             raise ConfigError(f"measures gives {', '.join(map(repr, doubled))} twice; ask for each measure once.")
         named |= dict.fromkeys(columns, measure)
         out.append(Measure(columns, measure.sums, measure.needs))
-    return measured(frame, *out)  # type: ignore[no-any-return]
+    return measured(frame, *out)
 
 
 def _listed(measures: Any) -> list[Any]:

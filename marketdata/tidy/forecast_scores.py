@@ -1,157 +1,347 @@
-"""How well prices foresaw the outcomes: Brier score and calibration."""
+"""How well prices foresaw the outcomes: Brier score, log score and calibration, with intervals over markets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, TypeVar, get_args
 
 import narwhals as nw
+import numpy as np
+import polars as pl
+from narwhals.dependencies import is_dask_dataframe
 
-from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.arguments import whole
-from marketdata.tidy.cross_token import forecasts
-from marketdata.tidy.kinds import collected, texts
-from marketdata.tidy.partitions import at_once, market_by_market
-from marketdata.tidy.schema import WHO
-from marketdata.tidy.snapshots import closed, opened
+from marketdata.errors import ConfigError
+from marketdata.tidy import partitions
+from marketdata.tidy.arguments import number, whole
+from marketdata.tidy.backends import closed, run
+from marketdata.tidy.outcomes import Payoffs, as_kind_of, tokens_of
+from marketdata.tidy.quotes import top
+from marketdata.tidy.schema import WHO, Kind
+from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
-# Sums of decimal prices miss 1 by a few bits.
+Of = Literal["token", "market", "all"]
+Payoff = dict[tuple[str, str], float]
+_KINDS: tuple[Kind, ...] = ("prices", "books", "bbo")
+_P, _PAID, _ERROR = "__p", "__paid", "__error"
+_PAYOFF = [*WHO[:2], _PAID]
+# A price of a decimal bin border may lie a few bits below it.
 _SLACK = 1e-9
+_DRAWS = 200_000  # markets drawn at a time
 
 
-@market_by_market
-def brier(frame: F, outcomes: Any) -> F:
-    """How far the prices of each token were from what came true.
+def brier(
+    frame: F, outcomes: Any, *, of: Of = "token", interval: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> F:
+    """How far prices were from what came true: the mean squared error.
 
     Parameters
     ----------
     frame
         Tidy prices, books or bbo of any frame kind; of books the mid is taken. Cut it to the forecasts you mean: prices
         shortly before the end are good ones.
-    outcomes : mapping, or frame of market records
-        Token that won, by market id; or a frame with ``market_id`` and ``resolved_token_id``, as ``client.markets()``
-        gives. Markets that are not in it, or have none, are left out.
+    outcomes : frame or mapping
+        What `outcomes` gives, or market records; or the token that won, by id or label, by market id, None where the
+        market has not resolved. Markets that are not in it, or have not resolved, are left out.
+    of : {"token", "market", "all"}
+        What a row is of. The two tokens of a market say the same twice: but for "token", of markets of which the frame
+        has two tokens only one counts, the one labelled Yes, else the first.
+    interval : float
+        Of "all": probability that the interval covers [0 to 1].
+    resamples : int
+        Of "all": number of bootstrap samples.
+    seed : int
+        Of "all": seed of the samples; the same seed gives the same interval.
 
     Returns
     -------
     frame of the same kind
-        One row per token: ``market_id token_id token_label outcome points brier``: 1 or 0, the number of forecasts,
-        and their mean squared error [0 to 1; 0.25: always 0.5]. Null values are no forecasts. Tidy order.
+        of="token": one row per token: ``market_id token_id token_label outcome points brier``: its payoff, the number
+        of forecasts, their mean squared error [0 to 1; 0.25: always 0.5]. of="market": one row per market:
+        ``market_id points brier``. of="all": one row: ``markets points brier brier_low brier_high``; the interval is
+        null with fewer than two markets. Null prices are no forecasts. Tidy order.
 
     Raises
     ------
     NotTidyError
         If a frame is not of its kind.
     ConfigError
-        If ``outcomes`` is neither a mapping nor a frame.
+        If ``outcomes`` is refused; the message says what is allowed. If an argument does not exist.
 
     Notes
     -----
-    brier = mean((p - outcome)^2); Brier (1950), "Verification of forecasts expressed in terms of probability".
+    brier = mean((p - payoff)^2); Brier (1950), "Verification of forecasts expressed in terms of probability". Forecasts
+    within a market are autocorrelated: the interval is of a bootstrap that draws whole markets (percentiles; Cameron,
+    Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors").
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.5],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.brier(prices, {"m": "1"}).select("outcome", "points", "brier").row(0)
-    (1.0, 1, 0.25)
+    >>> import marketdata as md
+    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
+    >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
+    [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    data = _scored(frame, outcomes)
-    out = data.group_by(*WHO).agg(nw.col("outcome").max(), nw.len().alias("points"), nw.col("__error").sum())
-    out = out.with_columns(nw.col("points").cast(nw.Int64), brier=nw.col("__error") / nw.col("points"))
-    return closed(out.select(*WHO, "outcome", "points", "brier").sort(*WHO, nulls_last=True), frame)  # type: ignore[no-any-return]
+    score = partial(_score, name="brier", error=(nw.col(_P) - nw.col(_PAID)) ** 2)
+    return score(frame, outcomes, of, interval, resamples, seed)  # type: ignore[no-any-return]
 
 
-def calibration(frame: F, outcomes: Any, bins: int = 10) -> F:
+def log_score(
+    frame: F,
+    outcomes: Any,
+    *,
+    of: Of = "token",
+    clip: float = 1e-6,
+    interval: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> F:
+    """How surprising the outcomes were to the prices: the mean negative log-likelihood.
+
+    Parameters
+    ----------
+    frame, outcomes, of, interval, resamples, seed
+        As `brier`.
+    clip : float
+        Prices below it count as it, and above 1 - clip as that [probability, above 0 and below 0.5]: a price of 0 for
+        what came true would be infinitely wrong.
+
+    Returns
+    -------
+    frame of the same kind
+        As `brier`, with ``log_score`` in place of ``brier`` [natural logarithm; 0.693: always 0.5].
+
+    Raises
+    ------
+    NotTidyError, ConfigError
+        As `brier`.
+
+    Notes
+    -----
+    log_score = mean(-payoff ln p - (1 - payoff) ln(1 - p)); Good (1952), "Rational decisions".
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
+    >>> md.log_score(prices, markets)["log_score"].round(3).to_list()
+    [0.916, 0.916]
+    """
+    least = number("clip", clip)
+    if least >= 0.5:
+        raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
+    p = nw.col(_P).clip(least, 1 - least)
+    error = -(nw.col(_PAID) * p.log() + (1 - nw.col(_PAID)) * (1 - p).log())
+    return _score(frame, outcomes, of, interval, resamples, seed, name="log_score", error=error)  # type: ignore[no-any-return]
+
+
+def calibration(
+    frame: F,
+    outcomes: Any,
+    bins: int = 10,
+    *,
+    of: Literal["token", "market"] = "token",
+    interval: float | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> F:
     """How often what was priced at p came true.
 
     Parameters
     ----------
-    frame
-        As `brier`.
-    outcomes : mapping, or frame of market records
+    frame, outcomes, resamples, seed
         As `brier`.
     bins : int
         Number of equal bins from 0 to 1.
+    of : {"token", "market"}
+        Whether both tokens of a market count, or one of the two, as in `brier`.
+    interval : float, optional
+        Probability that an interval covers [0 to 1]; without it there is none.
 
     Returns
     -------
     frame of the same kind
         One row per bin that holds a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the
-        last with 1), number of forecasts, their mean, and the share that came true. By bin.
+        last with 1), number of forecasts, their mean, and the share that came true. With ``interval`` also ``markets
+        outcome_low outcome_high``: the markets in the bin, and the interval of the share over markets, null with fewer
+        than two. By bin.
 
     Raises
     ------
-    NotTidyError
-        If a frame is not of its kind.
-    ConfigError
-        If ``outcomes`` is neither a mapping nor a frame, or ``bins`` no whole number from 1.
+    NotTidyError, ConfigError
+        As `brier`; also if ``bins`` is no whole number from 1.
 
     Notes
     -----
-    Forecasts of one market hang together: points are not independent, and a market with many counts for many.
+    Forecasts within a market are autocorrelated, so points are not independent: the interval is that of `brier`, by
+    a bootstrap over markets.
 
     Examples
     --------
     >>> import marketdata as md
-    >>> archive = md.simulate(events=4, days=2)
-    >>> won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets")}
-    >>> out = md.calibration(archive.prices(list(won), on_missing="partial", resolution="1h"), won, bins=5)
-    >>> bool(out["outcome"].between(0, 1).all())
-    True
+    >>> prices, markets = md.testing.prices("polars", markets=2, buckets=1), md.testing.markets("polars", markets=2)
+    >>> md.calibration(prices, markets, bins=5, of="market").select("bin_start", "points", "forecast", "outcome").rows()
+    [(0.4, 2, 0.45, 0.5)]
     """
-    count = whole("bins", bins)
-    return _curve(_bins(frame, outcomes, count), count)
+    if of not in ("token", "market"):
+        raise ConfigError(f"of={of!r} does not exist; allowed are 'token' and 'market'.")
+    count, resamples = whole("bins", bins), whole("resamples", resamples)
+    share = None if interval is None else _share(interval)
+    counted = _counted(frame, outcomes, of)
+    at = (nw.col(_P) * count + _SLACK).floor()
+    bin_ = nw.when(at >= count).then(count - 1.0).otherwise(nw.when(at < 0).then(0.0).otherwise(at))
+    sums = partial(_sums, counted=counted, keys={"market_id": nw.col("market_id"), "bin": bin_})
+    finish = partial(_curve, count=count, share=share, resamples=resamples, seed=seed)
+    return _in_two_steps(frame, sums, finish)  # type: ignore[no-any-return]
 
 
-@market_by_market
-def _bins(frame: F, outcomes: Any, count: int) -> F:
-    """Forecasts of each bin: how many, their sum, and how many came true."""
-    data = _scored(frame, outcomes)
-    at = (nw.col("__value") * count + _SLACK).floor()
-    at = nw.when(at >= count).then(count - 1.0).otherwise(at)
-    data = data.select(forecast="__value", outcome="outcome", bin=at).group_by("bin")
-    return closed(data.agg(nw.len().alias("points"), nw.col("forecast", "outcome").sum()), frame)  # type: ignore[no-any-return]
+def _score(
+    frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: nw.Expr
+) -> Any:
+    share, resamples = _share(interval), whole("resamples", resamples)
+    counted = _counted(frame, outcomes, of)
+    ids = {"token": WHO, "market": WHO[:1], "all": WHO[:1]}[of]
+    sums = partial(_sums, counted=counted, keys={c: nw.col(c) for c in ids}, error=error)
+    if of == "all":
+        finish = partial(_overall, name=name, share=share, resamples=resamples, seed=seed)
+        return _in_two_steps(frame, sums, finish)
+    return run(frame, partial(_means, sums=sums, ids=ids, name=name), _KINDS, together="market")
 
 
-@at_once
-def _curve(sums: F, count: int) -> F:
-    out = opened(sums).group_by("bin").agg(nw.col("points", "forecast", "outcome").sum())
-    out = out.with_columns(
-        nw.col("points").cast(nw.Int64),
-        nw.col("forecast", "outcome") / nw.col("points"),
-        bin_start=nw.col("bin") / count,
-        bin_end=(nw.col("bin") + 1) / count,
+def _share(interval: float) -> float:
+    if number("interval", interval) >= 1:
+        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
+    return float(interval)
+
+
+def _counted(frame: Any, outcomes: Any, of: str) -> Payoff:
+    """The payoffs of the tokens whose forecasts count."""
+    if of not in get_args(Of):
+        raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
+    tokens = tokens_of(frame)
+    payoffs = Payoffs(outcomes, tokens).payoff
+    if of != "token":
+        by_market = defaultdict(list)
+        for market, token, label in tokens:
+            by_market[market].append((str(label).casefold() != "yes", token))
+        for market, held in by_market.items():
+            if len(held) == 2:
+                payoffs.pop((market, max(held)[1]), None)
+    return payoffs
+
+
+def _sums(table: Any, *, counted: Payoff, keys: Mapping[str, nw.Expr], error: nw.Expr | None = None) -> Any:
+    """Number of forecasts by some keys, and sums of the forecasts, their payoffs and their errors."""
+    value = "price" if table.kind == "prices" else "mid"
+    data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
+    data = _with_payoff(data.select(*WHO, nw.col(value).alias(_P)), counted)
+    sums = [_P, _PAID]
+    if error is not None:
+        data, sums = data.with_columns(error.alias(_ERROR)), [*sums, _ERROR]
+    data = data.select(*sums, **keys).group_by(*keys)
+    return data.agg(nw.len().cast(nw.Int64).alias("points"), nw.col(*sums).sum())
+
+
+def _with_payoff(data: Any, counted: Payoff) -> Any:
+    """The rows of tokens that paid, with what they paid."""
+    ids = list(WHO[:2])
+    small = pl.DataFrame(
+        [(*token, paid) for token, paid in counted.items()],
+        schema=dict(zip(_PAYOFF, (pl.String, pl.String, pl.Float64), strict=True)),
+        orient="row",
     )
-    return closed(out.sort("bin").select("bin_start", "bin_end", "points", "forecast", "outcome"), sums)  # type: ignore[no-any-return]
+    if isinstance(data, nw.DataFrame):
+        types = data.to_native().schema
+        small = small.with_columns(pl.col(c).cast(types[c], strict=False) for c in ids)
+    return data.filter(~nw.col(_P).is_null()).join(nw.from_native(as_kind_of(data.to_native(), small)), on=ids)
 
 
-def _scored(frame: Any, outcomes: Any) -> Any:
-    """Forecasts of resolved markets, with what came true and the squared error."""
-    won = _winners(outcomes)
-    data, value = forecasts(frame)
-    known = nw.col("market_id").cast(nw.String).is_in(sorted(won)) & ~nw.col(value).is_null()
-    winner = nw.col("token_id").cast(nw.String).is_in(sorted(set(won.values())))
-    data = data.filter(known).with_columns(__value=nw.col(value), outcome=nw.when(winner).then(1.0).otherwise(0.0))
-    return data.with_columns(__error=(nw.col("__value") - nw.col("outcome")) ** 2)
+def _means(table: Any, *, sums: Callable[[Any], Any], ids: tuple[str, ...], name: str) -> Any:
+    out = sums(table).with_columns((nw.col(_PAID) / nw.col("points")).alias("outcome"))
+    out = out.with_columns((nw.col(_ERROR) / nw.col("points")).alias(name))
+    outcome = ("outcome",) if "token_id" in ids else ()
+    return out.select(*ids, *outcome, "points", name).sort(*ids, nulls_last=True)
 
 
-def _winners(outcomes: Any) -> dict[str, str]:
-    if isinstance(outcomes, Mapping):
-        pairs: Iterable[tuple[Any, Any]] = outcomes.items()
-    else:
-        try:
-            data = collected(outcomes)
-        except NotTidyError:
-            raise ConfigError(
-                f"outcomes is a {type(outcomes).__name__}; allowed are a mapping of market id to token id that won, "
-                "or a frame with market_id and resolved_token_id."
-            ) from None
-        missing = [c for c in ("market_id", "resolved_token_id") if c not in data.columns]
-        if missing:
-            raise NotTidyError.from_missing("A frame of outcomes", missing, data.columns)
-        pairs = zip(texts(data["market_id"]), texts(data["resolved_token_id"]), strict=True)
-    return {str(market): str(token) for market, token in pairs if token is not None}
+def _in_two_steps(frame: Any, sums: Callable[[Any], Any], finish: Callable[[Any], Any]) -> Any:
+    """The sums of each market where the frame is, and what is made of them in memory."""
+    if is_dask_dataframe(frame):
+        first = run(frame, sums, _KINDS, together="market")
+        return partitions.apply(first, partial(_finished, finish=finish), None, whole=True)
+
+    def both(table: Any) -> Any:
+        first = sums(table)
+        if isinstance(first, nw.DataFrame):
+            return finish(first.to_native())
+        return nw.from_native(as_kind_of(first.to_native(), finish(first.collect("polars").to_native())))
+
+    return run(frame, both, _KINDS, together="all")
+
+
+def _finished(part: Any, finish: Callable[[Any], Any]) -> Any:
+    texts = part["market_id"].astype("object").tolist()
+    numbers = {c: part[c].to_numpy() for c in part.columns if c != "market_id"}
+    return closed(finish(pl.DataFrame({"market_id": pl.Series(texts, dtype=pl.String), **numbers})), part)
+
+
+def _overall(sums: Any, *, name: str, share: float, resamples: int, seed: int) -> Any:
+    """One row over all markets."""
+    sums = sums.sort(pl.col("market_id").cast(pl.String))
+    errors, points = (sums[c].to_numpy().astype(float)[:, None] for c in (_ERROR, "points"))
+    low, high = bootstrap(errors, points, share, resamples, seed)
+    row = {"markets": [len(sums)], "points": [int(points.sum())]}
+    mean = errors.sum(axis=0) / points.sum(axis=0) if len(sums) else np.full(1, np.nan)
+    values = {name: mean, f"{name}_low": low, f"{name}_high": high}
+    return pl.DataFrame(row).with_columns(pl.Series(c, v, dtype=pl.Float64).fill_nan(None) for c, v in values.items())
+
+
+def _curve(sums: Any, *, count: int, share: float | None, resamples: int, seed: int) -> Any:
+    """One row per bin."""
+    out = sums.group_by("bin").agg(pl.col("points", _P, _PAID).sum(), markets=pl.len().cast(pl.Int64)).sort("bin")
+    out = out.with_columns(
+        bin_start=pl.col("bin") / count,
+        bin_end=(pl.col("bin") + 1) / count,
+        forecast=pl.col(_P) / pl.col("points"),
+        outcome=pl.col(_PAID) / pl.col("points"),
+    )
+    names = ["bin_start", "bin_end", "points", "forecast", "outcome"]
+    if share is None:
+        return out.select(names)
+    markets = sums["market_id"].cast(pl.String)
+    row = np.searchsorted(np.unique(markets.to_numpy()), markets.to_numpy())
+    column = np.searchsorted(out["bin"].to_numpy(), sums["bin"].to_numpy())
+    paid, points = (np.zeros((int(row.max(initial=-1)) + 1, len(out))) for _ in range(2))
+    paid[row, column], points[row, column] = sums[_PAID].to_numpy(), sums["points"].to_numpy()
+    low, high = bootstrap(paid, points, share, resamples, seed)
+    ends = [pl.Series(c, v, dtype=pl.Float64).fill_nan(None) for c, v in (("outcome_low", low), ("outcome_high", high))]
+    return out.with_columns(ends).select(*names, "markets", "outcome_low", "outcome_high")
+
+
+def bootstrap(total: Floats, weight: Floats, share: float, resamples: int, seed: int) -> tuple[Floats, Floats]:
+    """Percentile interval of the ratio of sums over markets that are drawn with replacement, per column.
+
+    Parameters
+    ----------
+    total, weight : float64 array
+        One row per market.
+
+    Returns
+    -------
+    low, high : float64 array
+        One per column; NaN where fewer than two markets have a weight.
+    """
+    markets = len(total)
+    enough = (weight > 0).sum(axis=0) >= 2
+    low, high = (np.full(total.shape[1], np.nan) for _ in range(2))
+    if enough.any():
+        rng, ratios = np.random.default_rng(seed), []
+        step = max(1, _DRAWS // markets)
+        for first in range(0, resamples, step):
+            drawn = rng.multinomial(markets, np.full(markets, 1 / markets), size=min(step, resamples - first))
+            over = drawn @ weight[:, enough]
+            # A sample without a market of a bin says nothing about the bin.
+            ratios.append(np.divide(drawn @ total[:, enough], over, out=np.full(over.shape, np.nan), where=over > 0))
+        tail = (1 - share) / 2
+        low[enough], high[enough] = np.nanquantile(np.concatenate(ratios), [tail, 1 - tail], axis=0)
+    return low, high

@@ -9,7 +9,6 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured
-from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
@@ -36,7 +35,6 @@ LOCKED = Measure({"locked": _flag(_bid == _ask)})
 CROSSED = Measure({"crossed": _flag(_bid > _ask)})
 
 
-@token_by_token
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
     """Shares that rest on each side of every book.
 
@@ -79,7 +77,7 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
     >>> md.depth(book, levels=1)["bid_depth"].to_list()
     [10.0]
     """
-    return measured(frame, depth_measure(levels=levels, within=within))  # type: ignore[no-any-return]
+    return measured(frame, depth_measure(levels=levels, within=within))
 
 
 def depth_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
@@ -93,7 +91,6 @@ def depth_measure(*, levels: int | None = None, within: float | None = None) -> 
     return Measure(columns, {sides: counts}, needs)
 
 
-@token_by_token
 def imbalance(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
     """How much more rests on the bid than on the ask side of every book.
 
@@ -132,7 +129,7 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
     >>> bool(out.dropna().between(-1, 1).all())
     True
     """
-    return measured(frame, imbalance_measure(levels=levels, within=within))  # type: ignore[no-any-return]
+    return measured(frame, imbalance_measure(levels=levels, within=within))
 
 
 def imbalance_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
@@ -143,7 +140,6 @@ def imbalance_measure(*, levels: int | None = None, within: float | None = None)
     return Measure({"imbalance": value}, depths.sums, depths.needs)
 
 
-@token_by_token
 def microprice(frame: F) -> F:
     """Mid of every book, weighted towards the side where less rests.
 
@@ -178,10 +174,9 @@ def microprice(frame: F) -> F:
     >>> md.microprice(book)["microprice"].to_list()
     [0.625]
     """
-    return measured(frame, MICROPRICE)  # type: ignore[no-any-return]
+    return measured(frame, MICROPRICE)
 
 
-@token_by_token
 def spread_bps(frame: F) -> F:
     """Spread of every book relative to its mid.
 
@@ -212,10 +207,9 @@ def spread_bps(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread_bps().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'spread_bps']
     """
-    return measured(frame, SPREAD_BPS)  # type: ignore[no-any-return]
+    return measured(frame, SPREAD_BPS)
 
 
-@token_by_token
 def locked(frame: F) -> F:
     """Whether best bid and best ask of every book are equal.
 
@@ -246,10 +240,9 @@ def locked(frame: F) -> F:
     >>> int(archive.books(archive.records("markets")[0]["id"]).md.locked()["locked"].sum())
     0
     """
-    return measured(frame, LOCKED)  # type: ignore[no-any-return]
+    return measured(frame, LOCKED)
 
 
-@token_by_token
 def crossed(frame: F) -> F:
     """Whether the best bid of every book is above its best ask.
 
@@ -280,7 +273,7 @@ def crossed(frame: F) -> F:
     >>> int(archive.books(archive.records("markets")[0]["id"]).md.crossed()["crossed"].sum())
     0
     """
-    return measured(frame, CROSSED)  # type: ignore[no-any-return]
+    return measured(frame, CROSSED)
 
 
 def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozenset[str], str]:

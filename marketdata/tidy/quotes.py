@@ -54,7 +54,7 @@ def bbo(frame: F) -> F:
     >>> md.bbo(book).select("mid", "spread").row(0)
     (0.5, 0.5)
     """
-    return run(frame, top, KINDS, reduce=_reduced)
+    return run(frame, top, KINDS, reduce=reduced)
 
 
 def mid(frame: F) -> F:
@@ -83,7 +83,7 @@ def mid(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.mid().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'mid']
     """
-    return run(frame, partial(_one, name="mid"), KINDS, reduce=_reduced)
+    return run(frame, partial(_one, name="mid"), KINDS, reduce=reduced)
 
 
 def spread(frame: F) -> F:
@@ -112,7 +112,7 @@ def spread(frame: F) -> F:
     >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread().columns)
     ['ts', 'market_id', 'token_id', 'token_label', 'spread']
     """
-    return run(frame, partial(_one, name="spread"), KINDS, reduce=_reduced)
+    return run(frame, partial(_one, name="spread"), KINDS, reduce=reduced)
 
 
 def _one(table: Any, name: str) -> Any:
@@ -140,7 +140,7 @@ def _best(book: EagerTable) -> pl.DataFrame:
     return data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
 
 
-def _reduced(table: EagerTable) -> Any:
+def reduced(table: EagerTable) -> Any:
     """The best two levels of each side, which `_best` looks at, and every marker row."""
     rows = np.arange(len(table))
     if table.kind == "books":

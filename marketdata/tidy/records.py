@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
-from marketdata.tidy.kinds import collected
 from marketdata.times import parse_iso, to_datetime
 
 RecordKind = Literal["series", "events", "markets", "tokens"]
@@ -121,22 +121,24 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
     return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtype)
 
 
-def columns_of(frame: Any, names: Iterable[str]) -> dict[str, list[Any]]:
+def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """These columns of a frame of records, if it has them, as lists of Python objects; what is missing is None.
 
     Raises
     ------
     ConfigError
-        If it is no frame.
+        If it is no frame; the message says what is allowed.
     """
     try:
-        data = collected(frame)
+        source = source_of(in_memory(frame))
     except NotTidyError:
-        raise ConfigError(f"A {type(frame).__name__} is no frame of records.") from None
-    return {c: [None if _is_missing(v) else v for v in data[c].to_list()] for c in names if c in data.columns}
+        raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
+    found = {c: source.raw(c) for c in names if c in source.names}
+    lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
+    return {c: [None if is_missing(v) else v for v in values] for c, values in lists.items()}
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, NaT and pandas' NA."""
     if value is None:
         return True

@@ -9,7 +9,6 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
 from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured
-from marketdata.tidy.partitions import token_by_token
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
@@ -18,7 +17,6 @@ TOLERANCE = 1e-9
 _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 
-@token_by_token
 def fill_price(frame: F, size: float | None = None) -> F:
     """Average price of taking ``size`` shares from each side of every book.
 
@@ -58,7 +56,7 @@ def fill_price(frame: F, size: float | None = None) -> F:
     >>> md.fill_price(book, size=20).select("bid_fill_price", "ask_fill_price").row(0)
     (None, 0.625)
     """
-    return measured(frame, fill_price_measure(size))  # type: ignore[no-any-return]
+    return measured(frame, fill_price_measure(size))
 
 
 def fill_price_measure(size: float | None = None) -> Measure:
@@ -76,7 +74,6 @@ def fill_price_measure(size: float | None = None) -> Measure:
     return Measure(columns, {"depth": level, shares: taken, paid: price * taken}, needs)
 
 
-@token_by_token
 def sweep(frame: F, side: str, *, size: float | None = None, notional: float | None = None) -> F:
     """Take one side of every book, best level first, until ``size`` or ``notional`` is reached or nothing is left.
 
@@ -125,7 +122,7 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     >>> md.sweep(book, "buy", notional=100).select("filled", "shortfall", "shares").row(0)
     (20.0, 80.0, 30.0)
     """
-    return measured(frame, sweep_measure(side, size=size, notional=notional))  # type: ignore[no-any-return]
+    return measured(frame, sweep_measure(side, size=size, notional=notional))
 
 
 def sweep_measure(side: str, *, size: float | None = None, notional: float | None = None) -> Measure:

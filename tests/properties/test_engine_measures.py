@@ -17,6 +17,14 @@ from marketdata.tidy.frames import to_frame
 
 WON = {"0xm": "1" * 77, "0xn": "3" * 77}
 TS = "2026-01-01T12:00"
+RECORDS = pl.DataFrame({
+    "market_id": ["0xm", "0xn"], "token_ids": [["1" * 77, "2" * 77], ["3" * 77, "4" * 77]],
+    "token_labels": [["Yes", "No"]] * 2, "resolved_token_id": [*WON.values()],
+    "closed_at": ["2026-01-02T00:00:00Z", None],
+})  # fmt: skip
+MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0xn"], "news": ["a", "b"]}).with_columns(
+    pl.col("ts").str.to_datetime(time_zone="UTC")
+)
 # Each takes frames of books, prices and metrics.
 VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "depth": lambda b, p, m: md.depth(b, levels=2),
@@ -36,8 +44,21 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "overround": lambda b, p, m: md.overround(b),
     "arbitrage": lambda b, p, m: md.arbitrage(b),
     "probabilities": lambda b, p, m: md.probabilities(p),
+    "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
+    "outcomes": lambda b, p, m: md.outcomes(RECORDS),
+    "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
+    "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
+    "around any market": lambda b, p, m: md.around(
+        m, MOMENTS.drop("market_id"), before="5h", after="1h", resolution="1h"
+    ),
     "brier": lambda b, p, m: md.brier(p, WON),
+    "brier of markets": lambda b, p, m: md.brier(b, RECORDS, of="market"),
+    "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", resamples=50),
+    "log_score": lambda b, p, m: md.log_score(p, RECORDS),
     "calibration": lambda b, p, m: md.calibration(p, WON, 3),
+    "calibration with intervals": lambda b, p, m: md.calibration(
+        p, RECORDS, 3, of="market", interval=0.9, resamples=50
+    ),
     "available_at": lambda b, p, m: md.available_at(p, "1m"),
     "gaps": lambda b, p, m: md.gaps(p, "1m"),
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),

@@ -18,7 +18,6 @@ from kinds import KINDS, close, few, of_kind, rows
 
 import marketdata as md
 from marketdata.testing.strategies import book_columns
-from marketdata.tidy import snapshots
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.trade_cost import TOLERANCE
 from marketdata.times import to_datetime
@@ -181,18 +180,6 @@ def test_a_sweep_of_the_whole_side_fills_exactly_its_depth(kind: str, books: Any
         assert all(
             (prices[key] is None) == (d[at] is None or d[at] < wanted * (1 - TOLERANCE)) for key, d in depth.items()
         )
-
-
-@few
-@given(books=book_columns(), cut=cuts, wanted=amounts)
-def test_runs_and_groups_give_the_same_sums(books: Any, cut: dict[str, Any], wanted: float) -> None:
-    """The numpy view of a sorted frame and the expressions agree; the sorted frame does take the numpy view."""
-    frame = to_frame(books, "polars")
-    view = snapshots.snapshots(frame)
-    assert isinstance(view, snapshots.Runs)
-    assert isinstance(snapshots.snapshots(frame.lazy()), snapshots.Groups)
-    for measure in (lambda f: md.depth(f, **cut), lambda f: md.sweep(f, "buy", notional=wanted), md.fill_price):
-        assert close(rows(measure(frame)), rows(measure(frame.lazy())), least=max(1e-15, wanted * 1e-14))
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(5), 5))[::11], ids=str)

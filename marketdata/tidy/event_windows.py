@@ -1,0 +1,235 @@
+"""Rows around moments on the common clock of events, and the time left until a market resolved."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import defaultdict
+from functools import partial
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.backends import Result, Taken, in_memory, run, source_of
+from marketdata.tidy.outcomes import as_kind_of, resolution_times
+from marketdata.tidy.schema import WHO, Kind, check_names
+from marketdata.tidy.table import EagerTable
+from marketdata.times import SECOND
+from marketdata.wire.columns import Ints, ranges
+
+F = TypeVar("F")
+_KINDS: tuple[Kind, ...] = ("books", "series")
+_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
+_TIME = pl.Datetime("us", "UTC")
+_SPAN = re.compile(r"(\d+)\s*(s|m|h|d|w)")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def time_to_resolution(frame: F, outcomes: Any) -> F:
+    """Add how long after each row its market resolved.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any sort and kind.
+    outcomes : frame
+        What `outcomes` gives, or market records.
+
+    Returns
+    -------
+    frame of the same kind
+        The frame with one more column ``time_to_resolution`` [s], rows and order as they were: from ``ts``, the start
+        of the bucket, to ``resolved_at``; negative after it, null where the market has not resolved.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ``ts`` or no ``market_id``, or ``outcomes`` lacks columns.
+    ConfigError
+        If ``outcomes`` is no frame.
+
+    Notes
+    -----
+    When a market resolved was not known before: this is a column to group or filter by in a study, not one that a
+    strategy may act on.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
+    >>> md.time_to_resolution(prices, md.outcomes(markets))["time_to_resolution"].to_list()
+    [86400.0, 86400.0]
+    """
+    ends = resolution_times(outcomes)
+    return run(frame, partial(_with_time_left, ends=ends), _KINDS, together="row", further=True)
+
+
+def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
+    _require_market(table)
+    if not table.is_eager:
+        seconds = pl.DataFrame(
+            {"market_id": pl.Series([*ends], dtype=pl.String), _LEFT: [t / SECOND for t in ends.values()]}
+        )
+        known = nw.from_native(as_kind_of(table.data.to_native(), seconds))
+        data = table.data.drop(_LEFT, strict=False).join(known, on="market_id", how="left")
+        return data.with_columns(nw.col(_LEFT) - nw.col("ts").dt.timestamp("us") / SECOND)
+    market, ts = table.array("market_id"), table.array("ts")
+    codes, first = np.unique(market, return_index=True)
+    at = np.array([ends.get(str(name), np.nan) for name in table.texts("market_id", first)], float)
+    left = (at[np.searchsorted(codes, market)] - ts) / SECOND
+    names = [c for c in table.names if c != _LEFT]
+    added = pl.DataFrame({_LEFT: pl.Series(left, dtype=pl.Float64).fill_nan(None)})
+    return Result(added, [Taken(table.source, {c: c for c in names}, table.rows)], [*names, _LEFT])
+
+
+def around(
+    frame: F,
+    moments: Any,
+    *,
+    before: str | dt.timedelta,
+    after: str | dt.timedelta,
+    resolution: str | None = None,
+) -> F:
+    """Cut the rows around moments out of a frame, and put them on one clock.
+
+    Parameters
+    ----------
+    frame
+        Tidy frame of any sort and kind.
+    moments
+        Frame of any kind in memory: ``ts`` of each moment [UTC], and ``market_id``, or ``market_id token_id``, where it
+        is a moment of theirs; without ids it is one of every market. What more columns it has is kept.
+    before, after : str or timedelta
+        How far the window reaches: "90s", "30m", "1h", "2d", "1w", or a timedelta.
+    resolution : str, optional
+        Bucket width of the clock, such as "1m": offsets are its multiples, so that windows of moments between two
+        buckets can be averaged. Without it the offset is exact.
+
+    Returns
+    -------
+    frame of the same kind
+        The rows with moment - before <= ts < moment + after, once for each moment that they are around, with the
+        further columns of moments and two more: ``moment`` [UTC], and ``offset``, ts - moment [s]; with ``resolution``
+        the greatest multiple of it that is not greater. By moment as in ``moments``, then in tidy order.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks columns.
+    ConfigError
+        If an argument is refused, or a column of moments is also one of the frame.
+
+    Notes
+    -----
+    ``ts`` is the start of a bucket: the row at offset 0 holds what happened after the moment, and the last one that was
+    known by then is that at minus one bucket. MacKinlay (1997), "Event studies in economics and finance".
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> prices = md.testing.prices("polars", buckets=5).filter(token_label="Yes")
+    >>> moments = prices.slice(2, 1).select("ts", "market_id", news=pl.lit("forecast"))
+    >>> md.around(prices, moments, before="1m", after="2m").select("offset", "price", "news").rows()
+    [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
+    """
+    reach = _span("before", before), _span("after", after)
+    width = None if resolution is None else BucketWidth.of(resolution)
+    source = source_of(in_memory(moments))
+    check_names(source.names)
+    if "ts" not in source.names:
+        raise NotTidyError.from_missing("A frame of moments", ["ts"], source.names)
+    told = EagerTable(source, "series")
+    return run(frame, partial(_windows, moments=told, reach=reach, width=width), _KINDS, together="row", further=True)
+
+
+def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Any:
+    keys = [c for c in WHO[:2] if c in moments.names]
+    further = [c for c in moments.names if c not in (*WHO, "ts")]
+    taken = sorted({*further, _MOMENT, _OFFSET} & set(table.names))
+    if taken:
+        raise ConfigError(
+            f"{', '.join(map(repr, taken))} would be in the result twice; rename the column of one frame."
+        )
+    missing = [c for c in keys if c not in table.keys]
+    if missing:
+        raise NotTidyError.from_missing("A frame with moments of markets", missing, table.names)
+    if not table.is_eager:
+        return _in_engine(table, moments, keys, further, reach, width)
+    ordered = table.book(whole=False) if table.kind == "books" else table.in_order(unique=False)
+    at, rows = _around(ordered, moments, keys, reach)
+    moment = moments.array("ts")[at]
+    offset = ordered.array("ts")[rows] - moment
+    if width is not None:
+        offset = offset // width.micros * width.micros
+    added = pl.DataFrame(
+        {_MOMENT: pl.Series(moment).cast(_TIME), _OFFSET: pl.Series(offset / SECOND, dtype=pl.Float64)}
+    )
+    own = Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])
+    # As polars columns: moments may be of another library than the frame.
+    told = [pl.Series(c, moments.source.raw(c)).gather(at) for c in further]
+    return Result(added.with_columns(told), [own], [*table.names, *further, _MOMENT, _OFFSET])
+
+
+def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Which moment and which row, by moment and then row; the table is in tidy order."""
+    ts, when, (before, after) = table.array("ts"), moments.array("ts"), reach
+    heads = table.groups
+    ends = np.append(heads[1:], len(ts))[: len(heads)]
+    told = list(zip(*(moments.texts(c) for c in keys), strict=True)) if keys else [()] * len(when)
+    wanted = defaultdict(list)
+    for i, who in enumerate(told):
+        wanted[who].append(i)
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    owners = list(zip(*(table.texts(c, heads) for c in keys), strict=True)) if keys else [()] * len(heads)
+    for who, a, b in zip(owners, heads.tolist(), ends.tolist(), strict=True):
+        some = np.array(wanted.get(who, ()), np.int64)
+        if len(some):
+            first = a + np.searchsorted(ts[a:b], when[some] - before)
+            lengths = a + np.searchsorted(ts[a:b], when[some] + after) - first
+            found.append((np.repeat(some, lengths), ranges(first, lengths)))
+    at, rows = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.lexsort((rows, at))
+    return at[order], rows[order]
+
+
+def _in_engine(
+    table: Any,
+    moments: EagerTable,
+    keys: list[str],
+    further: list[str],
+    reach: tuple[int, int],
+    width: BucketWidth | None,
+) -> Any:
+    """The same of an engine's frame, by a join."""
+    small = {c: pl.Series(moments.texts(c), dtype=pl.String) for c in keys}
+    small |= {c: moments.source.raw(c) for c in further}
+    told = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})
+    known = nw.from_native(as_kind_of(table.data.to_native(), told))
+    data = table.data.join(known, on=keys) if keys else table.data.join(known, how="cross")
+    data = data.with_columns((nw.col("ts").dt.timestamp("us") - nw.col(_OFFSET)).alias(_OFFSET))
+    data = data.filter((nw.col(_OFFSET) >= -reach[0]) & (nw.col(_OFFSET) < reach[1]))
+    offset = nw.col(_OFFSET) / SECOND
+    if width is not None:
+        offset = (nw.col(_OFFSET) / width.micros).floor() * width.seconds
+    return data.with_columns(offset.alias(_OFFSET)).select(*table.names, *further, _MOMENT, _OFFSET)
+
+
+def _require_market(table: Any) -> None:
+    if "market_id" not in table.keys:
+        raise NotTidyError.from_missing("A tidy frame", ["market_id"], table.names)
+
+
+def _span(name: str, value: Any) -> int:
+    """Microseconds of a length of time from 0 on."""
+    if isinstance(value, dt.timedelta) and value >= dt.timedelta(0):
+        return value // dt.timedelta(microseconds=1)
+    match = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(
+            f"{name}={value!r} is refused; allowed are a timedelta from 0 and texts such as '90s', '30m', '2d', '1w'."
+        )
+    return int(match[1]) * _UNITS[match[2]] * SECOND

@@ -1,0 +1,268 @@
+"""What became of markets: the payoff of each token, and the time that was left until it was known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import narwhals as nw
+import polars as pl
+from narwhals.dependencies import is_dask_dataframe
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.backends import closed, in_memory, source_of
+from marketdata.tidy.records import columns_of, is_missing
+from marketdata.tidy.schema import WHO
+from marketdata.tidy.table import EagerTable
+from marketdata.times import to_datetime, to_micros
+
+F = TypeVar("F")
+Tokens = Iterable[tuple[str, str, str | None]]
+_RECORDS = ("market_id", "token_ids", "token_labels")
+_RESOLVED = ("resolved_token_id", "resolved_token_label")
+_IDS = WHO[:2]
+_ALLOWED = "what md.outcomes(markets) gives, frames of market records"
+_FIELDS = (*WHO, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resolved_at")
+
+
+def outcomes(markets: F) -> F:
+    """What each token of resolved markets paid.
+
+    Parameters
+    ----------
+    markets
+        Market records of any frame kind, as `Archive.markets` or `Client.markets` give them: ``market_id token_ids
+        token_labels``, ``resolved_token_id`` or ``resolved_token_label``, and, where it is known, ``closed_at``.
+
+    Returns
+    -------
+    frame of the same kind
+        One row per token: ``market_id token_id token_label payoff resolved_at``: 1 for the token that the market
+        resolved to and 0 for its others [USD per share], and when it closed [UTC]. Both null where the market has not
+        resolved; ``resolved_at`` also where no ``closed_at`` is given. By market and token.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame lacks columns, or a market resolved to a token that it does not have.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> markets = pl.DataFrame({
+    ...     "market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]],
+    ...     "resolved_token_id": ["2"], "closed_at": ["2026-01-01T12:00:00Z"],
+    ... })
+    >>> md.outcomes(markets).select("token_label", "payoff").rows()
+    [('Yes', 0.0), ('No', 1.0)]
+    """
+    return as_kind_of(markets, _table(_of_records(columns_of(markets, _FIELDS))))  # type: ignore[no-any-return]
+
+
+def resolution_times(given: Any) -> dict[str, int]:
+    """When markets resolved [microseconds], of a frame of outcomes or market records.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame lacks columns.
+    ConfigError
+        If it is no frame.
+    """
+    data = columns_of(given, _FIELDS, _ALLOWED)
+    if "resolved_at" not in data:
+        data = _of_records(data)
+    _require(data, "A frame of outcomes", ("market_id",))
+    times = zip(data["market_id"], data["resolved_at"], strict=True)
+    return {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
+
+
+class Payoffs:
+    """What tokens paid, of any way in which it can be said.
+
+    Parameters
+    ----------
+    given : mapping or frame
+        What `outcomes` gives; market records; or a mapping of market id to the token that won, by id or label, None
+        where the market has not resolved.
+    tokens : list of (market_id, token_id, token_label)
+        The tokens of the frame that is looked at.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks columns or contradicts itself.
+    ConfigError
+        If it is neither a mapping nor a frame, or a key or value of a mapping is none that is allowed.
+    """
+
+    def __init__(self, given: Any, tokens: Tokens) -> None:
+        held: dict[str, dict[str, str | None]] = defaultdict(dict)
+        for market, token, label in tokens:
+            held[market][token] = label
+        self.held: Mapping[str, Mapping[str, str | None]] = held
+        self.resolved_at: dict[str, int] = {}
+        self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
+
+    def _from_mapping(self, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
+        if given and self.held and not any(str(market) in self.held for market in given):
+            raise ConfigError(
+                f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.held))!r}; the "
+                f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
+            )
+        winners = {str(market): self._winner(str(market), value) for market, value in given.items()}
+        return self._of_winners(winners)
+
+    def _winner(self, market: str, value: Any) -> str | None:
+        if value is None:
+            return None
+        tokens = self.held.get(market, {})
+        if isinstance(value, str):
+            if value in tokens or not tokens:
+                return str(value)
+            labelled = [token for token, label in tokens.items() if label == value]
+            if len(labelled) == 1:
+                return labelled[0]
+            # A frame may hold the losing tokens only: what is written like their ids is another token.
+            if not labelled and all(_alike(value, token) for token in tokens):
+                return str(value)
+        allowed = ", ".join(f"{token!r} ({label})" for token, label in sorted(tokens.items())) or "a token id"
+        raise ConfigError(
+            f"outcomes[{market!r}] = {value!r} is refused; allowed are the token that won, by id or label ({allowed}), "
+            "and None where the market has not resolved."
+        )
+
+    def _of_winners(self, winners: Mapping[str, str | None]) -> dict[tuple[str, str], float]:
+        return {
+            (market, token): float(token == winner)
+            for market, winner in winners.items()
+            if winner is not None
+            for token in self.held.get(market, ())
+        }
+
+    def _from_frame(self, given: Any) -> dict[tuple[str, str], float]:
+        allowed = f"{_ALLOWED}, and a mapping of market id to the token that won"
+        data = columns_of(given, _FIELDS, allowed)
+        if "token_ids" in data:
+            data = _of_records(data)
+        if "payoff" in data:
+            _require(data, "A frame of outcomes", _IDS)
+            times = zip(data["market_id"], data.get("resolved_at", ()), strict=False)
+            self.resolved_at = {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
+            return _paid(data)
+        _require(data, "A frame of outcomes", ("market_id", "resolved_token_id"))
+        return self._of_winners(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
+
+
+def _alike(a: str, b: str) -> bool:
+    """Whether both are written as ids: digits or hexadecimal, of similar length."""
+    same = (a.isdigit() and b.isdigit()) or (a.startswith("0x") and b.startswith("0x"))
+    return same and 2 * len(a) >= len(b)
+
+
+def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
+    out: dict[tuple[str, str], float] = {}
+    for market, token, payoff in zip(data["market_id"], data["token_id"], data["payoff"], strict=True):
+        if payoff is None:
+            continue
+        if out.setdefault((market, token), float(payoff)) != payoff:
+            raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
+    return out
+
+
+def _require(data: Mapping[str, Any], what: str, names: Iterable[str]) -> None:
+    missing = [c for c in names if c not in data]
+    if missing:
+        raise NotTidyError.from_missing(what, missing, list(data))
+
+
+def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns of `outcomes`, by market and token."""
+    _require(data, "A frame of market records", _RECORDS)
+    if not any(c in data for c in _RESOLVED):
+        raise NotTidyError.from_missing("A frame of market records", _RESOLVED[:1], list(data))
+    rows = len(data["market_id"])
+    optional = (data.get(c, [None] * rows) for c in (*_RESOLVED, "closed_at"))
+    out = []
+    for record in zip(*(data[c] for c in _RECORDS), *optional, strict=True):
+        market, ids, labels, won, won_label, closed_at = record
+        tokens = [str(token) for token in (ids if ids is not None else ())]
+        names = [None if is_missing(label) else str(label) for label in (labels if labels is not None else ())]
+        names = names or [None] * len(tokens)
+        if len(names) != len(tokens):
+            raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(names)} token_labels.")
+        if won is None and won_label is not None:
+            won = tokens[names.index(won_label)] if names.count(won_label) == 1 else won_label
+        if won is not None and won not in tokens:
+            raise NotTidyError(f"Market {market!r} resolved to {won!r}, which is none of its tokens: {tokens}.")
+        known = None if won is None or closed_at is None else to_datetime(to_micros(closed_at, "closed_at"))
+        for token, label in zip(tokens, names, strict=True):
+            out.append((str(market), token, label, None if won is None else float(token == won), known))
+    out.sort(key=lambda row: row[:2])
+    return {name: [row[i] for row in out] for i, name in enumerate((*WHO, "payoff", "resolved_at"))}
+
+
+def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
+    """The tokens of a tidy frame of any kind: market_id, token_id, token_label; a lazy frame is asked for them.
+
+    Raises
+    ------
+    NotTidyError
+        If the frame has no ids.
+    """
+    names = columns_in(frame)
+    ids = [c for c in WHO if c in names]
+    missing = [c for c in _IDS if c not in ids]
+    if missing:
+        raise NotTidyError.from_missing("A tidy frame", missing, names)
+    if source_of(frame) is None:
+        frame = in_memory(
+            frame[ids].drop_duplicates()
+            if is_dask_dataframe(frame)
+            else nw.from_native(frame).select(*ids).unique().to_native()
+        )
+    table = EagerTable(source_of(frame), "series")
+    found = pl.DataFrame([table.column(c) for c in ids]).unique().with_columns(pl.all().cast(pl.String))
+    if len(ids) < len(WHO):
+        found = found.with_columns(token_label=pl.lit(None, pl.String))
+    return found.sort("market_id", "token_id").rows()
+
+
+def columns_in(frame: Any) -> list[str]:
+    """Names of the columns of a frame of any kind.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame of a known library.
+    """
+    source = source_of(frame)
+    if source is not None:
+        return list(source.names)
+    try:
+        return list(frame.columns) if is_dask_dataframe(frame) else nw.from_native(frame).collect_schema().names()
+    except TypeError:
+        raise NotTidyError(f"A {type(frame).__name__} is no frame.") from None
+
+
+def _table(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
+    types: dict[str, pl.DataType] = {"payoff": pl.Float64(), "resolved_at": pl.Datetime("us", "UTC")}
+    return pl.DataFrame({c: pl.Series(v, dtype=types.get(c, pl.String())) for c, v in columns.items()})
+
+
+def as_kind_of(frame: Any, table: pl.DataFrame) -> Any:
+    """A small polars frame as the kind that another frame is, in its session or connection."""
+    if is_dask_dataframe(frame):
+        import dask.dataframe
+
+        dd: Any = dask.dataframe
+        return dd.from_pandas(closed(table, frame._meta), npartitions=1)  # noqa: SLF001 an empty pandas frame
+    if isinstance(frame, pl.LazyFrame):
+        return table.lazy()
+    if source_of(frame) is not None:
+        return closed(table, frame)
+    small = table.to_arrow()
+    if nw.from_native(frame).implementation.is_duckdb():
+        return frame.query("frame", "SELECT * FROM small")  # found by its name, in the connection of the relation
+    return frame.sparkSession.createDataFrame(small)

@@ -1,0 +1,329 @@
+"""What market orders would have earned: fills by taking levels out of books, positions, profit and loss."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import NotTidyError
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.arguments import number, whole
+from marketdata.tidy.backends import closed, in_memory, opened, source_of
+from marketdata.tidy.outcomes import Payoffs
+from marketdata.tidy.schema import WHO, check_names
+from marketdata.tidy.table import EagerTable
+from marketdata.wire.columns import Floats
+
+Fees = float | Callable[[Floats, Floats], Any]
+Token = tuple[str, str]
+_FILLS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
+    **dict.fromkeys((*WHO, "side"), pl.String()),
+    **dict.fromkeys(("asked", "shares", "average_price", "notional", "fee"), pl.Float64()),
+    "status": pl.String(),
+}
+_DUST = 1e-9  # of what was asked for: sums of sizes differ in their last bits
+
+
+class Trades(NamedTuple):
+    """What `trades` gives: three frames of the kind of the books."""
+
+    fills: Any
+    positions: Any
+    markets: Any
+
+
+def trades(
+    signals: Any,
+    books: Any,
+    resolution: str,
+    *,
+    outcomes: Any = None,
+    latency: int = 1,
+    exit_after: int | None = None,
+    fees: Fees = 0.0,
+) -> Trades:
+    """Fill market orders from books, hold what was bought until it is sold or resolves, and count profit and loss.
+
+    The honest last step of a study, not a backtester: orders take what rests in one snapshot, best level first, pay for
+    each level what it costs, and get no share that is not there. Orders do not move later books.
+
+    Parameters
+    ----------
+    signals
+        Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
+        ``side`` ("buy" or "sell"), ``size`` [shares]; and, if wanted, ``limit``, the worst price to trade at
+        [probability].
+    books
+        Tidy books of any frame kind; lazy ones are computed.
+    resolution : str
+        Bucket width of signals and books, such as "1m".
+    outcomes : frame or mapping, optional
+        As for `brier`: what open positions pay in the end.
+    latency : int
+        Buckets from signal to book. 1: the snapshot of the bucket after; 0: the very snapshot that the signal could
+        see, which no real order reaches.
+    exit_after : int, optional
+        Sell what an order bought so many buckets after its fill. What cannot be sold then is held.
+    fees : float or callable
+        Share of the notional that each fill costs; or a function of prices and shares, arrays with an entry per level,
+        to fees [USD].
+
+    Returns
+    -------
+    Trades
+        ``fills``: one row per order, those of ``exit_after`` included: ``ts signal_ts market_id token_id token_label
+        side asked shares average_price notional fee status``: the bucket of the book and of the signal [UTC], shares
+        asked for and filled, their average price [probability], price and fee of all of them [USD], and "filled",
+        "partial", or why nothing was: "no book" (no snapshot in that bucket), "no liquidity", "no position",
+        "resolved". By token and time. ``positions``: one row per token: ``market_id token_id token_label bought sold
+        position paid received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id
+        paid received fees settled profit`` [USD]. All are of the kind of ``books``; of a lazy one they are in memory,
+        of an engine's frame polars frames.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks columns, or a signal is no order.
+    ConfigError
+        If an argument is refused; the message says what is allowed.
+
+    Notes
+    -----
+    A sale is of shares that were bought before: what is asked beyond the position is not filled. Orders of one bucket
+    take from the same snapshot one after the other, in the order of ``signals``. settled = position * payoff; profit =
+    received - paid - fees + settled, null while an open position has no payoff. No order is filled from a bucket that
+    begins at or after ``resolved_at``. Books without a row in a bucket fill nothing there: ``md.resample(books, "1m",
+    fill="forward")`` says that the last one still stands.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> books = md.testing.books("polars", buckets=2)
+    >>> signals = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
+    >>> out = md.trades(signals, books, "1m", outcomes=md.testing.markets("polars"), fees=0.01)
+    >>> out.fills.select("asked", "shares", "average_price", "status").rows()
+    [(150.0, 150.0, 0.42, 'filled')]
+    >>> out.markets.select("paid", "fees", "settled", "profit").rows()
+    [(63.0, 0.63, 150.0, 86.37)]
+    """
+    width = BucketWidth.of(resolution).micros
+    delay = whole("latency", latency) if latency != 0 else 0
+    hold = None if exit_after is None else whole("exit_after", exit_after) * width
+    rows = in_memory(books)
+    table = opened(rows, ("books",)).book()
+    ladders = _Ladders(table)
+    orders = _orders(signals, delay * width)
+    payoffs = (
+        None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
+    )
+    by_token = defaultdict(list)
+    for order in orders:
+        by_token[order.token].append(order)
+    accounts = []
+    for token in sorted(by_token):
+        ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
+        account = _Account(token, ladders.of(token), _fee(fees), hold, ends)
+        account.trade(by_token[token])
+        accounts.append(account)
+    # The side of an order has other values than that of a level.
+    kind = nw.from_native(rows).drop("side").to_native()
+    return Trades(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
+
+
+class _Order(NamedTuple):
+    """An order, sorted by the time of the book that it meets."""
+
+    at: int
+    place: int
+    signal_ts: int
+    token: Token
+    buys: bool
+    size: float
+    limit: float
+
+
+@dataclass
+class _Snapshot:
+    """The levels of one book, and how many shares of each side earlier orders took."""
+
+    levels: Mapping[bool, tuple[Floats, Floats]]
+    used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
+
+    def take(self, order: _Order, wanted: float) -> tuple[Floats, Floats]:
+        """Prices, and the shares that are taken at each."""
+        price, size = self.levels[order.buys]
+        good = price <= order.limit if order.buys else price >= order.limit
+        price, size = price[good], size[good]
+        # What earlier orders took is gone, from the best level on.
+        before = np.cumsum(size) - size
+        left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
+        start = np.cumsum(left) - left
+        taken = np.clip(wanted - start, 0.0, left)
+        self.used[order.buys] += float(taken.sum())
+        return price[taken > 0], taken[taken > 0]
+
+
+class _Ladders:
+    """The snapshots of a books table, by token and time."""
+
+    def __init__(self, table: Any) -> None:
+        self._price, self._size = table.array("price"), table.array("size")
+        self._sides, self._ts = table.sides, table.array("ts")[table.sides.starts]
+        heads = table.groups
+        firsts = np.searchsorted(table.sides.starts, heads)
+        self._first = dict(zip(self._tokens(table, heads), firsts.tolist(), strict=True))
+        self._last = np.append(firsts[1:], len(self._ts)).tolist()
+        self._places = {token: i for i, token in enumerate(self._first)}
+        names = table.texts("token_label", heads) if "token_label" in table.keys else [None] * len(heads)
+        self.labels = dict(zip(self._first, names, strict=True))
+
+    @staticmethod
+    def _tokens(table: Any, heads: Any) -> Iterator[Token]:
+        return zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True)
+
+    def of(self, token: Token) -> Callable[[int], _Snapshot | None]:
+        """From the time of a bucket to the snapshot in it."""
+        if token not in self._first:
+            return lambda _: None
+        first, last = self._first[token], self._last[self._places[token]]
+        ts = self._ts[first:last]
+
+        def at(moment: int) -> _Snapshot | None:
+            i = int(np.searchsorted(ts, moment))
+            return self._snapshot(first + i) if i < len(ts) and ts[i] == moment else None
+
+        return at
+
+    def _snapshot(self, i: int) -> _Snapshot:
+        start, asks, end = (int(at[i]) for at in self._sides)
+        levels = {}
+        for buys, rows in ((False, slice(start, asks)), (True, slice(asks, end))):
+            held = ~np.isnan(self._price[rows])
+            levels[buys] = self._price[rows][held], self._size[rows][held]
+        return _Snapshot(levels)
+
+
+@dataclass
+class _Account:
+    """One token: its orders in time order, and what came of them."""
+
+    token: Token
+    snapshot: Callable[[int], _Snapshot | None]
+    fee: Callable[[Floats, Floats], float]
+    hold: int | None
+    resolved_at: int | None
+    fills: list[tuple[Any, ...]] = field(default_factory=list)
+    bought: float = 0.0
+    sold: float = 0.0
+    paid: float = 0.0
+    received: float = 0.0
+    fees: float = 0.0
+
+    @property
+    def position(self) -> float:
+        """Shares that are held."""
+        return self.bought - self.sold
+
+    def trade(self, orders: Iterable[_Order]) -> None:
+        """Fill the orders, and those that they make for later."""
+        queue, at, book = list(orders), None, None
+        heapq.heapify(queue)
+        while queue:
+            order = heapq.heappop(queue)
+            if order.at != at:
+                at, book = order.at, self.snapshot(order.at)
+            shares = self._fill(order, book)
+            if order.buys and shares > 0 and self.hold is not None:
+                later = order.at + self.hold
+                heapq.heappush(
+                    queue, _Order(later, order.place, order.at, self.token, buys=False, size=shares, limit=0.0)
+                )
+
+    def _fill(self, order: _Order, book: _Snapshot | None) -> float:
+        wanted = order.size if order.buys else min(order.size, self.position)
+        none = np.empty(0)
+        price, taken, status = none, none, ""
+        if self.resolved_at is not None and order.at >= self.resolved_at:
+            status = "resolved"
+        elif book is None:
+            status = "no book"
+        elif wanted <= 0:
+            status = "no position"
+        else:
+            price, taken = book.take(order, wanted)
+            status = "no liquidity" if not len(taken) else ""
+        shares, notional = float(taken.sum()), float((price * taken).sum())
+        fee = self.fee(price, taken) if shares else 0.0
+        if not status:
+            # The last bits of a sum decide nothing.
+            shares = wanted if abs(shares - wanted) <= _DUST * wanted else shares
+            status = "filled" if shares >= order.size * (1 - _DUST) else "partial"
+        if order.buys:
+            self.bought, self.paid = self.bought + shares, self.paid + notional
+        else:
+            self.sold, self.received = self.sold + shares, self.received + notional
+        self.fees += fee
+        side, average = "buy" if order.buys else "sell", notional / shares if shares else None
+        self.fills.append((order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
+        return shares
+
+
+def _fee(fees: Fees) -> Callable[[Floats, Floats], float]:
+    if callable(fees):
+        return lambda price, shares: number("the fee", float(np.sum(fees(price, shares))), least=-np.inf)
+    rate = number("fees", fees, least=0.0)
+    return lambda price, shares: rate * float((price * shares).sum())
+
+
+def _orders(signals: Any, delay: int) -> list[_Order]:
+    """The signals as orders, by the time of the book that they meet."""
+    source = source_of(in_memory(signals))
+    check_names(source.names)
+    missing = [c for c in ("ts", "market_id", "token_id", "side", "size") if c not in source.names]
+    if missing:
+        raise NotTidyError.from_missing("A frame of signals", missing, source.names)
+    table = EagerTable(source, "series")
+    ts, size = table.array("ts").tolist(), table.array("size").tolist()
+    sides = list(table.source.raw("side"))
+    limits = table.array("limit").tolist() if "limit" in table.names else [np.nan] * len(ts)
+    tokens = ((str(market), str(token)) for market, token in zip(*(table.texts(c) for c in WHO[:2]), strict=True))
+    out = []
+    for place, (at, token, side, shares, limit) in enumerate(zip(ts, tokens, sides, size, limits, strict=True)):
+        if side not in ("buy", "sell"):
+            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of signals; row {place} has {side!r}.")
+        if not shares > 0 or shares == np.inf:
+            raise NotTidyError(f"size is a number of shares above 0 in a frame of signals; row {place} has {shares!r}.")
+        buys = side == "buy"
+        worst = limit if limit == limit else np.inf if buys else 0.0  # noqa: PLR0124 NaN: no limit
+        out.append(_Order(at + delay, place, at, token, buys, shares, worst))
+    return out
+
+
+def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Trades:
+    fills, positions = [], []
+    for account in accounts:
+        who = (*account.token, labels.get(account.token))
+        fills += [(*row[:2], *who, *row[2:]) for row in account.fills]
+        payoff = None if payoffs is None else payoffs.payoff.get(account.token)
+        held = account.position
+        settled = 0.0 if held == 0 else None if payoff is None else held * payoff
+        money = (account.paid, account.received, account.fees)
+        profit = None if settled is None else account.received - account.paid - account.fees + settled
+        positions.append((*who, account.bought, account.sold, held, *money, payoff, settled, profit))
+    names = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
+    types = {**dict.fromkeys(WHO, pl.String), **dict.fromkeys(names, pl.Float64)}
+    by_token = pl.DataFrame(positions, schema=types, orient="row")
+    sums = ["paid", "received", "fees", "settled", "profit"]
+    whole = [pl.when(pl.col(c).null_count() == 0).then(pl.col(c).sum()).alias(c) for c in sums]
+    by_market = by_token.group_by("market_id").agg(whole).sort("market_id")
+    times = dict.fromkeys(("ts", "signal_ts"), pl.Int64())
+    rows = pl.DataFrame(fills, schema=pl.Schema({**_FILLS, **times}), orient="row").cast(pl.Schema(_FILLS))
+    return Trades(rows, by_token, by_market)

@@ -1,0 +1,263 @@
+"""Scores of forecasts and what markets paid, by plain loops."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kinds import KINDS, close, few, of_kind
+from properties.test_cross_token import forecasts, in_kind
+
+import marketdata as md
+from marketdata.tidy.forecast_scores import bootstrap
+
+WON = {"m0": "00", "m1": "11", "m2": None}
+LOG_CLIP = 1e-6
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of a frame without times."""
+    data = nw.from_native(frame)
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    names = [c for c in ("market_id", "token_id", "token_label") if c in data.columns]
+    found = data.with_columns(nw.col(c).cast(nw.String) for c in names).rows()
+    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in found]
+
+
+def resolved(columns: Any, of: str) -> list[tuple[Any, Fraction, int]]:
+    """Token, forecast and outcome of every forecast that counts."""
+    out = []
+    held = defaultdict(set)
+    for i in columns.token:
+        held[columns.tokens[i].market_id].add(columns.tokens[i])
+    for i, p in enumerate(columns.price):
+        token = columns.tokens[columns.token[i]]
+        won = WON[token.market_id]
+        mirror = of != "token" and len(held[token.market_id]) == 2 and token != min(held[token.market_id])
+        if won is not None and not math.isnan(p) and not mirror:
+            out.append((token, Fraction(p), int(won == token.token_id)))
+    return out
+
+
+def quadratic(p: Fraction, outcome: int) -> Fraction:
+    return (p - outcome) ** 2
+
+
+def surprise(p: Fraction, outcome: int) -> Fraction:
+    likely = min(max(float(p), LOG_CLIP), 1 - LOG_CLIP)
+    return Fraction(-math.log(likely if outcome else 1 - likely))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(columns=forecasts())
+def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
+    """Each score is the mean over the forecasts of resolved markets, per token, per market, and over all."""
+    frame = of_kind(columns, kind)
+    for verb, error in ((md.brier, quadratic), (md.log_score, surprise)):
+        by_token, by_market = defaultdict(list), defaultdict(list)
+        for token, p, outcome in resolved(columns, "token"):
+            by_token[token, float(outcome)].append(error(p, outcome))
+        for token, p, outcome in resolved(columns, "market"):
+            by_market[token.market_id].append(error(p, outcome))
+        want = [(*t, o, len(e), float(sum(e) / len(e))) for (t, o), e in sorted(by_token.items())]
+        assert close(plain(verb(frame, WON)), want)
+        want = [(m, len(e), float(sum(e) / len(e))) for m, e in sorted(by_market.items())]
+        assert close(plain(verb(frame, WON, of="market")), want)
+        every = [x for e in by_market.values() for x in e]
+        (row,) = plain(verb(frame, WON, of="all", resamples=20))
+        assert row[:2] == (len(by_market), len(every))
+        assert close([row[2:3]], [(float(sum(every) / len(every)) if every else None,)])
+        assert (row[3] is None) == (row[4] is None) == (len(by_market) < 2)
+        assert row[3] is None or row[3] <= row[4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@few
+@given(columns=forecasts(), bins=st.sampled_from([1, 3, 10]), of=st.sampled_from(["token", "market"]))
+def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of: Any) -> None:
+    """Each bin has the mean forecast and the share that came true, with or without an interval."""
+    table: dict[int, list[tuple[Any, Fraction, int]]] = defaultdict(list)
+    for token, p, outcome in resolved(columns, of):
+        at = min(math.floor(Fraction(str(float(p))) * bins + Fraction(1, 10**9)), bins - 1)
+        table[at].append((token.market_id, p, outcome))
+    want = [
+        (k / bins, (k + 1) / bins, len(v), float(sum(p for _, p, _ in v) / len(v)), sum(o for *_, o in v) / len(v))
+        for k, v in sorted(table.items())
+    ]
+    frame = of_kind(columns, kind)
+    assert close(plain(md.calibration(frame, WON, bins, of=of)), want)
+    got = plain(md.calibration(frame, WON, bins, of=of, interval=0.9, resamples=20))
+    assert close([row[:5] for row in got], want)
+    for row, forecasts_ in zip(got, (table[k] for k in sorted(table)), strict=True):
+        markets = {market for market, *_ in forecasts_}
+        assert row[5] == len(markets)
+        assert (row[6] is None) == (len(markets) < 2)
+        assert row[6] is None or 0 <= row[6] <= row[7] <= 1
+
+
+@given(
+    sums=st.lists(st.tuples(st.floats(0, 10), st.integers(0, 5)), min_size=1, max_size=6),
+    seed=st.integers(0, 3),
+    share=st.sampled_from([0.5, 0.9]),
+)
+def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[float, int]], seed: int, share: float) -> None:
+    """Whole markets are drawn with replacement, and the interval is that of the ratios of their sums."""
+    total = np.array([[t if n else 0.0] for t, n in sums])
+    weight = np.array([[float(n)] for _, n in sums])
+    low, high = bootstrap(total, weight, share, 50, seed)
+    if sum(n > 0 for _, n in sums) < 2:
+        assert np.isnan(low).all()
+        assert np.isnan(high).all()
+        return
+    rng, ratios = np.random.default_rng(seed), []
+    for _ in range(50):
+        times = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)))
+        over = sum(k * n for k, (_, n) in zip(times, sums, strict=True))
+        if over:
+            ratios.append(sum(k * t for k, (t, n) in zip(times, sums, strict=True) if n) / over)
+    assert np.isclose(low[0], np.quantile(ratios, (1 - share) / 2))
+    assert np.isclose(high[0], np.quantile(ratios, 1 - (1 - share) / 2))
+
+
+def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    """Of 200 studies of markets with autocorrelated forecasts 90 percent intervals cover the truth in 165 to 195."""
+    rng, covered = np.random.default_rng(1), 0
+    for study in range(200):
+        came_true = rng.random(60) < 0.3
+        points = rng.integers(1, 30, 60).astype(float)
+        low, high = bootstrap((came_true * points)[:, None], points[:, None], 0.9, 200, study)
+        covered += bool(low[0] <= 0.3 <= high[0])
+    assert 165 <= covered <= 195
+
+
+def records(kind: str = "polars") -> Any:
+    return md.testing.markets(kind, markets=3)  # type: ignore[arg-type]
+
+
+WAYS = {
+    "records": records,
+    "pandas records": lambda: records("pandas"),
+    "arrow records": lambda: records().to_arrow(),
+    "lazy records": lambda: records().lazy(),
+    "outcomes": lambda: md.outcomes(records()),
+    "pandas outcomes": lambda: md.outcomes(records("pandas")),
+    "thin records": lambda: records().select("market_id", "resolved_token_id"),
+    "ids": lambda: {"rain": "11", "snow": "22", "wind": "31"},
+    "labels": lambda: {"rain": "Yes", "snow": "No", "wind": "Yes"},
+    "more markets": lambda: {"rain": "11", "snow": "22", "wind": "31", "hail": "Yes", "frost": None},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["polars", "pandas", "lazy"])
+def test_every_way_to_say_the_outcomes_gives_the_same_scores(way: str, kind: str) -> None:
+    """A frame of outcomes or records of any kind, and a mapping to ids or labels, mean the same."""
+    prices = in_kind(md.testing.prices("polars", markets=3), kind)
+    want = plain(md.brier(md.testing.prices("polars", markets=3), {"rain": "11", "snow": "22", "wind": "31"}))
+    assert len(want) == 6
+    assert plain(md.brier(prices, WAYS[way]())) == want
+
+
+def test_a_token_that_the_frame_lacks_may_have_won() -> None:
+    """Of a frame with one token the other's id says that it lost."""
+    yes = md.testing.prices("polars", markets=2).filter(token_label="Yes")
+    assert md.brier(yes, {"rain": "12", "snow": "22"})["outcome"].to_list() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ({"rain": "Maybe"}, "'11' \\(Yes\\)"),
+        ({"rain": "yes"}, "'11' \\(Yes\\)"),
+        ({"rain-tomorrow": "Yes"}, "a slug is none"),
+        ({"rain": math.nan}, "None where the market has not resolved"),
+        ({"rain": pd.NA}, "None where"),
+        ({"rain": True}, "None where"),
+        ({"rain": 1}, "None where"),
+        ({"rain": "Yes", "hail": math.nan}, "None where"),
+        ([("rain", "Yes")], "mapping of market id"),
+        ("Yes", "mapping of market id"),
+    ],
+    ids=str,
+)
+def test_outcomes_that_say_nothing_are_refused(outcomes: Any, said: str) -> None:
+    """The error says what is allowed, with the tokens of the market."""
+    for frame in (md.testing.prices("pandas"), md.testing.prices("polars").lazy()):
+        for verb in (md.brier, md.log_score, md.calibration):
+            with pytest.raises(md.ConfigError, match=said):
+                verb(frame, outcomes)
+
+
+def test_arguments_of_scores_are_checked() -> None:
+    """Each wrong argument is a ConfigError that says what is allowed."""
+    frame, markets = md.testing.prices("polars"), records()
+    for call in (
+        lambda: md.brier(frame, markets, of="pair"),  # type: ignore[arg-type]
+        lambda: md.brier(frame, markets, of="all", interval=95),
+        lambda: md.brier(frame, markets, of="all", resamples=0),
+        lambda: md.log_score(frame, markets, clip=0.5),
+        lambda: md.log_score(frame, markets, clip=0),
+        lambda: md.calibration(frame, markets, bins=0),
+        lambda: md.calibration(frame, markets, of="all"),  # type: ignore[arg-type]
+        lambda: md.calibration(frame, markets, interval=0),
+    ):
+        with pytest.raises(md.ConfigError, match="allowed"):
+            call()
+    with pytest.raises(md.NotTidyError, match="resolved_token_id"):
+        md.brier(frame, frame)
+
+
+def test_outcomes_are_one_row_per_token() -> None:
+    """1 for the token that the market resolved to, by id or label, 0 for others, null where it has not resolved."""
+    markets = pl.DataFrame({
+        "market_id": ["b", "a", "c"], "token_ids": [["3", "4"], ["1", "2"], ["5", "6", "7"]],
+        "token_labels": [["Yes", "No"], ["Yes", "No"], ["x", "y", "z"]],
+        "resolved_token_id": ["4", None, None], "resolved_token_label": [None, None, "x"],
+        "closed_at": ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None],
+    })  # fmt: skip
+    got = md.outcomes(markets)
+    assert plain(got.drop("resolved_at")) == [
+        ("a", "1", "Yes", None), ("a", "2", "No", None), ("b", "3", "Yes", 0.0), ("b", "4", "No", 1.0),
+        ("c", "5", "x", 1.0), ("c", "6", "y", 0.0), ("c", "7", "z", 0.0),
+    ]  # fmt: skip
+    assert got["resolved_at"].to_list() == [None, None, *[pd.Timestamp("2026-01-01", tz="UTC")] * 2, None, None, None]
+    for other in (markets.to_pandas(), markets.to_arrow(), markets.lazy()):
+        found = md.outcomes(other)
+        assert type(found) is type(other)
+        assert str(nw.from_native(found).collect_schema()["resolved_at"]) == str(nw.Datetime("us", "UTC"))
+        assert plain(nw.from_native(found).drop("resolved_at").to_native()) == plain(got.drop("resolved_at"))
+    assert len(md.outcomes(markets.head(0))) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"resolved_token_id": ["9"]}, "none of its tokens"),
+        ({"resolved_token_label": ["Maybe"]}, "none of its tokens"),
+        ({"token_labels": [["Yes"]]}, "2 token_ids and 1 token_labels"),
+    ],
+    ids=str,
+)
+def test_records_that_contradict_themselves_are_refused(change: dict[str, Any], said: str) -> None:
+    """The error names the market and what does not fit."""
+    good = {"market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]], "resolved_token_id": [None]}
+    with pytest.raises(md.NotTidyError, match=said):
+        md.outcomes(pl.DataFrame({**good, **change}))
+
+
+def test_records_without_an_outcome_are_refused() -> None:
+    """The error names the column that is missing."""
+    for lacking, named in (("resolved_token_id", "resolved_token_id"), ("token_ids", "token_ids")):
+        markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
+        with pytest.raises(md.NotTidyError, match=named):
+            md.outcomes(markets)
