@@ -122,6 +122,8 @@ def _run(app: Any, name: str, source: list[str]) -> None:
     source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
     if name != "interface":
         source[0] = _link(source[0], "[{words}](#{target})")
+    if name == "analytics":
+        source[0] = _link_measures(source[0])
     executed = "{code-cell}" in source[0]  # by a kernel, which keeps what it shows
     if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/") and not executed:
         examples.run(source[0], name)
@@ -141,6 +143,20 @@ def _link(text: str, form: str) -> str:
         return first + re.sub(r"\d\.\d", lambda more: link(more[0], more[0]), found[3])
 
     return _SECTIONS.sub(replaced, text)
+
+
+def _link_measures(text: str) -> str:
+    """Names in the first cell of a row as links to their reference."""
+
+    def link(found: re.Match[str]) -> str:
+        name, arguments = found[1], found[2] or ""
+        known = name in marketdata.__all__
+        return f"{{py:obj}}`{name}{arguments} <marketdata.{name}>`" if known else found[0]
+
+    def row(found: re.Match[str]) -> str:
+        return re.sub(r"`(\w+)(\([^`]*\))?`", link, found[0])
+
+    return re.sub(r"^\| `[^|]*\|", row, text, flags=re.MULTILINE)
 
 
 def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any, lines: list[str]) -> None:

@@ -27,7 +27,8 @@ class Table:
     def markdown(self) -> str:
         """The table as it stands in the page."""
         lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |"]
-        lines.append("|" + "---|" * len(self.head))
+        numbers = [all(cell[:1].isdigit() for cell in column) for column in zip(*self.rows, strict=True)]
+        lines.append("|" + "".join("---:|" if number else "---|" for number in numbers or [False] * len(self.head)))
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join([*lines, "", *[f"{note}\n" for note in self.notes]])
 
