@@ -1,28 +1,34 @@
-"""The archive as a user sees it: add, read at any resolution, and know what is held."""
+"""The archive as a user sees it: add, pull, read at any resolution, and know what is held."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
-from marketdata.archive import adding, imports, rebuild, upkeep
-from marketdata.archive.holdings import Holdings
+from marketdata.archive import files, ingest, maintenance, query
+from marketdata.archive.catalog import KINDS, Kind
+from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
-from marketdata.archive.reading import checked_view, frame_of
-from marketdata.archive.reads import Reads
-from marketdata.archive.storage import is_url
+from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
+from marketdata.archive.scan import scan
+from marketdata.archive.storage.parquet import is_url
+from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
-from marketdata.times import to_datetime, to_micros
+from marketdata.resolution import Resolution
+from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, View, empty
 
 if TYPE_CHECKING:
-    from marketdata.typing import PandasFrame, PolarsFrame
+    from matplotlib.axes import Axes
+
+    from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 
-class Archive(Reads[Frame]):
+class Archive(Generic[Frame]):
     """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
 
     Points are held at 1m; coarser ones are derived on reading by the service's rules (interface 4.2 to 4.4).
@@ -101,7 +107,10 @@ class Archive(Reads[Frame]):
         if not is_url(location) and Path(self._location).is_file():
             raise ConfigError(f"{location!r} is a file; an archive is a folder, which the first write makes.")
         self._frame: FrameKind = frame
-        self._holdings = Holdings(self._location, storage_options, None if as_of is None else to_micros(as_of, "as_of"))
+        self._client: Any = None
+        self._progress: bool | None = None
+        then = None if as_of is None else to_micros(as_of, "as_of")
+        self._store = ArchiveStore(self._location, storage_options, then)
 
     def __repr__(self) -> str:
         return f"Archive({self._location!r})"
@@ -126,12 +135,14 @@ class Archive(Reads[Frame]):
         books: Any = None,
         prices: Any = None,
         metrics: Any = None,
+        replace: bool = False,
+        complete: bool = False,
     ) -> None:
-        """Add records and points. Adding the same again changes nothing.
+        """Add records and points. Points of equal token and time are replaced, everything else stays.
 
-        Points of a token replace its own in the range from the first to the last minute of its market's points; other
-        tokens stay as they were. Recordings that are finer than 1m or irregular are first reduced to 1m by the
-        service's rules: the last book, the mean of prices and metrics.
+        What is added is ``recorded``: held, but not said to be complete, so that a pull still asks for it; ranges that
+        were complete before stay so. Recordings that are finer than 1m or irregular are first reduced to 1m by the
+        service's rules: the last book, the mean of prices and metrics. Adding the same again changes nothing.
 
         Parameters
         ----------
@@ -143,14 +154,19 @@ class Archive(Reads[Frame]):
         books, prices, metrics : frame or columns, optional
             Tidy columns in any kind of frame. ``market_id`` and ``token_label`` that are missing are looked up
             by ``token_id``; metrics may name the market by ``slug``.
+        replace : bool
+            Replace the range from the first to the last point of each token, also where the frame has no point.
+        complete : bool
+            Say that nothing is missing from the first to the last point of each market: the range becomes ``final``,
+            and no pull asks for it. All tokens of the market must be in the frame.
 
         Raises
         ------
         NotTidyError
-            If a frame lacks columns that its view needs.
+            If a frame lacks columns that its view needs, or has different rows of one token and time.
         ArchiveError
-            If rows name a token that no market of the archive has, or stand on a coarser grid than what they would
-            replace.
+            If rows name a token that no market of the archive has, have a coarser grid than what they would replace, or
+            lack a token and are said to be complete.
         ArchiveFullError
             If there is no room or right to write; what was there before is intact.
 
@@ -163,11 +179,13 @@ class Archive(Reads[Frame]):
         >>> archive.add(markets=[market], prices=prices)
         >>> archive.prices("s")["token_label"].tolist()
         ['No']
+        >>> archive.coverage()["state"].tolist()
+        ['recorded']
         """
-        adding.add_records(self._holdings, markets, events, series)
+        ingest.add_records(self._store, markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
             if data is not None:
-                adding.add_points(self._holdings, view, data)  # type: ignore[arg-type]
+                ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
     def add_files(
         self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp"
@@ -183,7 +201,8 @@ class Archive(Reads[Frame]):
         token_id : str, optional
             Whose books raw messages are, where they do not say it.
         clock : str
-            Field of raw messages that has their time [Unix ms].
+            Field of raw messages that has their time: Unix seconds, milliseconds, microseconds or nanoseconds, which
+            are told apart by their size.
 
         Returns
         -------
@@ -207,7 +226,7 @@ class Archive(Reads[Frame]):
         [('markets', 1)]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        read = imports.found(some, token_id, clock)
+        read = files.found(some, token_id, clock)
         for one in read:
             self.add(**{one.kind: one.data})
         return [(str(one.path), one.kind, one.rows) for one in read]
@@ -281,9 +300,506 @@ class Archive(Reads[Frame]):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
         wanted = wanted_range(start, end)
-        run = Pull(self._holdings, client, dry_run=dry_run, refresh=refresh, progress=progress)
-        run.run(chosen(self._holdings, client, markets, event, series, refresh=refresh), some, wanted)
+        run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
+        run.run(chosen(self._store, client, markets, event, series, refresh=refresh), some, wanted)
         return asked_frame(run.asked, frame or self._frame)
+
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        frame: FrameKind | None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame:
+        """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
+
+        Parameters
+        ----------
+        market : str or list of str
+            Id or slug.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC]; without one, as far as the archive reaches.
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+        levels : int, optional
+            At most so many best levels of each side.
+        frame : {"pandas", "polars"}, optional
+        on_missing : {"warn", "raise", "partial", "fetch"}, optional
+            When only a part of the range is held, or a part is unproven or provisional: warn (default), raise, stay
+            silent, or fetch the rest (at 1m, as ``pull`` does) from the client that is attached.
+
+        Returns
+        -------
+        frame
+            ``ts market_id token_id token_label side level price size``.
+
+        Raises
+        ------
+        NotArchivedError
+            For an unknown market, or a range that is not held; ``.range`` says which.
+        ConfigError
+            If an argument is refused, or there is no client to fetch from.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> market = archive.records("markets")[0]["slug"]
+        >>> archive.books(market, "2025-12-31", "2025-12-31T06:00", "1h", levels=1)["ts"].nunique()
+        6
+        """
+        return self._read("books", market, start, end, resolution, on_missing, frame, checked_levels(levels))
+
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: FrameKind | None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame:
+        """Prices [probability 0 to 1]: one row per token and bucket, the mean of the bucket (interface 4.3).
+
+        Parameters
+        ----------
+        market, start, end, resolution, frame, on_missing
+            As in ``books``.
+
+        Returns
+        -------
+        frame
+            ``ts market_id token_id token_label price``; ``ts`` is the start of the bucket [UTC].
+
+        Raises
+        ------
+        NotArchivedError, ConfigError
+            As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> prices = archive.prices(archive.records("markets")[0]["id"], resolution="6h")
+        >>> len(prices), bool(prices["price"].between(0, 1).all())
+        (8, True)
+        """
+        return self._read("prices", market, start, end, resolution, on_missing, frame)
+
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        frame: FrameKind | None = None,
+        on_missing: Missing | None = None,
+    ) -> Frame:
+        """Market metrics: one row per market and bucket, the mean of the bucket (interface 4.4).
+
+        Parameters
+        ----------
+        market, start, end, resolution, frame, on_missing
+            As in ``books``.
+
+        Returns
+        -------
+        frame
+            ``ts market_id volume liquidity spread`` and further metrics; ``ts`` is the start of the bucket [UTC].
+
+        Raises
+        ------
+        NotArchivedError, ConfigError
+            As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.metrics(archive.records("markets")[0]["id"], resolution="6h")["ts"].dt.hour.tolist()
+        [0, 6, 12, 18]
+        """
+        return self._read("metrics", market, start, end, resolution, on_missing, frame)
+
+    def columns(
+        self,
+        view: View,
+        market_id: str,
+        rng: Range | None = None,
+        resolution: str = "1m",
+        token_id: str | None = None,
+    ) -> AnyColumns:
+        """Points of one market as columns, sorted by token and time.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market_id : str
+            The id, never a slug.
+        rng : Range, optional
+            Selects base points (1m) with start <= ts < end [microseconds UTC], which are then aggregated.
+        resolution : str
+        token_id : str, optional
+            One token only.
+
+        Returns
+        -------
+        BookColumns, PriceColumns or MetricColumns
+            Empty where nothing is held; coverage is not looked at.
+
+        Raises
+        ------
+        ConfigError
+            If ``view`` or ``resolution`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> points = archive.columns("prices", archive.records("markets")[0]["id"], resolution="6h")
+        >>> [token.token_label for token in points.tokens], len(points.ts)
+        (['No', 'Yes'], 8)
+        """
+        width = Resolution.of(resolution)
+        table = self._store.points[checked_view(view)]
+        return query.coarser(query.read(table, view, market_id, rng, token_id), width)
+
+    def attach(self, client: Any, *, progress: bool | None = None) -> Self:
+        """The same archive with a client, from which reads with ``on_missing="fetch"`` fill what is missing.
+
+        Parameters
+        ----------
+        client : Client
+        progress : bool, optional
+            A progress bar while it fetches; without it, where a terminal is.
+
+        Returns
+        -------
+        Archive
+            Another object for the same data; this one stays without a client.
+
+        Examples
+        --------
+        >>> import marketdata as md, tempfile
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client = md.Client(service.base_url, service.api_key)
+        ...     archive = md.Archive(tempfile.mkdtemp()).attach(client)
+        ...     market = client.markets(max_rows=1)["slug"][0]
+        ...     prices = archive.prices(market, "2025-12-31", "2025-12-31T06:00", "1h", on_missing="fetch")
+        >>> prices["ts"].nunique()
+        6
+        """
+        out = copy.copy(self)
+        out.__dict__.update(_client=client, _progress=progress)
+        return out
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any market in it is simulated; shown wherever its data is shown.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> md.simulate(events=1, days=1).simulated
+        True
+        """
+        return any(record.get("simulated") is True for record in self.records("markets"))
+
+    def version(self, view: View | Kind) -> int:
+        """Number of the newest commit of a table; -1 before the first. It changes when data does.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics", "series", "events", "markets"}
+
+        Returns
+        -------
+        int
+            Counted from 0 in each table.
+
+        Raises
+        ------
+        ConfigError
+            If ``view`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> before = archive.version("prices")
+        >>> archive.add(prices=archive.prices(archive.records("markets")[0]["id"]))
+        >>> archive.version("prices") > before
+        True
+        """
+        if view in KINDS:
+            return self._store.catalog[view].table.version().number
+        return self._store.points[checked_view(view)].version().number
+
+    def records(self, kind: Kind) -> list[dict[str, Any]]:
+        """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id.
+
+        Parameters
+        ----------
+        kind : {"series", "events", "markets"}
+
+        Returns
+        -------
+        list of dict
+            One per record, with the fields of interface 4.5; new dicts, which may be changed.
+
+        Raises
+        ------
+        ConfigError
+            If ``kind`` does not exist.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> [len(market["tokens"]) for market in archive.records("markets")]
+        [2, 2, 3, 210]
+        """
+        if kind not in KINDS:
+            raise ConfigError(f"records of {kind!r} do not exist; allowed are {', '.join(KINDS)}.")
+        return [dict(record) for record in self._store.catalog[kind].records()]
+
+    def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
+        """The record of the market with this id, else with this slug.
+
+        Parameters
+        ----------
+        id_or_slug : str
+
+        Returns
+        -------
+        dict or None
+            As in ``records``; None where the archive has no such market.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> slug = archive.records("markets")[0]["slug"]
+        >>> archive.find_market(slug)["question"]
+        'Simulated: Will the Harbour Party win district 1-1?'
+        """
+        found = self._store.catalog["markets"].find(id_or_slug)
+        return None if found is None else dict(found)
+
+    def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
+        """The record of the market that has this token, and the token's label.
+
+        Parameters
+        ----------
+        token_id : str
+
+        Returns
+        -------
+        tuple of (dict, str or None), or None
+            The record as in ``records``, and the label; None where no market has such a token.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> token_id = archive.records("markets")[0]["tokens"][0]["id"]
+        >>> market, label = archive.find_token(token_id)
+        >>> label
+        'Yes'
+        """
+        found = self._store.catalog["markets"].token(token_id)
+        return None if found is None else (dict(found[0]), found[1])
+
+    def scan(
+        self,
+        view: View,
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+    ) -> PolarsLazyFrame:
+        """A lazy polars frame of a view: tidy rows, one marker row per empty side of a book.
+
+        It shows one committed version, and is made for archives larger than memory: filter, aggregate and write it
+        with ``sink_parquet``. Predicates on ``ts`` and ids, the choice of columns and limits reach the files. Books are
+        aggregated as whole snapshots, before their levels become rows. Polars reads the files itself: it does not
+        compare their checksums, as every other read of an archive does.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market : str or list of str, optional
+            Ids or slugs; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+
+        Returns
+        -------
+        polars.LazyFrame
+            The columns of the view; ids are plain text. At 1m rows are sorted by market, token and time within each
+            file; coarser ones are in no order.
+
+        Raises
+        ------
+        NotArchivedError
+            If a market is not known.
+        ConfigError
+            If an argument is refused.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
+        4
+        """
+        width, table = Resolution.of(resolution), self._store.points[checked_view(view)]
+        ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
+        rows = scan(table, view, self._store.options, ids, _range(start, end), width)
+        return cast("PolarsLazyFrame", rows)
+
+    def export(
+        self,
+        view: View,
+        path: str | os.PathLike[str],
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+    ) -> None:
+        """Write tidy rows to a Parquet, CSV or JSON lines file.
+
+        Without ``market``, all of the view is streamed in bounded memory, once its checksums were compared.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        path : path
+            The end of its name says what is written: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``.
+        market : str or list of str, optional
+            Ids or slugs; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+        resolution : {"1m", "10m", "1h", "6h", "1d"}
+
+        Raises
+        ------
+        ConfigError
+            If the end of the name is not known.
+        NotArchivedError
+            As ``books``.
+
+        Examples
+        --------
+        >>> import marketdata as md, pandas as pd, tempfile
+        >>> archive, path = md.simulate(events=1, days=1), f"{tempfile.mkdtemp()}/prices.csv"
+        >>> archive.export("prices", path, archive.records("markets")[0]["id"], resolution="1h")
+        >>> len(pd.read_csv(path))
+        48
+        """
+        if market is not None:
+            frame = getattr(self, checked_view(view))(market, start, end, resolution, frame="polars")
+            return files.write(frame, Path(path))
+        rows, table = self.scan(view, None, start, end, resolution), self._store.points[view]
+        for file in query.files_of(table.version(), None, _range(start, end)):
+            for group in range(table.footer(file).metadata.num_row_groups):
+                table.read(file, [group])
+        return files.write(rows, Path(path))
+
+    def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
+        """Parquet files that hold a view (of one market, in a range), for engines that take file lists.
+
+        A file may hold more than was asked: filter again. Books lie one row per snapshot, with the list
+        columns ``bid_price bid_size ask_price ask_size``.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        market : str, optional
+            Id or slug; all markets without it.
+        start, end : time, optional
+            Start inclusive, end exclusive [UTC].
+
+        Returns
+        -------
+        list of str
+            Paths, or addresses in the object store, of the newest version.
+
+        Raises
+        ------
+        NotArchivedError
+            If the market is not known.
+        ConfigError
+            If an argument is refused.
+
+        Examples
+        --------
+        >>> import marketdata as md, polars as pl
+        >>> archive = md.simulate(events=1, days=1)
+        >>> pl.scan_parquet(archive.files("prices")).select(pl.col("token_id").n_unique()).collect().item()
+        217
+        """
+        table = self._store.points[checked_view(view)]
+        ids = None if market is None else [self._market_id(market)]
+        return [table.store.address(f.path) for f in query.files_of(table.version(), ids, _range(start, end))]
+
+    def coverage(self, *, frame: FrameKind | None = None) -> Frame:
+        """What is held: one row per range of a market's view.
+
+        Parameters
+        ----------
+        frame : {"pandas", "polars"}, optional
+            Another kind than the archive's own.
+
+        Returns
+        -------
+        frame
+            ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC; ``state`` is
+            final, provisional, recorded, empty_observed, unproven or missing; ``rows`` and ``content_hash`` of the
+            points at 1m (null where they are not known).
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> held = archive.coverage()
+        >>> len(held), held["state"].unique().tolist()
+        (12, ['final'])
+        """
+        return cast("Frame", query.coverage_frame(self._store.coverage, frame or self._frame))
+
+    def plot_coverage(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+        """Draw what is held: one bar per market and view, coloured by state.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure without it.
+        title : str, optional
+
+        Returns
+        -------
+        Axes
+            x: time [UTC]; y: market and view.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> from matplotlib.figure import Figure
+        >>> ax = md.simulate(events=1, days=1).plot_coverage(Figure().subplots())
+        >>> len(ax.get_yticklabels())
+        12
+        """
+        from marketdata import plot
+
+        drawn: Axes = plot.coverage(self.coverage(), ax, title=title, simulated=self.simulated)
+        return drawn
 
     def compact(self) -> int:
         """Rewrite many small files as few large ones; readers and other versions are not disturbed.
@@ -296,7 +812,7 @@ class Archive(Reads[Frame]):
         Raises
         ------
         ArchiveError
-            If a table can not be read or written; what was there before is intact.
+            If a table cannot be read or written; what was there before is intact.
 
         Examples
         --------
@@ -305,7 +821,7 @@ class Archive(Reads[Frame]):
         >>> archive.compact() > 0, archive.compact()
         (True, 0)
         """
-        return upkeep.compact(self._holdings)
+        return maintenance.compact(self._store)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last hours needs, and what killed writers left behind.
@@ -316,7 +832,7 @@ class Archive(Reads[Frame]):
         Parameters
         ----------
         retention_hours : float
-            How far back versions stay readable [h].
+            How far back versions stay readable [h]; parts of an hour count as a whole one.
 
         Returns
         -------
@@ -326,7 +842,7 @@ class Archive(Reads[Frame]):
         Raises
         ------
         ConfigError
-            If ``retention_hours`` is negative or no number.
+            If ``retention_hours`` is negative, not finite or no number.
         ArchiveFullError
             If there is no right to write.
 
@@ -338,9 +854,7 @@ class Archive(Reads[Frame]):
         >>> len(archive.vacuum()), len(archive.vacuum(retention_hours=0)) > 0
         (0, True)
         """
-        if not retention_hours >= 0:
-            raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
-        return upkeep.vacuum(self._holdings, retention_hours)
+        return maintenance.vacuum(self._store, retention_hours)
 
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back and compare it with the row counts and content hashes of the coverage.
@@ -350,8 +864,8 @@ class Archive(Reads[Frame]):
         Parameters
         ----------
         repair : bool
-            Give up what is damaged: its ranges become missing, what can still be read is kept, and the next
-            pull or add fills them.
+            Give up what is proven to be damaged: its ranges become missing, what can still be read is kept, and the
+            next pull or add fills them. A failure of the storage proves nothing; it is raised, and nothing is changed.
         frame : {"pandas", "polars"}, optional
 
         Returns
@@ -372,7 +886,7 @@ class Archive(Reads[Frame]):
         >>> archive.verify()["view"].unique().tolist()
         ['prices']
         """
-        return self._damage_frame(upkeep.repair(self._holdings) if repair else upkeep.verify(self._holdings), frame)
+        return self._damage_frame(maintenance.repair(self._store) if repair else maintenance.verify(self._store), frame)
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:
         """Make commit logs that are damaged or gone anew from the data files, then repair as ``verify`` does.
@@ -405,10 +919,65 @@ class Archive(Reads[Frame]):
         ...     len(archive.rebuild())
         0
         """
-        rebuild.rebuild(self._holdings)
-        return self._damage_frame(upkeep.repair(self._holdings), frame)
+        maintenance.rebuild(self._store)
+        return self._damage_frame(maintenance.repair(self._store), frame)
 
-    def _damage_frame(self, damage: list[upkeep.Damage], frame: FrameKind | None) -> Any:
+    def _damage_frame(self, damage: list[maintenance.Damage], frame: FrameKind | None) -> Any:
         columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "problem": "text"}
         rows = [(d.view, d.market_id, to_datetime(d.range.start), to_datetime(d.range.end), d.problem) for d in damage]
-        return frame_of(rows, columns, frame or self._frame)
+        return query.frame_of(rows, columns, frame or self._frame)
+
+    def _read(
+        self,
+        view: View,
+        market: str | Sequence[str],
+        start: Any,
+        end: Any,
+        resolution: str,
+        on_missing: Missing | None,
+        frame: FrameKind | None,
+        levels: int | None = None,
+    ) -> Frame:
+        from marketdata.accessor import to_frame
+
+        width, missing = Resolution.of(resolution), checked_missing(on_missing)
+        if missing == "fetch":
+            wanted = self._span(start, end)
+            ranges = dict.fromkeys(self._fill(view, market, wanted), wanted)
+        else:
+            ids = dict.fromkeys(map(self._market_id, checked_markets(market)))
+            ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
+        columns = query.read(self._store.points[view], view, ranges, ranges) if ranges else empty(view)
+        columns = query.coarser(columns, width)
+        if levels is not None and isinstance(columns, BookColumns):
+            columns = columns.cut(levels)
+        return cast("Frame", to_frame(columns, frame or self._frame))
+
+    def _span(self, start: Any, end: Any) -> Range:
+        if self._client is None:
+            raise ConfigError(
+                "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
+            )
+        if start is None or end is None:
+            raise ConfigError("on_missing='fetch' needs start= and end=.")
+        return to_range(start, end)
+
+    def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
+        """Fetch what is missing; the ids of the markets."""
+        run = Pull(self._store, self._client, dry_run=False, refresh=False, progress=self._progress)
+        ids = chosen(self._store, self._client, market, None, None, refresh=False)
+        run.run(ids, [view], whole_minutes(wanted))
+        return ids
+
+    def _market_id(self, id_or_slug: str) -> str:
+        catalog = self._store.catalog["markets"]
+        found = catalog.find(id_or_slug)
+        if found is None:
+            raise catalog.unknown(id_or_slug)
+        return str(found["id"])
+
+
+def _range(start: Any, end: Any) -> Range:
+    """A range of which either end may be open."""
+    first = query.ALL_TIME.start if start is None else to_micros(start, "start")
+    return Range(first, query.ALL_TIME.end if end is None else to_micros(end, "end"))

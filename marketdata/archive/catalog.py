@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import json
+import threading
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from marketdata.archive import faults
 from marketdata.archive.records import Record
-from marketdata.archive.table import State, Table
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError
 
 Kind = Literal["series", "events", "markets"]
@@ -37,7 +41,7 @@ SCHEMAS: dict[Kind, pa.Schema] = {
 
 
 class Catalog:
-    """Records of one kind, whole in memory, read again when the table has moved.
+    """Records of one kind, read again when the table has moved; a record is parsed when it is asked for.
 
     The typed columns are for other engines; the column ``record`` holds the whole record as JSON.
     """
@@ -45,74 +49,133 @@ class Catalog:
     def __init__(self, table: Table, kind: Kind) -> None:
         self.table = table
         self.kind = kind
-        self._version = -2
-        self._by_id: dict[str, Record] = {}
-        self._by_slug: dict[str, Record] = {}
-        self._by_token: dict[str, tuple[Record, str | None]] = {}
+        self._lock = threading.RLock()
+        self._number = -2
+        self._all: list[Record] | None = None
+        self._load(table_rows(kind, []))
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        self._refresh()
-        return list(self._by_id.values())
+        with self._lock:
+            self._refresh()
+            if self._all is None:
+                with errors.parsing(f"The {self.kind} table"):
+                    self._all = [json.loads(text) for text in self._rows["record"].to_pylist()]
+            return list(self._all)
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
-        self._refresh()
-        return self._by_id.get(id_or_slug) or self._by_slug.get(id_or_slug)
+        with self._lock:
+            self._refresh()
+            at = self._by_id.get(id_or_slug)
+            return self._at(self._slugs.get(id_or_slug) if at is None else at)
 
-    def token(self, token_id: str) -> tuple[Record, str | None] | None:
-        """The market that has this token, and the token's label."""
-        self._refresh()
-        return self._by_token.get(token_id)
+    def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
+        """The market that has this token (of several the first, or the one that is named), and the token's label."""
+        with self._lock:
+            self._refresh()
+            for at in self._tokens.get(token_id, ()):
+                record = self._at(at)
+                if record is not None and market_id in (None, record["id"]):
+                    return record, next(t.get("label") for t in record["tokens"] if t.get("id") == token_id)
+            return None
+
+    def markets_of(self, token_id: str) -> list[str]:
+        """Ids of the markets that have this token: short ids are used again."""
+        with self._lock:
+            self._refresh()
+            return [str(self._rows["market_id"][at]) for at in self._tokens.get(token_id, ())]
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for a market that is not here; names what is spelled nearly so."""
-        self._refresh()
-        near = difflib.get_close_matches(id_or_slug, [*self._by_slug, *self._by_id], n=3, cutoff=0.7)
+        with self._lock:
+            self._refresh()
+            near = difflib.get_close_matches(id_or_slug, [*self._slugs, *self._by_id], n=3, cutoff=0.7)
+            count = len(self._by_id)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-        count = len(self._by_id)
         held = "holds no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {held}.{hint}")
 
-    def _refresh(self) -> None:
-        state = self.table.state()
-        if state.version != self._version:
-            self._load(state)
+    def _at(self, at: int | None) -> Record | None:
+        if at is None:
+            return None
+        if self._all is not None:
+            return self._all[at]
+        if at not in self._parsed:
+            with errors.parsing(f"The {self.kind} table"):
+                self._parsed[at] = json.loads(self._rows["record"][at].as_py())
+        return self._parsed[at]
 
-    def _load(self, state: State) -> None:
-        by_id: dict[str, Record] = {}
-        for file in state.files:
-            texts = self.table.read(file).column("record").to_pylist()
-            with faults.reading(f"The {self.kind} table"):
-                for record in map(json.loads, texts):
-                    by_id[record["id"]] = record
-        self._by_id = dict(sorted(by_id.items()))
-        self._by_slug = {r["slug"]: r for r in reversed(self._by_id.values()) if r.get("slug")}
-        self._by_token = {
-            t["id"]: (r, t.get("label")) for r in self._by_id.values() for t in r.get("tokens", ()) if t.get("id")
-        }
-        self._version = state.version
+    def _refresh(self) -> None:
+        version = self.table.version()
+        if version.number != self._number:
+            self._load(self._stored(version))
+            self._number = version.number
+
+    def _stored(self, version: Version) -> pa.Table:
+        """All rows of a version, by id."""
+        parts = [self.table.read(file) for file in version.files]
+        with errors.parsing(f"The {self.kind} table"):
+            return _by_id([table_rows(self.kind, []), *(part.cast(SCHEMAS[self.kind]) for part in parts)])
+
+    def _load(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._all = None
+        self._parsed: dict[int, Record] = {}
+        self._by_id = {identity: at for at, identity in enumerate(_ids(rows))}
+        self.__dict__.pop("_slugs", None)
+        self.__dict__.pop("_tokens", None)
+
+    @cached_property
+    def _slugs(self) -> dict[str, int]:
+        slugs = self._rows["slug"].to_pylist()
+        return {slug: at for at, slug in reversed(list(enumerate(slugs))) if slug}
+
+    @cached_property
+    def _tokens(self) -> dict[str, list[int]]:
+        if "token_ids" not in self._rows.schema.names:
+            return {}
+        lists = self._rows["token_ids"].combine_chunks()
+        places = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+        out: dict[str, list[int]] = {}
+        for token, at in zip(lists.flatten().to_pylist(), places.tolist(), strict=True):
+            if token:
+                out.setdefault(token, []).append(at)
+        return out
 
     def upsert(self, records: Iterable[Record]) -> None:
         """Add records, or replace those with the same id; fields that are new to it are kept."""
         new = {r["id"]: r for r in records}
-        written: list[Any] = []
 
-        def plan(state: State) -> tuple[list[Any], Iterable[Any]] | None:
-            self._load(state)
-            both = dict(self._by_id)
-            for identity, record in new.items():
-                both[identity] = _merge(both.get(identity, {}), record)
-            if both == self._by_id:
-                return None
-            for stale in written:
-                self.table.store.delete(stale.path)
-            rows = record_table(self.kind, [both[i] for i in sorted(both)])
-            written[:] = self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
-            return written, state.files
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
+            with self._lock:
+                self._load(self._stored(version))
+                self._number = version.number
+                known = {identity: self._at(self._by_id.get(identity)) for identity in new}
+                both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
+                changed = [record for identity, record in both.items() if record != known[identity]]
+                if not changed:
+                    return None
+                others = pc.invert(pc.is_in(_id_column(self._rows), pa.array([r["id"] for r in changed], pa.string())))
+                rows = _by_id([self._rows.filter(others), table_rows(self.kind, changed)])
+            return self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64)), list(version.files)
 
         if new:
-            self.table.commit(plan, ["catalog"])
+            self.table.plan(make)
+
+
+def _id_column(rows: pa.Table) -> Any:
+    return rows["market_id" if "market_id" in rows.schema.names else "id"]
+
+
+def _ids(rows: pa.Table) -> list[str]:
+    names: list[str] = _id_column(rows).to_pylist()
+    return names
+
+
+def _by_id(parts: list[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    return rows.take(pc.sort_indices(_id_column(rows))).combine_chunks()
 
 
 def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> Record:
@@ -125,7 +188,7 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> Record:
     return out
 
 
-def record_table(kind: Kind, records: list[Record]) -> pa.Table:
+def table_rows(kind: Kind, records: list[Record]) -> pa.Table:
     """Records as rows of the table of their kind."""
     rows: list[Record] = []
     for record in records:

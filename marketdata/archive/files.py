@@ -1,266 +1,227 @@
-"""One Parquet file: written whole with checksums, found by statistics, read by row group.
-
-A file names itself in its footer, the footer has a checksum of each row group, and the name of the file
-carries the checksum of the footer. So a flipped bit, a torn file and two swapped files are all seen when they
-are read. The checksums of Parquet itself are not enough: they leave out the headers of pages.
-"""
+"""Files of other people as frames to add: Parquet, CSV, JSON lines, and what a collector of messages wrote."""
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
-import re
-import uuid
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from marketdata.archive import faults
-from marketdata.archive.storage import Bucket, Folder
-from marketdata.errors import ArchiveCorruptError
-from marketdata.times import to_text
+from marketdata.errors import ConfigError
+from marketdata.wire.columns import METRICS, BookColumns, Token
 
-ROW_GROUP_LEVELS = 100_000
-FILE_LEVELS = 16_000_000
-# Where a file is smaller than with 3 by an eighth, and writing still faster than any network; 9 takes twice as long.
-WRITE_EFFORT = 6
-UPKEEP_EFFORT = 9
-# From so many row groups on a second core is worth its start.
-_MANY_GROUPS = 4
-OURS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}\.parquet")
-_KEY = b"marketdata.file"
-_SUMS = b"marketdata.groups"
-_MAGIC = b"PAR1"
-_UNKNOWN = (-(2**63), 2**63 - 1)
+if TYPE_CHECKING:
+    import polars as pl
+
+Kind = Literal["markets", "events", "series", "books", "prices", "metrics"]
+ORDER: tuple[Kind, ...] = ("series", "events", "markets", "books", "prices", "metrics")
+ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
+_LISTS = ("token_ids", "token_labels", "tags")
+# Names that collectors give to the token of a book message, and to its exchange clock.
+_MESSAGE_TOKENS = ("token_id", "asset_id")
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file that a commit names, with what the log says about its rows."""
+class Found(NamedTuple):
+    """A file, what it holds, and its rows as ``Archive.add`` takes them."""
 
-    path: str
-    size: int
+    path: Path
+    kind: Kind
+    data: Any
     rows: int
-    market_min: str | None
-    market_max: str | None
-    ts_min: int
-    ts_max: int
-
-    def may_hold(self, market_id: str | None, start: int, end: int) -> bool:
-        """Whether rows of the market in [start, end) may be inside; None stands for any market."""
-        if self.ts_max < start or self.ts_min >= end:
-            return False
-        if market_id is None or self.market_min is None or self.market_max is None:
-            return True
-        return self.market_min <= market_id <= self.market_max
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """What one read of a footer tells: where the row groups are and what they hold."""
+def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
+    """Read files and folders of files; records first, then points.
 
-    metadata: Any
-    first: Sequence[str | None]
-    last: Sequence[str | None]
-    ts_min: Any
-    ts_max: Any
-    names: frozenset[str]
-    # Where each row group lies, and its checksum; other writers give none.
-    sums: Sequence[tuple[int, int, int]] | None
-
-    def groups(self, market_id: str | None, start: int, end: int) -> list[int]:
-        """Row groups that may hold rows of the market in [start, end)."""
-        near = np.flatnonzero((self.ts_max >= start) & (self.ts_min < end)).tolist()
-        if market_id is None:
-            return near
-        out = []
-        for i in near:
-            low, high = self.first[i], self.last[i]
-            if low is None or high is None or low <= market_id <= high:
-                out.append(i)
-        return out
+    Raises
+    ------
+    ConfigError
+        If a file is not there, of no known kind, or not readable as what its name says.
+    """
+    files = [file for path in paths for file in _files(Path(path))]
+    out = [_read(file, token_id, clock) for file in files]
+    return sorted(out, key=lambda one: ORDER.index(one.kind))
 
 
-def encode(table: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> tuple[str, memoryview]:
-    """Name and bytes of a new file of these rows; ``weights`` are level rows per row, ``effort`` is that of zstd."""
-    identity = uuid.uuid4().hex
-    memory = io.BytesIO()
-    # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
-    dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "price"))]
-    writer = pq.ParquetWriter(
-        pa.PythonFile(memory, mode="w"),
-        _plain(table.schema),
-        compression="zstd",
-        compression_level=effort,
-        use_dictionary=[_leaf(table.schema, name) for name in dictionary],
-        write_page_checksum=True,
-        store_schema=False,
-        write_statistics=True,
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        some = sorted(p for p in path.iterdir() if p.suffix in ENDS and p.is_file())
+        if not some:
+            raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
+        return some
+    if not path.is_file():
+        raise ConfigError(f"{str(path)!r} is not there.")
+    if path.suffix not in ENDS:
+        raise ConfigError(f"{path.name!r} is of no known kind; names that end in {', '.join(ENDS)} are read.")
+    return [path]
+
+
+def _read(path: Path, token_id: str | None, clock: str) -> Found:
+    import polars as pl
+
+    try:
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        elif path.suffix == ".csv":
+            frame = _csv(path)
+        else:
+            rows = _json_rows(path)
+            if rows and {"bids", "asks"} <= rows[0].keys():
+                return Found(path, "books", messages(rows, token_id, clock, path.name), len(rows))
+            frame = pl.DataFrame(rows, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, OSError, ValueError, RecursionError) as problem:
+        if isinstance(problem, ConfigError):
+            raise
+        raise ConfigError(f"{path.name!r} cannot be read as {path.suffix[1:]}: {problem}.") from problem
+    kind = kind_of(frame.columns, path.name)
+    return Found(path, kind, with_times(frame, path.name), frame.height)
+
+
+def _csv(path: Path) -> pl.DataFrame:
+    """A CSV file with ids as texts, since they may have 77 digits, and lists read from JSON text."""
+    import polars as pl
+
+    names = pl.read_csv(path, n_rows=0, infer_schema=False).columns
+    texts = [name for name in names if name.endswith(("id", "slug", *_LISTS))]
+    frame = pl.read_csv(path, schema_overrides=dict.fromkeys(texts, pl.String), infer_schema_length=None)
+    lists = [name for name in _LISTS if name in names]
+    return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json" and text.lstrip()[:1] == "[":
+        rows = json.loads(text)
+    else:
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError(f"{path.name!r} holds JSON that is no list of objects.")
+    return list(rows)
+
+
+def kind_of(columns: Iterable[str], name: str) -> Kind:
+    """What rows with these columns are.
+
+    Raises
+    ------
+    ConfigError
+        If they are nothing that an archive takes.
+    """
+    have = set(columns)
+    if "ts" in have:
+        if {"token_id", "side", "level", "price", "size"} <= have:
+            return "books"
+        if {"token_id", "price"} <= have:
+            return "prices"
+        if have & {"market_id", "slug"} and have & set(METRICS):
+            return "metrics"
+    elif "market_id" in have and have & {"token_ids", "question", "slug"}:
+        return "markets"
+    elif have & {"event_id", "event_slug"}:
+        return "events"
+    elif have & {"series_id", "series_slug"}:
+        return "series"
+    raise ConfigError(
+        f"{name!r} holds nothing that an archive takes: its columns are {sorted(have)}. Tidy columns are: books "
+        "ts token_id side level price size; prices ts token_id price; metrics ts market_id "
+        f"{' '.join(METRICS)}; markets market_id slug question token_ids token_labels."
     )
-    sums = []
-    with writer:
-        at = memory.tell()
-        for start, stop in cuts(weights, ROW_GROUP_LEVELS):
-            writer.write_table(table.slice(start, stop - start), row_group_size=max(stop - start, 1))
-            end = memory.tell()
-            sums.append((at, end, zlib.crc32(memory.getbuffer()[at:end])))
-            at = end
-        writer.add_key_value_metadata({_KEY.decode(): identity, _SUMS.decode(): json.dumps(sums)})
-    body = memory.getbuffer()
-    return f"{identity}-{_footer_sum(body):08x}.parquet", body
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema as files show it; dictionaries are a matter of encoding only."""
-    return pa.schema([f.with_type(f.type) for f in schema])
+def with_times(frame: Any, name: str) -> Any:
+    """The frame with ``ts`` as times, also where it was text (ISO 8601; without a zone UTC) or a Unix time."""
+    import polars as pl
+
+    kind = frame.schema.get("ts")
+    try:
+        if kind == pl.String:
+            return frame.with_columns(pl.col("ts").str.to_datetime(time_unit="us", time_zone="UTC"))
+        if kind is not None and kind.is_numeric():
+            micros = [None if t is None else unix_micros(t) for t in frame["ts"].to_list()]
+            return frame.with_columns(pl.Series("ts", micros, pl.Int64).cast(pl.Datetime("us", "UTC")))
+    except (pl.exceptions.PolarsError, ValueError) as problem:
+        raise ConfigError(f"{name!r} has a ts that is no ISO 8601 time and no Unix time: {problem}.") from problem
+    return frame
 
 
-def _leaf(schema: pa.Schema, name: str) -> str:
-    return f"{name}.list.element" if pa.types.is_list(schema.field(name).type) else name
+def unix_micros(value: Any) -> int:
+    """Microseconds of a Unix time in seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
 
-
-def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
-    """Row ranges whose weights sum to about ``size`` each.
+    Raises
+    ------
+    ValueError
+        If it is none of the years 1973 to 5138.
 
     Examples
     --------
-    >>> list(cuts(np.array([3, 3, 3, 3]), 6))
-    [(0, 2), (2, 4)]
+    >>> unix_micros(1_750_000_000) == unix_micros("1750000000000") == 1_750_000_000_000_000
+    True
     """
-    if not len(weights):
-        return
-    before = np.cumsum(weights) - weights
-    edges = np.flatnonzero(np.diff(before // size)) + 1
-    bounds = [0, *edges.tolist(), len(weights)]
-    yield from itertools.pairwise(bounds)
+    number = value if isinstance(value, float) else int(value)
+    for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
+        if first <= number < first * 1000:
+            return round(number * times) // over
+    raise ValueError(f"{value!r} is no Unix time of the years 1973 to 5138")
 
 
-def statistics(table: pa.Table) -> str:
-    """Statistics of a file for the commit log, as engines read them to prune."""
-    low: dict[str, str] = {}
-    high: dict[str, str] = {}
-    nulls: dict[str, int] = {}
-    for name in ("market_id", "token_id", "ts"):
-        if name not in table.schema.names:
-            continue
-        column = table.column(name)
-        nulls[name] = column.null_count
-        ends = _extremes(column)
-        if ends is not None:
-            low[name], high[name] = ends
-    return json.dumps({"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
+    """Books of a collector's raw messages: numbers as text, any order of levels, clocks in milliseconds.
 
-
-def _extremes(column: pa.ChunkedArray) -> tuple[str, str] | None:
-    if pa.types.is_timestamp(column.type):
-        micros = column.cast(pa.int64()).to_numpy()
-        return (to_text(int(micros.min())), to_text(int(micros.max()))) if len(micros) else None
-    seen: set[str] = set()
-    for chunk in column.chunks:
-        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        used = np.unique(encoded.indices.drop_null().to_numpy(zero_copy_only=False))
-        names = encoded.dictionary.to_pylist()
-        seen.update(names[i] for i in used.tolist())
-    return (min(seen), max(seen)) if seen else None
-
-
-def _footer_sum(body: memoryview) -> int:
-    length = int.from_bytes(body[-8:-4], "little")
-    return zlib.crc32(body[-8 - length :])
-
-
-def read_footer(store: Folder | Bucket, file: DataFile) -> Footer:
-    """Read and prove the footer of a file.
+    Parameters
+    ----------
+    token_id : str, optional
+        Whose books they are, where the messages do not say it.
+    clock : str
+        The field with the Unix time, in any unit.
 
     Raises
     ------
-    ArchiveCorruptError
-        If the file is missing, torn, damaged or not the one that the commit names.
+    ConfigError
+        If a message lacks its token, its time, or has a level that is no price and size.
     """
-    with faults.reading(f"The data file {file.path}"), store.open(file.path) as source:
-        size = source.size()
-        if size != file.size:
-            raise ArchiveCorruptError(
-                f"The data file {file.path} has {size} bytes where {file.size} were committed. "
-                "Run archive.verify() to see which ranges to pull or add again."
-            )
-        source.seek(size - 8)
-        tail = source.read(8)
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != _MAGIC or length > size - 12:
-            raise OSError("its end is not the end of a Parquet file")
-        source.seek(size - 8 - length)
-        raw = source.read(length + 8)
-        _prove_name(file.path, raw)
-        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + raw))
-        claimed = (metadata.metadata or {}).get(_KEY, b"").decode()
-        if claimed and not file.path.rsplit("/", 1)[-1].startswith(claimed):
-            raise OSError(f"it holds the rows of another file ({claimed})")
-        return _footer(metadata)
+    tokens: dict[Token, int] = {}
+    codes, times, counts = [], [], []
+    levels: list[tuple[float, float]] = []
+    for number, row in enumerate(rows):
+        try:
+            who = next((str(row[k]) for k in _MESSAGE_TOKENS if row.get(k)), token_id)
+            if who is None:
+                raise ConfigError(f"{name!r} does not say whose books it holds; pass token_id=.")
+            codes.append(tokens.setdefault(Token("", who), len(tokens)))
+            times.append(unix_micros(row[clock]))
+            for side, best_first in (("bids", True), ("asks", False)):
+                some = sorted(((float(v["price"]), float(v["size"])) for v in row[side]), reverse=best_first)
+                counts.append(len(some))
+                levels.extend(some)
+        except (KeyError, TypeError, ValueError) as problem:
+            if isinstance(problem, ConfigError):
+                raise
+            raise ConfigError(f"message {number} of {name!r} is no book message: {problem!r}.") from None
+    return BookColumns(
+        tuple(tokens),
+        np.array(codes, np.int32),
+        np.array(times, np.int64),
+        np.array(counts, np.int64),
+        np.array(levels, np.float64).reshape(-1, 2),
+    ).sort()
 
 
-def _prove_name(path: str, raw: bytes) -> None:
-    stem = path.rsplit("/", 1)[-1].removesuffix(".parquet")
-    written = stem.rpartition("-")[2]
-    if len(stem) == 41 and f"{zlib.crc32(raw):08x}" != written:  # files of other writers carry no checksum
-        raise OSError("its footer is not the one that was written")
-
-
-def _footer(metadata: Any) -> Footer:
-    count = metadata.num_row_groups
-    names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
-    first: list[str | None] = [None] * count
-    last: list[str | None] = [None] * count
-    ts_min, ts_max = np.full(count, _UNKNOWN[0]), np.full(count, _UNKNOWN[1])
-    at_market = names.index("market_id") if "market_id" in names else None
-    at_ts = names.index("ts") if "ts" in names else None
-    for i in range(count):
-        group = metadata.row_group(i)
-        if at_market is not None:
-            stats = group.column(at_market).statistics
-            if stats is not None and stats.has_min_max:
-                first[i], last[i] = stats.min, stats.max
-        if at_ts is not None:
-            stats = group.column(at_ts).statistics
-            if stats is not None and stats.has_min_max:
-                ts_min[i], ts_max[i] = stats.min_raw, stats.max_raw
-    written = (metadata.metadata or {}).get(_SUMS)
-    sums = None if written is None else [tuple(one) for one in json.loads(written)]
-    return Footer(metadata, first, last, ts_min, ts_max, frozenset(name.split(".")[0] for name in names), sums)
-
-
-def read_groups(store: Folder | Bucket, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
-    """Rows of some row groups (None: all), each proven by its checksum.
+def write(frame: Any, path: Path) -> None:
+    """Write a polars frame, eager or lazy; the end of the name says how.
 
     Raises
     ------
-    ArchiveCorruptError
-        If a row group is damaged.
+    ConfigError
+        If the end is not known.
     """
-    some = range(footer.metadata.num_row_groups) if groups is None else groups
-    with faults.reading(f"The data file {file.path}"), store.open(file.path) as source:
-        reader = pq.ParquetFile(
-            source if footer.sums is None else pa.BufferReader(_proven(source, file.size, footer.sums, some)),
-            metadata=footer.metadata,
-            read_dictionary=[n for n in ("market_id", "token_id", "token_label") if n in footer.names],
-            page_checksum_verification=footer.sums is None,
-        )
-        return reader.read_row_groups(list(some), use_threads=len(some) >= _MANY_GROUPS)
-
-
-def _proven(source: Any, size: int, sums: Sequence[tuple[int, int, int]], groups: Iterable[int]) -> Any:
-    """A buffer as long as the file with just these row groups in it; the rest costs no memory."""
-    body = np.zeros(size, dtype=np.uint8)
-    for group in groups:
-        start, end, written = sums[group]
-        part = body.data[start:end]
-        source.seek(start)
-        if source.readinto(part) != end - start or zlib.crc32(part) != written:
-            raise OSError(f"row group {group} is not the one that was written")
-    return pa.py_buffer(body)
+    lazy = frame.lazy()
+    if path.suffix == ".parquet":
+        lazy.sink_parquet(path)
+    elif path.suffix == ".csv":
+        lazy.sink_csv(path)
+    elif path.suffix in (".jsonl", ".ndjson"):
+        lazy.sink_ndjson(path)
+    else:
+        raise ConfigError(f"{path.name!r}: names that end in .parquet, .csv, .jsonl and .ndjson can be written.")

@@ -10,11 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marketdata.archive import records
-from marketdata.archive.asking import SETTLE_WITHOUT_CLOCK, Clock, Gap, established, minutes, to_ask, whole_minutes
-from marketdata.archive.coverage import Claim, CoverageState, Interval
-from marketdata.archive.holdings import Holdings
-from marketdata.archive.reading import Frame, checked_markets, frame_of
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, Interval
+from marketdata.archive.coverage.policy import (
+    SETTLE_WITHOUT_CLOCK,
+    Clock,
+    Gap,
+    established,
+    minutes,
+    to_ask,
+    whole_minutes,
+)
+from marketdata.archive.query import FrameName, checked_markets, frame_of
 from marketdata.archive.records import Record
+from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints, View, concat
@@ -38,8 +46,10 @@ class Asked(NamedTuple):
 class Pull:
     """One run over some markets and views."""
 
-    def __init__(self, holdings: Holdings, client: Any, *, dry_run: bool, refresh: bool, progress: bool | None) -> None:
-        self._holdings = holdings
+    def __init__(
+        self, store: ArchiveStore, client: Any, *, dry_run: bool, refresh: bool, progress: bool | None
+    ) -> None:
+        self._store = store
         self._client = client
         self._dry_run = dry_run
         self._refresh = refresh
@@ -55,7 +65,7 @@ class Pull:
         NotFoundError
             If the service does not know one of them; the others are filled before.
         """
-        catalog = self._holdings.catalog["markets"]
+        catalog = self._store.catalog["markets"]
         unknown = [m for m in markets if catalog.find(m) is None]
         todo = [(v, m, gap) for m in markets if m not in unknown for v in views for gap in self._gaps(v, m, wanted)]
         if self._dry_run:
@@ -70,7 +80,7 @@ class Pull:
 
         total = sum(minutes([gap]) for *_, gap in todo)
         disable = None if self._progress is None else not self._progress
-        sink = _Sink(self._holdings, todo, self.clock)
+        sink = _Sink(self._store, todo, self.clock)
         arriving = self._client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
         with tqdm(
             total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
@@ -86,7 +96,7 @@ class Pull:
                     self.asked += sink.asked
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
-        pieces = self._holdings.ledger.pieces(view, market)
+        pieces = self._store.coverage.pieces(view, market)
         # The server is asked for its time only when there may be something to ask.
         late = Clock(max(time.time_ns() // 1000, wanted.end))
         if self._clock is None and not to_ask(pieces, wanted, late, refresh=self._refresh):
@@ -107,9 +117,9 @@ class _Sink:
     Coverage is recorded for windows whose points are committed, and only those are given up when the process ends.
     """
 
-    def __init__(self, holdings: Holdings, todo: Sequence[tuple[View, str, Gap]], clock: Clock) -> None:
+    def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: Clock) -> None:
         self.asked: list[Asked] = []
-        self._holdings = holdings
+        self._store = store
         self._todo = todo
         self._clock = clock
         self._came: dict[View, list[tuple[int, bool, Range, AnyColumns]]] = {}
@@ -137,7 +147,7 @@ class _Sink:
                     rows = int(((times >= claim.start) & (times < claim.end)).sum())
                     asked.append(Asked(view, market, claim.range, claim.state, rows))
             columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
-            self._holdings.commit(view, columns, intervals, fetched_at=self._clock.now)
+            self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
             self.asked += asked
         self._since = time.monotonic()
 
@@ -166,7 +176,7 @@ def server_clock(client: Any) -> Clock:
 
 
 def chosen(
-    holdings: Holdings,
+    store: ArchiveStore,
     client: Any,
     markets: str | Iterable[str] | None,
     event: str | None,
@@ -190,9 +200,9 @@ def chosen(
         names = checked_markets(markets)
         if not names:
             raise ConfigError("markets=[] names nothing; pass an id or slug as text, or a list of them.")
-        return _named(holdings, client, list(dict.fromkeys(names)))
-    events = [event] if event is not None else _events(holdings, client, str(series), refresh=refresh)
-    found = list(dict.fromkeys(m for e in events for m in _markets(holdings, client, e, refresh=refresh)))
+        return _named(store, client, list(dict.fromkeys(names)))
+    events = [event] if event is not None else _events(store, client, str(series), refresh=refresh)
+    found = list(dict.fromkeys(m for e in events for m in _markets(store, client, e, refresh=refresh)))
     if not found:
         what = f"event={event!r}" if event is not None else f"series={series!r}"
         raise NotFoundError(
@@ -203,9 +213,9 @@ def chosen(
     return found
 
 
-def _named(holdings: Holdings, client: Any, names: Sequence[str]) -> list[str]:
+def _named(store: ArchiveStore, client: Any, names: Sequence[str]) -> list[str]:
     """Ids of markets; a name that the service does not know stays as it is, and no record is kept of it."""
-    markets, events = holdings.catalog["markets"], holdings.catalog["events"]
+    markets, events = store.catalog["markets"], store.catalog["events"]
     absent = [name for name in names if markets.find(name) is None]
     if absent:
         found = [records.market(records.plain(row)) for row in client.market_records(absent)]
@@ -215,43 +225,43 @@ def _named(holdings: Holdings, client: Any, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
 
-def _events(holdings: Holdings, client: Any, series: str, *, refresh: bool) -> list[str]:
-    catalog = holdings.catalog["events"]
-    if refresh or not _is_listed(holdings, f"series:{series}"):
+def _events(store: ArchiveStore, client: Any, series: str, *, refresh: bool) -> list[str]:
+    catalog = store.catalog["events"]
+    if refresh or not _is_listed(store, f"series:{series}"):
         found = [records.event(row) for row in records.rows_of(client.events(series_slug=series))]
         catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
         if found:
-            _mark_listed(holdings, f"series:{series}")
+            _mark_listed(store, f"series:{series}")
     return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
 
 
-def _markets(holdings: Holdings, client: Any, event: str, *, refresh: bool) -> list[str]:
-    catalog = holdings.catalog["markets"]
-    if refresh or not _is_listed(holdings, f"event:{event}"):
+def _markets(store: ArchiveStore, client: Any, event: str, *, refresh: bool) -> list[str]:
+    catalog = store.catalog["markets"]
+    if refresh or not _is_listed(store, f"event:{event}"):
         found = [records.market(row) for row in records.rows_of(client.markets(event_slug=event))]
         named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
         catalog.upsert(named)
-        holdings.catalog["events"].upsert(_unknown_events(holdings, named))
+        store.catalog["events"].upsert(_unknown_events(store, named))
         if found:
-            _mark_listed(holdings, f"event:{event}")
+            _mark_listed(store, f"event:{event}")
     return [str(m["id"]) for m in catalog.records() if m.get("event_slug") == event]
 
 
-def _unknown_events(holdings: Holdings, markets: Iterable[Mapping[str, Any]]) -> list[Record]:
-    events = holdings.catalog["events"]
+def _unknown_events(store: ArchiveStore, markets: Iterable[Mapping[str, Any]]) -> list[Record]:
+    events = store.catalog["events"]
     derived = records.derive_events([dict(m) for m in markets])
     return [e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None]
 
 
-def _is_listed(holdings: Holdings, what: str) -> bool:
+def _is_listed(store: ArchiveStore, what: str) -> bool:
     now = time.time_ns() // 1000
-    return any(0 <= now - p.fetched_at < _LISTED_AGAIN for p in holdings.ledger.pieces(_DISCOVERY, what))
+    return any(0 <= now - p.fetched_at < _LISTED_AGAIN for p in store.coverage.pieces(_DISCOVERY, what))
 
 
-def _mark_listed(holdings: Holdings, what: str) -> None:
+def _mark_listed(store: ArchiveStore, what: str) -> None:
     now = time.time_ns() // 1000
-    claim = Claim(0, 1, CoverageState.FINAL, None, None, now, 0)
-    holdings.ledger.append({(_DISCOVERY, what): [claim]})
+    claim = CoverageRecord(0, 1, CoverageState.FINAL, None, None, now, 0)
+    store.coverage.append({(_DISCOVERY, what): [claim]})
 
 
 def wanted_range(start: Any, end: Any) -> Range:
@@ -265,7 +275,7 @@ def wanted_range(start: Any, end: Any) -> Range:
     return whole_minutes(Range(first, last))
 
 
-def asked_frame(asked: Iterable[Asked], frame: Frame) -> Any:
+def asked_frame(asked: Iterable[Asked], frame: FrameName) -> Any:
     """What was asked, as a frame."""
     columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
     rows = [

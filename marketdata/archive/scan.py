@@ -1,125 +1,108 @@
-"""A view as a lazy polars frame of tidy rows, read only where a query needs it, and never all at once."""
+"""A view as a lazy polars frame, read only where a query needs it, and never all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from marketdata.archive import points
-from marketdata.archive.layout import who
-from marketdata.archive.reading import coarser
-from marketdata.archive.table import Table
+from marketdata.archive.query import files_of
+from marketdata.archive.storage.schema import id_columns
+from marketdata.archive.storage.tables import Table
 from marketdata.resolution import Resolution
 from marketdata.tidy.schema import ASK, BID, BOOKS
-from marketdata.times import SECOND, Range, to_datetime, to_micros
+from marketdata.times import Range, to_datetime
 from marketdata.wire.columns import View
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def scan(table: Table, view: View, options: dict[str, str] | None) -> pl.LazyFrame:
-    """Tidy rows of a table; predicates on ids and ``ts``, columns and limits reach files and row groups."""
-    import polars as pl
-
-    state = table.state()
-    if not state.files:
-        return _tidy(pl.LazyFrame(schema=_schema(table)), view)
-    rows = pl.scan_parquet(
-        [table.store.uri(f.path) for f in state.files],
-        schema=_schema(table),
-        missing_columns="insert",
-        storage_options=options if table.remote else None,
-    )
-    return _tidy(rows, view)
-
-
-_DAY = 86_400 * SECOND
-# Days of a market of two tokens that are in memory at once: some two million level rows.
-_DAYS = 14
-
-
-def scan_coarse(
-    table: Table, view: View, resolution: Resolution, stretches: Iterable[tuple[str, Range]]
+def scan(
+    table: Table,
+    view: View,
+    options: dict[str, str] | None,
+    markets: Sequence[str] | None,
+    wanted: Range,
+    resolution: Resolution,
 ) -> pl.LazyFrame:
-    """Tidy rows at a resolution, stretch by stretch, so that memory does not grow with the archive.
+    """Tidy rows of a table: of some markets (None: all), with start <= ts < end before they are aggregated.
 
-    Parameters
-    ----------
-    stretches
-        Market and range of what is held together in memory; no bucket of the market may lie in two of them.
+    The files are those of one version that statistics leave; predicates on ids and ``ts``, the choice of columns and
+    limits reach their row groups. Books are aggregated as whole snapshots, before their levels become rows.
     """
     import polars as pl
-    from polars.io.plugins import register_io_source
 
-    from marketdata.tidy.frames import to_frame
-
-    state, some = table.state(), list(stretches)
-    schema = _tidy(pl.LazyFrame(schema=_schema(table)), view).collect_schema()
-
-    def source(
-        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        left = limit
-        for market_id, rng in some:
-            if left == 0:
-                return
-            part = coarser(points.read(table, view, market_id, rng, state=state), resolution)
-            rows = to_frame(part, "polars").lazy().cast(dict.fromkeys(who(view), pl.String))
-            have = rows.collect_schema()
-            rows = rows.select(
-                name if name in have else pl.lit(None, kind).alias(name) for name, kind in schema.items()
-            )
-            if predicate is not None:
-                rows = rows.filter(predicate)
-            if columns is not None:
-                rows = rows.select(columns)
-            frame = (rows if left is None else rows.head(left)).collect()
-            left = None if left is None else left - frame.height
-            yield frame
-
-    return register_io_source(source, schema=schema, is_pure=True, explain_name=f"{view} at {resolution}")
+    version = table.version()
+    files = files_of(version, None if markets is None else sorted(markets), wanted)
+    schema = pl.DataFrame(pl.from_arrow(version.schema.empty_table())).schema
+    if files:
+        rows = pl.scan_parquet(
+            [table.store.address(f.path) for f in files],
+            schema=schema,
+            missing_columns="insert",
+            storage_options=options if table.remote else None,
+        )
+    else:
+        rows = pl.LazyFrame(schema=schema)
+    rows = _within(rows, markets, wanted)
+    ids = id_columns(view)
+    if view == "books":
+        return _levels(rows if resolution is Resolution.M1 else _last(rows, ids, resolution))
+    values = [name for name in schema if name not in {"ts", *ids}]
+    return rows.select("ts", *ids, *values) if resolution is Resolution.M1 else _means(rows, ids, values, resolution)
 
 
-def stretches(held: Range, tokens: int) -> Iterator[Range]:
-    """A range cut at days: few at a time where a market has many tokens."""
-    step = max(1, 2 * _DAYS // max(tokens, 2)) * _DAY
-    for start in range(held.start // _DAY * _DAY, held.end, step):
-        yield Range(max(start, held.start), min(start + step, held.end))
-
-
-def within(rows: pl.LazyFrame, markets: Iterable[str] | None, start: Any, end: Any) -> pl.LazyFrame:
-    """The rows of these markets with start <= ts < end; each may be None."""
+def _within(rows: pl.LazyFrame, markets: Iterable[str] | None, wanted: Range) -> pl.LazyFrame:
     import polars as pl
 
     if markets is not None:
         rows = rows.filter(pl.col("market_id").is_in(list(markets)))
-    if start is not None:
-        rows = rows.filter(pl.col("ts") >= to_datetime(to_micros(start, "start")))
-    if end is not None:
-        rows = rows.filter(pl.col("ts") < to_datetime(to_micros(end, "end")))
+    if wanted.start > -(2**60):
+        rows = rows.filter(pl.col("ts") >= to_datetime(wanted.start))
+    if wanted.end < 2**60:
+        rows = rows.filter(pl.col("ts") < to_datetime(wanted.end))
     return rows
 
 
-def _schema(table: Table) -> Any:
-    import polars as pl
-    import pyarrow as pa
-
-    plain = pa.schema([pa.field(f.name, f.type) for f in table.schema])
-    return pl.Schema(pl.DataFrame(pl.from_arrow(plain.empty_table())).schema)
-
-
-def _tidy(rows: pl.LazyFrame, view: View) -> pl.LazyFrame:
+def _bucket(resolution: Resolution) -> pl.Expr:
+    """Start of the bucket of ``ts``, counted from the epoch."""
     import polars as pl
 
-    if view != "books":
-        rest = [n for n in rows.collect_schema().names() if n not in {"ts", *who(view)}]
-        return rows.select("ts", *who(view), *rest)
+    width = resolution.micros
+    micros = pl.col("ts").dt.epoch("us")
+    return (micros // width * width).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+
+
+def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], resolution: Resolution) -> pl.LazyFrame:
+    """The mean of each value over the points of a bucket, missing ones left out."""
+    import polars as pl
+
+    # As sum / count: a group mean differs between runs in the last bits.
+    known = {v: pl.col(v).fill_nan(None) for v in values}
+    means = [pl.when(x.count() > 0).then(x.sum() / x.count()).alias(v) for v, x in known.items()]
+    return rows.group_by(*ids, _bucket(resolution).alias("ts")).agg(means).select("ts", *ids, *values)
+
+
+def _last(rows: pl.LazyFrame, ids: Sequence[str], resolution: Resolution) -> pl.LazyFrame:
+    """The last snapshot of each token and bucket: first its time, of which there are few, then the whole of it."""
+    import polars as pl
+
+    keys = [*ids, "ts"]
+    times = rows.group_by(*ids, _bucket(resolution).alias("bucket")).agg(pl.col("ts").max()).select(keys)
+    last = rows.join(times, on=keys, how="semi", nulls_equal=True)
+    return last.with_columns(_bucket(resolution).alias("ts"))
+
+
+def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per level of a side, and a row of nulls for an empty side."""
+    import polars as pl
+
     sides = pl.Enum([BID, ASK])
     bids = pl.col("bid_price").list.len().fill_null(0)
     # Both sides of a snapshot as one list, so that one step makes rows of it; an empty side becomes a null row.
     both = [pl.concat_list(_or_null("bid", what), _or_null("ask", what)).alias(what) for what in ("price", "size")]
-    lists = rows.select("ts", *who(view), *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
+    ids = id_columns("books")
+    lists = rows.select("ts", *ids, *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
     place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
     levels = lists.with_columns(place=place).explode("place", "price", "size")
     is_bid = pl.col("place") < pl.col("bids")

@@ -131,6 +131,7 @@ def simulate(
             books=concat([s.books for s in batch]),
             prices=concat([s.prices for s in batch]),
             metrics=concat([s.metrics for s in batch]),
+            complete=True,
         )
     return archive
 

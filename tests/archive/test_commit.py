@@ -7,7 +7,7 @@ from archive.source import MARKETS, MINUTE, START
 from archive.test_faults import books
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage import CoverageState, Interval
+from marketdata.archive.coverage.intervals import CoverageState, Interval
 from marketdata.wire.columns import concat, empty
 
 M, N = MARKETS
@@ -15,7 +15,7 @@ M, N = MARKETS
 
 def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: Archive) -> None:
     """Several intervals of one market and one of another go in at once; points between them stay as they were."""
-    store = archive._holdings
+    store = archive._store
     archive.add(books=books(M, 0, 30, size=1.0))
     new = concat([books(M, 0, 5, size=2.0), books(M, 20, 5, size=2.0), books(N, 0, 3, size=2.0)])
     final, provisional = CoverageState.FINAL, CoverageState.PROVISIONAL
@@ -39,5 +39,5 @@ def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     """What an interval holds and the columns do not is removed."""
     archive.add(books=books(M, 0, 10))
     interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
-    archive._holdings.commit("books", empty("books"), [interval], fetched_at=2**53)
+    archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]

@@ -7,7 +7,17 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage import Claim, CoverageState, cut, effective, gaps, held, merged, union, within
+from marketdata.archive.coverage.intervals import (
+    CoverageRecord,
+    CoverageState,
+    cut,
+    gaps,
+    held,
+    merged,
+    overlay,
+    union,
+    within,
+)
 from marketdata.times import Range
 
 END = 24
@@ -21,13 +31,13 @@ def ranges(draw: st.DrawFn) -> Range:
 
 
 @st.composite
-def claims(draw: st.DrawFn) -> list[Claim]:
+def claims(draw: st.DrawFn) -> list[CoverageRecord]:
     """Claims in the order in which they were made; each holds one row per instant."""
     out = []
     for seq, one in enumerate(draw(st.lists(ranges(), max_size=12))):
         size = max(0, one.end - one.start)
         digest = sum(hash((t, seq)) for t in range(one.start, one.end)) % 2**64
-        out.append(Claim(one.start, one.end, draw(st.sampled_from(STATES)), size, digest, seq, seq))
+        out.append(CoverageRecord(one.start, one.end, draw(st.sampled_from(STATES)), size, digest, seq, seq))
     return out
 
 
@@ -36,22 +46,22 @@ def instants(some: list[Range]) -> set[int]:
 
 
 @given(claims())
-def test_AR29_the_latest_claim_shows_at_every_instant(some: list[Claim]) -> None:
+def test_AR29_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> None:
     """Of overlapping, touching, nested and reversed claims the latest shows, and pieces never overlap."""
-    oracle: dict[int, Claim] = {}
+    oracle: dict[int, CoverageRecord] = {}
     for claim in some:
         oracle.update(dict.fromkeys(range(claim.start, claim.end), claim))
-    pieces = effective(reversed(some))
+    pieces = overlay(reversed(some))
     assert all(a.end <= b.start for a, b in itertools.pairwise(pieces))
     shown = {t: (p.state, p.seq) for p in pieces for t in range(p.start, p.end)}
     assert shown == {t: (c.state, c.seq) for t, c in oracle.items()}
 
 
 @given(claims())
-def test_AR29_a_cut_claim_does_not_pretend_to_know_its_content(some: list[Claim]) -> None:
+def test_AR29_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
     """Rows and hash of a piece are those of its whole claim, or not known."""
     whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
-    for piece in effective(some):
+    for piece in overlay(some):
         assert (piece.rows, piece.digest) == whole.get((piece.start, piece.end, piece.seq), (None, None))
 
 
@@ -73,9 +83,9 @@ def test_AR29_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]
 
 
 @given(claims())
-def test_AR29_merging_adds_rows_and_hashes(some: list[Claim]) -> None:
+def test_AR29_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
     """Merged pieces show the same states at the same instants, and their rows and hashes add up."""
-    pieces = effective(some)
+    pieces = overlay(some)
     out = merged(pieces)
     assert {t: p.state for p in out for t in range(p.start, p.end)} == {
         t: p.state for p in pieces for t in range(p.start, p.end)
@@ -85,9 +95,9 @@ def test_AR29_merging_adds_rows_and_hashes(some: list[Claim]) -> None:
 
 
 @given(claims(), ranges())
-def test_AR29_cutting_and_looking_within_are_complements(some: list[Claim], wanted: Range) -> None:
+def test_AR29_cutting_and_looking_within_are_complements(some: list[CoverageRecord], wanted: Range) -> None:
     """What lies within a range and what a cut of it leaves are disjoint and make the whole."""
-    pieces = effective(some)
+    pieces = overlay(some)
     inside = instants([p.range for p in within(pieces, wanted)])
     outside = instants([left.range for p in pieces for left in cut(p, wanted.start, max(*wanted))])
     assert inside == instants([p.range for p in pieces]) & instants([wanted])
@@ -95,8 +105,8 @@ def test_AR29_cutting_and_looking_within_are_complements(some: list[Claim], want
 
 
 @given(claims())
-def test_AR29_what_is_held_is_what_is_not_missing(some: list[Claim]) -> None:
+def test_AR29_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None:
     """Only a claim that says missing is not held."""
-    pieces = effective(some)
+    pieces = overlay(some)
     shown = {t: p.state for p in pieces for t in range(p.start, p.end)}
     assert instants(held(pieces)) == {t for t, state in shown.items() if state != CoverageState.MISSING}

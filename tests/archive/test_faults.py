@@ -17,7 +17,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 
 from marketdata.archive import Archive
-from marketdata.archive.storage import Folder
+from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.wire.columns import BookColumns, PriceColumns, Token, View
 
@@ -27,7 +27,10 @@ M, N = MARKETS
 def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
     keys = [(t, n) for t in range(2) for n in range(first, first + count)]
     rng = np.random.default_rng(first)
-    values = [([(round(float(p), 2), size) for p in rng.random(3)], [(0.9, size)] if n % 2 else []) for _, n in keys]
+    values = [
+        ([(round(float(p), 2), size) for p in sorted(rng.random(3), reverse=True)], [(0.9, size)] if n % 2 else [])
+        for _, n in keys
+    ]
     return columns_of("books", market, keys, values)
 
 
@@ -88,19 +91,19 @@ def test_AR6_AR7_a_failed_write_at_any_call_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
     """When the n-th write of a file fails, an error of the archive says so, and all earlier commits are readable."""
-    real = Folder.write
+    real = Store.write
     for nth in range(4):
         archive = Archive(tmp_path / f"{wrong}-{nth}", frame="polars")
         archive.add(books=books(M, 0, 10))
         before, calls = held(archive), iter(range(100))
 
-        def write(self: Folder, name: str, body: memoryview, nth: int = nth, calls: Any = calls) -> None:
+        def write(self: Store, name: str, body: memoryview, nth: int = nth, calls: Any = calls) -> None:
             if next(calls) == nth:
                 raise OSError(wrong, os.strerror(wrong))
             real(self, name, body)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Folder, "write", write)
+            patch.setattr(Store, "write", write)
             with pytest.raises(ArchiveError) as info:
                 archive.add(books=books(M, 5, 20, size=2.0))
         assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))

@@ -9,8 +9,8 @@ from archive.source import MARKETS, columns_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.hashing import content_hash
-from marketdata.archive.layout import from_tables, to_table
+from marketdata.archive.storage.content_hash import content_hash
+from marketdata.archive.storage.schema import from_tables, to_table
 from marketdata.wire.columns import VIEWS, View, concat
 
 numbers = st.floats(0, 1e6, width=32)

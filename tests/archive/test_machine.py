@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage import CoverageState, held
+from marketdata.archive.coverage.intervals import CoverageState, held
 from marketdata.errors import ArchiveError
 from marketdata.wire.columns import VIEWS, View
 
@@ -86,12 +86,10 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     @rule(view=views, market=markets, at=minutes, length=st.integers(1, 12), data=st.data())
     def add(self, view: View, market: str, at: int, length: int, data: st.DataObject) -> None:
-        """Points from elsewhere replace their range."""
+        """Points from elsewhere replace those of equal token and time."""
         places = range(1 if view == "metrics" else 2)
         points = {(t, n): value(view, data.draw) for t in places for n in range(at, at + length)}
         self.archive.add(**{view: columns_of(view, market, list(points), list(points.values()))})
-        for key in [k for k in self.model if k[:2] == (view, market) and at <= k[3] < at + length]:
-            del self.model[key]
         self.model |= {(view, market, *k): v for k, v in points.items()}
 
     @rule()
@@ -117,7 +115,7 @@ class ArchiveMachine(RuleBasedStateMachine):
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
                 got = points_of(view, self.archive.columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
-                pieces = self.archive._holdings.ledger.pieces(view, market)
+                pieces = self.archive._store.coverage.pieces(view, market)
                 spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in held(pieces)]
                 assert all(any(a <= k[3] < b for a, b in spans) for k in want)
                 assert sum(p.rows or 0 for p in pieces) == len(want)

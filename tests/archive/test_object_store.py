@@ -62,7 +62,7 @@ def store(bucket: tuple[str, dict[str, str]], request: pytest.FixtureRequest) ->
 
 
 def again(archive: Archive) -> Archive:
-    return Archive(archive.location, frame="polars", storage_options=archive._holdings.options)
+    return Archive(archive.location, frame="polars", storage_options=archive._store.options)
 
 
 def test_an_archive_lives_in_an_object_store(store: Archive) -> None:

@@ -53,7 +53,7 @@ def test_AR10_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
     finished(*(start(code, archive.location, k) for k in range(4)))
     assert len(held(archive)) == 2 * 400
     assert {r["id"] for r in archive.records("markets")} == {M, *(f"{k}-{n}" for k in range(4) for n in range(10))}
-    assert archive.coverage().select("rows", "state").rows() == [(800, "final")]
+    assert archive.coverage().select("rows", "state").rows() == [(800, "recorded")]
     assert archive.verify().is_empty()
 
 
@@ -140,14 +140,15 @@ def test_AR1_AR2_AR3_a_killed_writer_leaves_whole_commits(archive: Archive) -> N
 
 
 EVENTS = (
-    "import os\nfrom marketdata.archive.storage import Folder\nfrom marketdata.archive.table import Table\n"
+    "import os\nfrom marketdata.archive.storage.parquet import Store\n"
+    "from marketdata.archive.storage.tables import Table\n"
     "left = [int(sys.argv[2])]\n"
     "def point():\n    left[0] -= 1\n    left[0] or os.kill(os.getpid(), 9)\n"
     "def watched(owner, name):\n    real = getattr(owner, name)\n"
     "    def call(*args, **kwargs):\n        point()\n        out = real(*args, **kwargs)\n        point()\n"
     "        return out\n    setattr(owner, name, call)\n"
-    "for name in ('write', 'settle'):\n    watched(Folder, name)\n"
-    "for name in ('commit', '_settle'):\n    watched(Table, name)\n"
+    "watched(Store, 'write')\n"
+    "for name in ('commit', 'put', 'create'):\n    watched(Table, name)\n"
 )
 
 
@@ -204,13 +205,13 @@ def test_AR34_many_files_open_quickly_and_need_few_descriptors(archive: Archive)
     fresh = Archive(archive.location, frame="polars")
     before = set(Path("/proc/self/fd").iterdir())
     assert len(fresh.columns("prices", "m-30")) == 1
-    assert len(fresh._holdings.points["prices"]._footers) == 1
+    assert len(fresh._store.points["prices"]._footers) == 1
     assert len(set(Path("/proc/self/fd").iterdir()) - before) < 3
     assert len(fresh.files("prices")) == 60
     fresh.compact()
     assert len(fresh.files("prices")) == 1
     assert fresh.scan("prices").collect().height == 60
-    assert len(fresh._holdings.ledger.table.state().files) == 1
+    assert len(fresh._store.coverage.table.version().files) == 1
     assert fresh.coverage().height == 60
     assert fresh.verify().is_empty()
 

@@ -266,7 +266,7 @@ def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source:
 
 def test_ranges_are_those_of_whole_buckets() -> None:
     """A cut inside a bucket belongs to the bucket that starts at or after it."""
-    from marketdata.archive.asking import whole_minutes
+    from marketdata.archive.coverage.policy import whole_minutes
 
     assert whole_minutes(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
     assert whole_minutes(Range(0, MINUTE)) == Range(0, MINUTE)

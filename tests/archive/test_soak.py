@@ -104,14 +104,14 @@ def test_AR1_AR2_AR3_two_thousand_kills(
 
 EVENTS = (
     "import os\nfrom deltalake import DeltaTable\n"
-    "from marketdata.archive.storage import Folder\nfrom marketdata.archive.table import Table\n"
+    "from marketdata.archive.storage.parquet import Store\nfrom marketdata.archive.storage.tables import Table\n"
     "left = [int(sys.argv[2])]\n"
     "def point(name):\n    left[0] -= 1\n    if not left[0]:\n        print(name, flush=True)\n"
     "        os.kill(os.getpid(), 9)\n"
     "def watched(owner, name):\n    real = getattr(owner, name)\n    said = f'{owner.__name__}.{name}'\n"
     "    def call(*args, **kwargs):\n        point(f'before {said}')\n        out = real(*args, **kwargs)\n"
     "        point(f'after {said}')\n        return out\n    setattr(owner, name, call)\n"
-    "for name in ('write', 'settle', 'delete'):\n    watched(Folder, name)\n"
+    "for name in ('write', 'settle', 'delete'):\n    watched(Store, name)\n"
     "for name in ('create', 'put', 'commit', '_settle', 'add_columns'):\n    watched(Table, name)\n"
     "watched(os, 'fsync')\nwatched(DeltaTable, 'vacuum')\n"
 )

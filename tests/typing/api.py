@@ -97,7 +97,7 @@ def an_archive_has_the_names_of_the_client() -> None:
     archive = md.Archive("history")
     assert_type(archive, md.Archive[PandasFrame])
     assert_type(archive.books("slug", *RANGE, "1h"), PandasFrame)
-    assert_type(archive.prices("slug", frame="polars"), PolarsFrame)
+    assert_type(md.Archive("history", frame="polars").prices("slug"), PolarsFrame)
     assert_type(md.Archive("s3://bucket/prefix", frame="polars").coverage(), PolarsFrame)
     assert_type(archive.scan("books"), PolarsLazyFrame)
     assert_type(archive.simulated, bool)

@@ -24,27 +24,27 @@ from marketdata.wire.columns import (
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
-WHO = ("market_id", "token_id", "token_label")
+ID_COLUMNS = ("market_id", "token_id", "token_label")
 SIDES = ("bid_price", "bid_size", "ask_price", "ask_size")
-_WHO_FIELDS = [pa.field(name, pa.string()) for name in WHO]
+_ID_FIELDS = [pa.field(name, pa.string()) for name in ID_COLUMNS]
 
-BOOKS = pa.schema([*_WHO_FIELDS, pa.field("ts", TS), *(pa.field(name, _LEVELS) for name in SIDES)])
-PRICES = pa.schema([*_WHO_FIELDS, pa.field("ts", TS), pa.field("price", pa.float64())])
+BOOKS = pa.schema([*_ID_FIELDS, pa.field("ts", TS), *(pa.field(name, _LEVELS) for name in SIDES)])
+PRICES = pa.schema([*_ID_FIELDS, pa.field("ts", TS), pa.field("price", pa.float64())])
 METRIC_ROWS = pa.schema(
     [pa.field("market_id", pa.string()), pa.field("ts", TS), *(pa.field(name, pa.float64()) for name in METRICS)]
 )
 SCHEMAS: dict[View, pa.Schema] = {"books": BOOKS, "prices": PRICES, "metrics": METRIC_ROWS}
 
 
-def who(view: View) -> tuple[str, ...]:
+def id_columns(view: View) -> tuple[str, ...]:
     """The id columns of a view."""
-    return ("market_id",) if view == "metrics" else WHO
+    return ("market_id",) if view == "metrics" else ID_COLUMNS
 
 
 def to_table(columns: AnyColumns) -> pa.Table:
     """Rows of the table of the view; a missing number is null, an empty side an empty list."""
     ts = pa.array(columns.ts, type=pa.int64()).cast(TS)
-    data = {name: _names(columns, name) for name in WHO}
+    data = {name: _names(columns, name) for name in ID_COLUMNS}
     if isinstance(columns, BookColumns):
         data["ts"] = ts
         data.update(_side_lists(columns))
@@ -95,7 +95,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
     if view == "books":
         counts, levels = _levels(chunks)
         return BookColumns(tokens, codes, ts, counts, levels)
-    names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*WHO, "ts"))
+    names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
     if view == "prices":
         extra = {name: _values(chunks, name) for name in names if name != "price"}
         held = {name: values for name, values in extra.items() if not np.isnan(values).all()}
@@ -124,7 +124,7 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
     index: dict[Token, int] = {}
     parts = []
     for chunk in chunks:
-        arrays = [_dictionary(chunk.column(name)) for name in who(view)]
+        arrays = [_dictionary(chunk.column(name)) for name in id_columns(view)]
         change = np.zeros(chunk.num_rows, dtype=bool)
         change[0] = True
         for codes, _ in arrays:
@@ -136,6 +136,12 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
         lengths = np.diff(np.append(starts, chunk.num_rows))
         parts.append(np.repeat(np.array(found, dtype=np.int32), lengths))
     return tuple(index), np.concatenate(parts)
+
+
+def tokens_of(view: View, rows: pa.Table) -> tuple[tuple[Token, ...], Codes]:
+    """The tokens of rows, and which of them each row is of."""
+    chunks = [batch for batch in rows.to_batches() if batch.num_rows]
+    return _tokens(view, chunks) if chunks else ((), np.empty(0, np.int32))
 
 
 def _dictionary(array: pa.Array) -> tuple[Any, list[str | None]]:

@@ -1,7 +1,7 @@
 """Half-open interval arithmetic of what an archive holds. Pure: no clock, no files.
 
-A claim says what one fetch or one addition established for a range. Later claims lie over earlier ones;
-what shows is the coverage. All times are microseconds since the epoch, every range is [start, end).
+A coverage record says what one fetch or one addition established for a range. Later records overlay earlier ones; what
+shows is the coverage. All times are microseconds since the epoch, every range is [start, end).
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from marketdata.times import Range
 class CoverageState(StrEnum):
     """What is known about a range of a market's view.
 
-    ``final``: held, will not change. ``provisional``: held, but its buckets were still open or had not
-    settled. ``empty_observed``: asked, and no points came. ``unproven``: held, but the end of the walk was not
-    proven. ``missing``: never asked, or damaged.
+    ``final``: complete, will not change. ``provisional``: complete, but its buckets were still open or had not
+    settled. ``recorded``: points that were added, not said to be complete. ``empty_observed``: asked, and no points
+    came. ``unproven``: held, but it is not known whether it is complete, or as it was written. ``missing``: never
+    asked, or damaged.
     """
 
     FINAL = "final"
     PROVISIONAL = "provisional"
+    RECORDED = "recorded"
     EMPTY = "empty_observed"
     UNPROVEN = "unproven"
     MISSING = "missing"
@@ -42,10 +44,11 @@ class Interval(NamedTuple):
     tries: int = 0
 
 
-class Claim(NamedTuple):
+class CoverageRecord(NamedTuple):
     """What is established for [start, end): how many points, and the hash of their content.
 
-    ``rows`` and ``digest`` are None where a later claim has cut this one, so they are not known.
+    ``rows`` and ``digest`` are None where they are not known: a later record has cut this one. Records are ordered by
+    ``seq``, which follows the versions of the table of points, then by ``commit``, the version of the coverage table.
     """
 
     start: int
@@ -56,46 +59,47 @@ class Claim(NamedTuple):
     fetched_at: int
     seq: int
     tries: int = 0
+    commit: int = 0
 
     @property
     def range(self) -> Range:
-        """The range of the claim."""
+        """The range of the record."""
         return Range(self.start, self.end)
 
 
-def effective(claims: Iterable[Claim]) -> list[Claim]:
-    """Disjoint claims in time order: of overlapping ones the latest shows.
+def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
+    """Disjoint records in time order: of overlapping ones the latest shows.
 
     Examples
     --------
-    >>> old = Claim(0, 10, CoverageState.FINAL, 5, 1, 0, 1)
-    >>> new = Claim(4, 6, CoverageState.FINAL, 2, 7, 0, 2)
-    >>> [(c.start, c.end, c.rows) for c in effective([old, new])]
+    >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 1, 0, 1)
+    >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 7, 0, 2)
+    >>> [(r.start, r.end, r.rows) for r in overlay([old, new])]
     [(0, 4, None), (4, 6, 2), (6, 10, None)]
     """
-    out: list[Claim] = []
-    for claim in sorted(claims, key=lambda c: (c.seq, c.fetched_at)):
-        lay_over(out, claim)
+    out: list[CoverageRecord] = []
+    for record in sorted(records, key=lambda r: (r.seq, r.commit)):
+        _put_over(out, record)
     return out
 
 
-def lay_over(pieces: list[Claim], claim: Claim) -> None:
-    """Put a claim over disjoint sorted pieces, in place."""
-    if claim.start >= claim.end:
+def _put_over(pieces: list[CoverageRecord], record: CoverageRecord) -> None:
+    """Put a record over disjoint sorted ones, in place."""
+    if record.start >= record.end:
         return
-    low = bisect_right(pieces, claim.start, key=lambda c: c.end)
+    low = bisect_right(pieces, record.start, key=lambda r: r.end)
     high = low
-    kept: list[Claim] = []
-    while high < len(pieces) and pieces[high].start < claim.end:
-        kept.extend(cut(pieces[high], claim.start, claim.end))
+    kept: list[CoverageRecord] = []
+    while high < len(pieces) and pieces[high].start < record.end:
+        kept.extend(cut(pieces[high], record.start, record.end))
         high += 1
-    kept.append(claim)
-    kept.sort(key=lambda c: c.start)
+    kept.append(record)
+    kept.sort(key=lambda r: r.start)
     pieces[low:high] = kept
 
 
-def cut(piece: Claim, start: int, end: int) -> list[Claim]:
-    """What is left of a piece outside of [start, end)."""
+def cut(piece: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
+    """What is left of a record outside of [start, end)."""
     if end <= piece.start or piece.end <= start:
         return [piece]
     out = []
@@ -106,9 +110,11 @@ def cut(piece: Claim, start: int, end: int) -> list[Claim]:
     return out
 
 
-def merged(pieces: Sequence[Claim], *, may_merge: Callable[[Claim, Claim], bool] | None = None) -> list[Claim]:
-    """Touching pieces of one state as one; their rows and hashes add up."""
-    out: list[Claim] = []
+def merged(
+    pieces: Sequence[CoverageRecord], *, may_merge: Callable[[CoverageRecord, CoverageRecord], bool] | None = None
+) -> list[CoverageRecord]:
+    """Touching records of one state as one; their rows and hashes add up."""
+    out: list[CoverageRecord] = []
     for piece in pieces:
         last = out[-1] if out else None
         if (
@@ -118,7 +124,7 @@ def merged(pieces: Sequence[Claim], *, may_merge: Callable[[Claim, Claim], bool]
             and (last.rows is None) == (piece.rows is None)
             and (may_merge is None or may_merge(last, piece))
         ):
-            out[-1] = Claim(
+            out[-1] = CoverageRecord(
                 last.start,
                 piece.end,
                 last.state,
@@ -127,14 +133,15 @@ def merged(pieces: Sequence[Claim], *, may_merge: Callable[[Claim, Claim], bool]
                 min(last.fetched_at, piece.fetched_at),
                 max(last.seq, piece.seq),
                 min(last.tries, piece.tries),
+                max(last.commit, piece.commit),
             )
         else:
             out.append(piece)
     return out
 
 
-def within(pieces: Iterable[Claim], wanted: Range) -> list[Claim]:
-    """The pieces inside of a range, cut at its ends."""
+def within(pieces: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
+    """The records inside of a range, cut at its ends."""
     out = []
     for piece in pieces:
         start, end = max(piece.start, wanted.start), min(piece.end, wanted.end)
@@ -183,6 +190,12 @@ def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
     return out
 
 
-def held(pieces: Iterable[Claim]) -> list[Range]:
-    """Ranges that were asked and answered, whatever came."""
+def held(pieces: Iterable[CoverageRecord]) -> list[Range]:
+    """Ranges that were added, or asked and answered, whatever came."""
     return union(p.range for p in pieces if p.state != CoverageState.MISSING)
+
+
+def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
+    """The parts of some ranges that none of others covers."""
+    taken = union(taken)
+    return [part for one in union(wanted) for part in gaps(taken, one)]

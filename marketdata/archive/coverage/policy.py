@@ -1,16 +1,20 @@
-"""What to ask for, and what an answer establishes. Pure: the clock is an argument."""
+"""Refetch policy: what to ask for, and what an answer establishes. Pure: the clock is an argument."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from marketdata.archive.coverage import Claim, CoverageState, gaps, union
+import numpy as np
+
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps, union
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
 from marketdata.wire.columns import Ints
 
 MINUTE = Resolution.M1.micros
+# So much silence between two points is a hole: the distance of points that are an hour apart has 59 empty buckets.
+HOLE = 60 * MINUTE
 # A bucket that has closed may still change for so long: two buckets, at least ten minutes.
 SETTLE = 600 * SECOND
 # Without the server's clock nothing younger than this is believed to be settled.
@@ -54,12 +58,12 @@ def whole_minutes(wanted: Range) -> Range:
     return Range(-(-wanted.start // MINUTE) * MINUTE, -(-wanted.end // MINUTE) * MINUTE)
 
 
-def to_ask(pieces: Iterable[Claim], wanted: Range, clock: Clock, *, refresh: bool = False) -> list[Gap]:
+def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: Clock, *, refresh: bool = False) -> list[Gap]:
     """Ranges of ``wanted`` to ask for: what is not final, up to the live edge.
 
     Examples
     --------
-    >>> held = Claim(0, 60, CoverageState.FINAL, 1, 0, 0, 1)
+    >>> held = CoverageRecord(0, 60, CoverageState.FINAL, 1, 0, 0, 1)
     >>> to_ask([held], Range(0, 120 * SECOND), Clock(10**15))
     [Gap(start=60, end=120000000, tries=0)]
     """
@@ -83,8 +87,11 @@ def to_ask(pieces: Iterable[Claim], wanted: Range, clock: Clock, *, refresh: boo
     return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *again])
 
 
-def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int = 0) -> list[Claim]:
+def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
     """What an answer for a range establishes; rows and hashes are filled in when it is stored.
+
+    A silent stretch of an hour or more between two points is observed empty, as an answer without points is: near now a
+    source may only be late. Long ago it is asked again once, after a week.
 
     Parameters
     ----------
@@ -93,32 +100,43 @@ def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: 
     times : int64 array
         Bucket starts of the points that came.
     proven : bool
-        Whether the end of the walk was proven.
+        Whether the end of the pagination was proven.
     tries : int
         Answers without points that the range had before.
     """
     cut = min(max(clock.settled, done.start), done.end)
-    out = []
-    if done.start < cut:
-        out.append(_claim(done.start, cut, _settled_state(done.start, cut, times, clock, proven, tries), clock, tries))
+    out = _settled(Range(done.start, cut), times, clock, proven=proven, tries=tries) if done.start < cut else []
     if cut < done.end:
         state = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN
-        out.append(_claim(cut, done.end, state, clock, 0))
+        out.append(_record(cut, done.end, state, clock, 0))
     return out
 
 
-def _settled_state(start: int, end: int, times: Ints, clock: Clock, proven: bool, tries: int) -> CoverageState:
+def _settled(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int) -> list[CoverageRecord]:
+    """What is established of a range whose buckets will not change."""
     if not proven:
-        return CoverageState.UNPROVEN
-    if bool(((times >= start) & (times < end)).any()):
-        return CoverageState.FINAL
-    # Near now a source may only be late; long ago nothing more will come.
-    old = end <= clock.now - ASK_AGAIN[-1]
-    return CoverageState.FINAL if old or tries >= len(ASK_AGAIN) else CoverageState.EMPTY
+        return [_record(*done, CoverageState.UNPROVEN, clock, tries)]
+    inside = np.unique(times[(times >= done.start) & (times < done.end)])
+    old = clock.now - ASK_AGAIN[-1]
+    if not len(inside):
+        # Long ago nothing more will come.
+        believed = done.end <= old or tries >= len(ASK_AGAIN)
+        return [_record(*done, CoverageState.FINAL if believed else CoverageState.EMPTY, clock, tries)]
+    out: list[CoverageRecord] = []
+    at = done.start
+    for i in np.flatnonzero(np.diff(inside) > HOLE).tolist():
+        first, last = int(inside[i]) + MINUTE, int(inside[i + 1])
+        if tries < len(ASK_AGAIN):
+            out.append(_record(at, first, CoverageState.FINAL, clock, 0))
+            once = len(ASK_AGAIN) - 1 if last <= old else 0
+            out.append(_record(first, last, CoverageState.EMPTY, clock, max(tries, once)))
+            at = last
+    out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
+    return out
 
 
-def _claim(start: int, end: int, state: CoverageState, clock: Clock, tries: int) -> Claim:
-    return Claim(start, end, state, None, None, clock.now, 0, tries)
+def _record(start: int, end: int, state: CoverageState, clock: Clock, tries: int) -> CoverageRecord:
+    return CoverageRecord(start, end, state, None, None, clock.now, 0, tries)
 
 
 def minutes(some: Iterable[Gap]) -> int:

@@ -1,0 +1,257 @@
+"""The coverage table: records are appended after the points that they speak of, and read as coverage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.tables import Table, Version
+from marketdata.times import SECOND
+from marketdata.wire.columns import Ints
+
+Key = tuple[str, str]
+_TS = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("view", pa.string()),
+        ("market_id", pa.string()),
+        ("start", _TS),
+        ("end", _TS),
+        ("state", pa.string()),
+        ("rows", pa.int64()),
+        ("content_hash", pa.string()),
+        ("fetched_at", _TS),
+        ("seq", pa.int64()),
+        ("tries", pa.int64()),
+        ("commit", pa.int64()),
+    ]
+)
+_MANY_FILES = 64
+# In an object store, where there are no locks, a writer that has committed points but not yet their coverage is at
+# most so old; what is younger is not merged, because such a writer's record would have to go between.
+_IN_FLIGHT = 600 * SECOND
+
+
+class CoverageTable:
+    """Which ranges of which market and view are held, as the records of the coverage table say."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._lock = threading.RLock()
+        self._shown = -2
+        self._files: dict[str, pa.Table] = {}
+        # All records, sorted by view and market, and where those of each begin and end.
+        self._rows: pa.Table = SCHEMA.empty_table()
+        self._places: dict[Key, tuple[int, int]] = {}
+        self._pieces: dict[Key, list[CoverageRecord]] = {}
+
+    def pieces(self, view: str, market_id: str) -> list[CoverageRecord]:
+        """Disjoint records of one market's view in time order."""
+        with self._lock:
+            self._refresh()
+            key = (view, market_id)
+            if key not in self._pieces:
+                if key not in self._places:
+                    return []
+                start, end = self._places[key]
+                self._pieces[key] = overlay(_records(self._rows.slice(start, end - start)))
+            return self._pieces[key]
+
+    def keys(self) -> list[Key]:
+        """Every (view, market_id) with a record, sorted."""
+        with self._lock:
+            self._refresh()
+            return list(self._places)
+
+    def all(self, *, merge: bool = True) -> pa.Table:
+        """All disjoint records, sorted by view, market and time; with ``merge`` touching ones of a state as one."""
+        with self._lock:
+            self._refresh()
+            rows = self._rows
+            if not rows.num_rows:
+                return rows
+            # Few markets have records that overlap: only of those is the overlay made.
+            start, end = _ints(rows, "start"), _ints(rows, "end")
+            group = _groups(self._places, rows.num_rows)
+            clash = np.flatnonzero((group[1:] == group[:-1]) & (start[1:] < end[:-1]))
+            mixed = {group[i] for i in clash.tolist()}
+            if mixed:
+                keys = list(self._places)
+                keep = pa.array(~np.isin(group, list(mixed)))
+                laid = [(keys[g], piece) for g in sorted(mixed) for piece in self.pieces(*keys[g])]
+                rows = _sorted(pa.concat_tables([rows.filter(keep), record_table(laid)]))
+            return _merged(rows) if merge else rows
+
+    def _refresh(self) -> None:
+        version = self.table.version()
+        if version.number == self._shown:
+            return
+        paths = {f.path: f for f in version.files}
+        self._files = {path: rows for path, rows in self._files.items() if path in paths}
+        for path, file in paths.items():
+            if path not in self._files:
+                self._files[path] = _plain(self.table.read(file))
+        self._rows = _sorted(pa.concat_tables([SCHEMA.empty_table(), *self._files.values()]))
+        self._places, self._pieces = _places(self._rows), {}
+        self._shown = version.number
+
+    def append(self, records: Mapping[Key, Sequence[CoverageRecord]]) -> None:
+        """Write records: of points only after these are committed."""
+        flat = [(key, record) for key, some in records.items() for record in some]
+        if not flat:
+            return
+
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
+            return self._put(record_table(flat, version.number + 1)), []
+
+        if len(self.table.plan(make).files) > _MANY_FILES:
+            self.compact()
+
+    def _put(self, rows: pa.Table) -> list[DataFile]:
+        return self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+
+    def renumber(self) -> None:
+        """Bring all records before those of the first version of any table."""
+
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
+            rows = self.all(merge=False)
+            for name in ("seq", "commit"):
+                zeros = pa.array(np.zeros(rows.num_rows, dtype=np.int64))
+                rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), zeros)
+            return self._put(rows) if rows.num_rows else [], list(version.files)
+
+        self.table.plan(make)
+
+    def compact(self) -> None:
+        """All records in one file, and touching ones of one state as one."""
+
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
+            with self._lock:
+                self._refresh()
+                if self._shown != version.number:
+                    return [], []  # another commit came meanwhile, so this one is refused and made again
+                rows = self.all(merge=not self.table.remote)
+                if self.table.remote:
+                    rows = _settled(rows)
+                return self._put(rows) if rows.num_rows else [], list(version.files)
+
+        self.table.plan(make, data_change=False)
+
+
+def record_table(flat: Iterable[tuple[Key, CoverageRecord]], commit: int | None = None) -> pa.Table:
+    """Records as rows of the coverage table."""
+    some = list(flat)
+    columns = list(zip(*(record for _, record in some), strict=True)) or [()] * len(CoverageRecord._fields)
+    start, end, state, rows, digest, fetched_at, seq, tries, commits = columns
+    return pa.table(
+        {
+            "view": pa.array([key[0] for key, _ in some], pa.string()),
+            "market_id": pa.array([key[1] for key, _ in some], pa.string()),
+            "start": pa.array(start, pa.int64()).cast(_TS),
+            "end": pa.array(end, pa.int64()).cast(_TS),
+            "state": pa.array([str(s) for s in state], pa.string()),
+            "rows": pa.array(rows, pa.int64()),
+            "content_hash": pa.array([None if d is None else f"{d:016x}" for d in digest], pa.string()),
+            "fetched_at": pa.array(fetched_at, pa.int64()).cast(_TS),
+            "seq": pa.array(seq, pa.int64()),
+            "tries": pa.array(tries, pa.int64()),
+            "commit": pa.array(commits if commit is None else [commit] * len(some), pa.int64()),
+        },
+        schema=SCHEMA,
+    )
+
+
+def _records(rows: pa.Table) -> list[CoverageRecord]:
+    columns = [
+        _ints(rows, name).tolist() if pa.types.is_timestamp(rows.schema.field(name).type) else rows[name].to_pylist()
+        for name in ("start", "end", "state", "rows", "content_hash", "fetched_at", "seq", "tries", "commit")
+    ]
+    return [
+        CoverageRecord(start, end, CoverageState(state), count, None if h is None else int(h, 16), *more)
+        for start, end, state, count, h, *more in zip(*columns, strict=True)
+    ]
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Rows with ids as plain text, in the order of the schema."""
+    with errors.parsing("The coverage table"):
+        return pa.table({f.name: rows[f.name].cast(f.type) for f in SCHEMA}, schema=SCHEMA)
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    by = [(name, "ascending") for name in ("view", "market_id", "start", "seq", "commit")]
+    return rows.sort_by(by).combine_chunks() if rows.num_rows else rows
+
+
+def _ints(rows: pa.Table, name: str) -> Ints:
+    values: Ints = rows[name].cast(pa.int64()).to_numpy()
+    return values
+
+
+def _places(rows: pa.Table) -> dict[Key, tuple[int, int]]:
+    if not rows.num_rows:
+        return {}
+    changed = np.zeros(rows.num_rows, dtype=bool)
+    changed[0] = True
+    for name in ("view", "market_id"):
+        values = rows[name].combine_chunks()
+        different = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
+        changed[1:] |= different.to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(changed)
+    names = (rows[name].take(pa.array(starts)).to_pylist() for name in ("view", "market_id"))
+    bounds = zip(starts.tolist(), np.append(starts[1:], rows.num_rows).tolist(), strict=True)
+    return dict(zip(zip(*names, strict=True), bounds, strict=True))
+
+
+def _groups(places: Mapping[Key, tuple[int, int]], count: int) -> Ints:
+    """The number of its (view, market) for each row."""
+    starts = np.array([start for start, _ in places.values()])
+    return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """Touching records of one state as one, as `merged` does it record by record."""
+    start, end = _ints(rows, "start"), _ints(rows, "end")
+    known = rows["rows"].is_valid().to_numpy(zero_copy_only=False)
+    begins = np.ones(rows.num_rows, dtype=bool)
+    same = (start[1:] == end[:-1]) & (known[1:] == known[:-1])
+    for name in ("view", "market_id", "state"):
+        values = rows[name].combine_chunks()
+        same &= pc.equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
+    begins[1:] = ~same
+    at = np.flatnonzero(begins)
+    if len(at) == rows.num_rows:
+        return rows
+    first = rows.take(pa.array(at))
+    last = np.append(at[1:], rows.num_rows) - 1
+    digests = np.array([0 if h is None else int(h, 16) for h in rows["content_hash"].to_pylist()], dtype=np.uint64)
+    count = np.add.reduceat(pc.fill_null(rows["rows"], 0).to_numpy(), at)
+    total = np.add.reduceat(digests, at)
+    missing = ~known[at]
+    columns = {
+        "end": pa.array(end[last]).cast(_TS),
+        "rows": pa.array(count, mask=missing),
+        "content_hash": pa.array([None if m else f"{h:016x}" for m, h in zip(missing, total.tolist(), strict=True)]),
+        "fetched_at": pa.array(np.minimum.reduceat(_ints(rows, "fetched_at"), at)).cast(_TS),
+        "seq": pa.array(np.maximum.reduceat(_ints(rows, "seq"), at)),
+        "tries": pa.array(np.minimum.reduceat(_ints(rows, "tries"), at)),
+        "commit": pa.array(np.maximum.reduceat(_ints(rows, "commit"), at)),
+    }
+    for name, values in columns.items():
+        first = first.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+    return first
+
+
+def _settled(rows: pa.Table) -> pa.Table:
+    """Records of which the younger ones are left apart."""
+    settled = time.time_ns() // 1000 - _IN_FLIGHT
+    old = pa.array(_ints(rows, "fetched_at") < settled)
+    return _sorted(pa.concat_tables([_merged(rows.filter(old)), rows.filter(pc.invert(old))]))

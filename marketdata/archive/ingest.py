@@ -1,0 +1,303 @@
+"""What ``Archive.add`` does: foreign frames become base points with whole ids, records go into the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from marketdata.archive import query, records
+from marketdata.archive.catalog import Catalog
+from marketdata.archive.coverage.intervals import CoverageState
+from marketdata.archive.records import Record
+from marketdata.archive.store import BASE, ArchiveStore, by_market
+from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
+from marketdata.resolution import Resolution
+from marketdata.tidy.schema import is_count
+from marketdata.times import Range, to_text
+from marketdata.wire.columns import AnyColumns, BookColumns, Columns, MetricColumns, PriceColumns, Token, View
+
+_KINDS: dict[View, type[Columns]] = {"books": BookColumns, "prices": PriceColumns, "metrics": MetricColumns}
+# From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
+_ENOUGH = 12
+
+
+def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> None:
+    """Keep records; events and series that are not given are derived from the markets."""
+    catalog = store.catalog
+    new_events = None if events is None else [records.event(r) for r in records.rows_of(events)]
+    new_series = None if series is None else [records.series(r) for r in records.rows_of(series)]
+    if markets is not None:
+        new = [records.market(r) for r in records.rows_of(markets)]
+        catalog["markets"].upsert(new)
+        every = catalog["markets"].records()
+        if new_events is None:
+            new_events = records.derive_events(new, every, catalog["events"].records())
+        if new_series is None:
+            new_series = records.derive_series(new, every, catalog["series"].records())
+    catalog["events"].upsert(new_events or ())
+    catalog["series"].upsert(new_series or ())
+
+
+def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> None:
+    """Add points of a view.
+
+    Parameters
+    ----------
+    replace : bool
+        Replace the range from the first to the last point of each token; else only points of equal time.
+    complete : bool
+        Say that the range of each market is complete.
+
+    Raises
+    ------
+    NotTidyError, ArchiveError
+        If they are not points of the view, would replace finer ones, or lack a token and are said to be complete.
+    """
+    markets = store.catalog["markets"]
+    columns = points(view, data, markets)
+    if not len(columns):
+        return
+    if complete:
+        _check_tokens(view, columns, markets)
+    ranges = {m: Range(int(p.ts.min()), int(p.ts.max()) + BASE) for m, p in by_market(columns).items()}
+    coarse = coarse_grid(columns)
+    if coarse is not None:
+        _check_width(store, view, ranges, coarse)
+    markets.upsert(seen_markets(columns, markets))
+    state = CoverageState.FINAL if complete else CoverageState.RECORDED
+    if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
+        warn(
+            f"The {view} rows have the grid of {coarse}. They are kept as the 1m points of these moments, "
+            "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
+            "1m points they were made of instead.",
+            PartialCoverageWarning,
+        )
+        state = CoverageState.UNPROVEN
+    store.upsert(view, columns, state, whole=replace)
+
+
+def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
+    """What is complete has every token of its markets."""
+    if view == "metrics":
+        return
+    used = np.unique(columns.token)
+    given = {(columns.tokens[i].market_id, columns.tokens[i].token_id) for i in used.tolist()}
+    for market_id in sorted({market_id for market_id, _ in given}):
+        record = markets.find(market_id)
+        if record is None or record["id"] != market_id:
+            if sum(market == market_id for market, _ in given) > 1:
+                continue  # the tokens that are given are all that anybody knows of
+            raise ArchiveError(
+                f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "
+                "does not know. Add it first: archive.add(markets=frame), with token_ids and token_labels."
+            )
+        lacking = [t["label"] for t in record.get("tokens", ()) if t.get("id") and (market_id, t["id"]) not in given]
+        if lacking:
+            raise ArchiveError(
+                f"complete=True, but the {view} rows of market {market_id[:200]!r} lack its tokens {lacking[:5]}. "
+                "Add all tokens together, or leave complete=True out."
+            )
+
+
+def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
+    """Rows that were aggregated must not take the place of the points they were made of."""
+    held = query.read(store.points[view], view, list(ranges), ranges)
+    fine = np.flatnonzero(held.ts % width.micros)
+    if len(fine):
+        market_id = held.tokens[int(held.token[fine[0]])].market_id
+        raise ArchiveError(
+            f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are held in "
+            f"{ranges[market_id]}, which they would replace. An archive holds 1m points and derives coarser ones: "
+            "there is no need to add those."
+        )
+
+
+def points(view: View, data: Any, markets: Catalog) -> AnyColumns:
+    """Points at 1m, in tidy order, each with its market, token and label.
+
+    Raises
+    ------
+    NotTidyError
+        If a frame lacks columns of the view, a level of a book has no finite numbers, or two rows of one token and time
+        are not equal.
+    ArchiveError
+        If ids are missing and the markets table cannot tell them.
+    """
+    columns = _columns(view, data, markets)
+    columns = _distinct(view, _finite(identified(view, columns, markets)))
+    if bool(np.all(columns.ts % BASE == 0)):
+        return columns
+    from marketdata.tidy.runs import resample_columns
+
+    return resample_columns(columns, Resolution.M1)  # type: ignore[type-var]
+
+
+def coarse_grid(columns: AnyColumns) -> Resolution | None:
+    """The widest resolution above 1m on whose grid all of at least three times stand; None without one."""
+    times = np.unique(columns.ts)
+    if len(times) < 3:
+        return None
+    found = [r for r in Resolution if r is not Resolution.M1 and not (times % r.micros).any()]
+    return max(found, key=lambda r: r.micros, default=None)
+
+
+def _finite(columns: AnyColumns) -> AnyColumns:
+    """What is infinite is no observation: a missing value, as NaN is; no level can be so."""
+    if isinstance(columns, BookColumns):
+        if not np.isfinite(columns.levels).all():
+            raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
+        return columns
+    if not any(np.isinf(v).any() for v in columns.values.values()):
+        return columns
+    values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
+    return columns.with_values(columns.tokens, columns.token, columns.ts, values)
+
+
+def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
+    """Sorted columns with equal points of one token and time as one."""
+    again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0)) + 1
+    if not len(again):
+        return columns
+    first, second = columns.take(again - 1), columns.take(again)
+    if isinstance(first, BookColumns) and isinstance(second, BookColumns):
+        same = np.array_equal(first.counts, second.counts) and np.array_equal(first.levels, second.levels)
+    else:
+        same = all(np.array_equal(v, second.values[k], equal_nan=True) for k, v in first.values.items())  # type: ignore[union-attr]
+    if not same:
+        token = columns.tokens[int(columns.token[again[0]])]
+        raise NotTidyError(
+            f"The {view} rows hold different values for one token and time, such as token "
+            f"{str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[again[0]]))}. "
+            "Leave one of them; equal rows are taken as one."
+        )
+    keep = np.ones(len(columns), dtype=bool)
+    keep[again] = False
+    return columns.take(np.flatnonzero(keep))
+
+
+def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
+    if isinstance(data, Columns):
+        if not isinstance(data, _KINDS[view]):
+            raise ConfigError(f"{view}= takes {_KINDS[view].__name__}, not {type(data).__name__}.")
+        return data  # type: ignore[return-value]
+    from marketdata.tidy.frames import to_columns
+    from marketdata.tidy.kinds import wrapped
+
+    if view == "metrics":
+        data = _with_market_id(data, markets)
+    elif view == "prices" and {"side", "level"} <= set(wrapped(data).collect_schema().names()):
+        raise ConfigError("prices= was given the levels of books; pass them as books=.")
+    _check_ids(data)
+    columns = to_columns(view, data, lookup=True)
+    if isinstance(columns, BookColumns):
+        return columns
+    # Counts weigh the means of coarser frames; the archive holds base points.
+    values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
+    return columns.with_values(columns.tokens, columns.token, columns.ts, values)
+
+
+def _check_ids(frame: Any) -> None:
+    """Ids that went through floats have lost digits."""
+    import narwhals as nw
+
+    from marketdata.tidy.kinds import wrapped
+
+    schema = wrapped(frame).collect_schema()
+    lossy = [c for c in ("market_id", "token_id") if c in schema and schema[c] in (nw.Float64, nw.Float32)]
+    if lossy:
+        raise NotTidyError(f"{lossy} hold floats, which have lost digits of ids; read these columns as text.")
+
+
+def _with_market_id(frame: Any, markets: Catalog) -> Any:
+    """Metric rows may name their market by its slug."""
+    from marketdata.tidy.kinds import collected, wrapped
+
+    try:
+        names = wrapped(frame).collect_schema().names()
+    except NotTidyError:
+        return frame  # to_columns words the error
+    if "market_id" in names or "slug" not in names:
+        return frame
+    eager = collected(frame)
+    slugs = [None if s is None else str(s) for s in eager["slug"].to_list()]
+    ids: dict[str | None, str] = {}
+    for slug in dict.fromkeys(slugs):
+        found = markets.find(slug) if slug else None
+        if found is None:
+            raise ArchiveError(
+                f"metrics rows name the market by slug {str(slug)[:200]!r}, which the archive does not know. "
+                "Add it first: archive.add(markets=frame)."
+            )
+        ids[slug] = found["id"]
+    import narwhals as nw
+
+    column = nw.new_series("market_id", [ids[s] for s in slugs], nw.String, backend=eager.implementation)
+    return eager.with_columns(column).to_native()
+
+
+def identified(view: View, columns: AnyColumns, markets: Catalog) -> AnyColumns:
+    """The same points, each with market id, token id and label; sorted."""
+    tokens = [_whole(view, token, markets) for token in columns.tokens]
+    if tuple(tokens) == columns.tokens and len(set(tokens)) == len(tokens):
+        return columns.sort()
+    index: dict[Token, int] = {}
+    codes = np.array([index.setdefault(t, len(index)) for t in tokens] or [0], dtype=np.int32)
+    rows = codes[columns.token] if len(columns) else columns.token
+    if isinstance(columns, BookColumns):
+        return BookColumns(tuple(index), rows, columns.ts, columns.counts, columns.levels).sort()
+    return columns.with_values(tuple(index), rows, columns.ts, columns.values).sort()
+
+
+def _whole(view: View, token: Token, markets: Catalog) -> Token:
+    market_id, token_id, label = token
+    if view == "metrics":
+        if not market_id:
+            raise NotTidyError("A metrics row has no market_id; it needs one, or a slug that the archive knows.")
+        return Token(market_id)
+    if market_id and label and token_id:
+        return token
+    if not token_id:
+        return _by_label(token, markets)
+    found = markets.token(token_id, market_id or None)
+    if found is None:
+        if market_id:
+            return token
+        raise ArchiveError(
+            f"token {token_id[:100]!r} is not a token of any market in the archive, and the {view} rows do not name "
+            "its market_id. Add the market first: archive.add(markets=frame), with token_ids and token_labels."
+        )
+    record, known = found
+    if not market_id and len(several := markets.markets_of(token_id)) > 1:
+        raise ArchiveError(
+            f"token {token_id[:100]!r} is a token of the markets {several[:5]}; the {view} rows need their market_id."
+        )
+    return Token(market_id or record["id"], token_id, label or known)
+
+
+def _by_label(token: Token, markets: Catalog) -> Token:
+    record = markets.find(token.market_id) if token.market_id else None
+    for known in record.get("tokens", ()) if record else ():
+        if known.get("label") == token.token_label and known.get("id"):
+            return Token(token.market_id, known["id"], token.token_label)
+    if token.market_id and token.token_label:
+        return token  # a label that the service does not map has no id
+    raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
+
+
+def seen_markets(columns: AnyColumns, markets: Catalog) -> list[Record]:
+    """Records of markets and tokens that points name and the markets table does not know."""
+    tokens: dict[str, dict[str, str | None]] = {}
+    for token in columns.tokens:
+        some = tokens.setdefault(token.market_id, {})
+        if token.token_id:
+            some[token.token_id] = token.token_label
+    out = []
+    for market_id, seen in tokens.items():
+        known = markets.find(market_id)
+        have = list(known.get("tokens", ())) if known and known["id"] == market_id else []
+        new = [{"id": i, "label": label} for i, label in seen.items() if i not in {t.get("id") for t in have}]
+        if known is None or known["id"] != market_id or new:
+            out.append({"id": market_id, "slug": known and known.get("slug"), "tokens": [*have, *new]})
+    return out

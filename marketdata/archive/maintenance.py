@@ -1,0 +1,372 @@
+"""Maintenance: fewer and larger files, no leftovers, proof that what was written is there, and commit logs anew."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from marketdata.archive.catalog import KINDS
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, Interval, overlay, within
+from marketdata.archive.query import files_of, read
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.content_hash import content_hash
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
+from marketdata.archive.storage.schema import from_tables, level_weights, to_table
+from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
+from marketdata.archive.store import BASE, ArchiveStore, by_market
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
+from marketdata.times import Range
+from marketdata.wire.columns import VIEWS, AnyColumns, View, concat, empty
+
+# About a byte per level: a compacted file has some eight million levels.
+_FILE_BYTES = 8_000_000
+# What `verify` reads at once.
+_READ_BYTES = 16_000_000
+# A file that no commit names yet may belong to a write that is under way.
+_UNDER_WAY = 3_600.0
+_LONGEST = 24 * 365 * 1000
+
+
+class Damage(NamedTuple):
+    """Something that is not as it was written."""
+
+    view: View
+    market_id: str
+    range: Range
+    problem: str
+
+
+def compact(store: ArchiveStore) -> int:
+    """Rewrite small files as large ones in tidy order; returns how many files fewer there are."""
+    gone = 0
+    for view, table in store.points.items():
+        for batch in _batches(table.version().files):
+            with store.writer(view):
+                gone += _compact(table, view, batch)
+    coverage = store.coverage.table
+    before = len(coverage.version().files)
+    if before > 1:
+        store.coverage.compact()
+        gone += before - len(coverage.version().files)
+    return gone
+
+
+def _batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """Small files whose rows are near each other, each batch as large as one file may be."""
+    batch: list[DataFile] = []
+    size = 0
+    for file in sorted(files, key=lambda f: (f.market_min or "", f.ts_min)):
+        if file.size > _FILE_BYTES // 2:
+            continue
+        if batch and size + file.size > _FILE_BYTES:
+            if len(batch) > 1:
+                yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file.size
+    if len(batch) > 1:
+        yield batch
+
+
+def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
+    """Join some files; 0 where another writer has replaced one of them, for its rows are newer."""
+    made: list[DataFile] = []
+    joined = 0
+
+    def make(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
+        nonlocal joined
+        joined = 0
+        if not set(batch) <= set(version.files):
+            return None
+        if not made:
+            rows = to_table(from_tables(view, [table.read(file) for file in batch]).sort())
+            made.extend(table.put(rows, level_weights(rows, view), COMPACT_EFFORT))
+        joined = len(batch) - len(made)
+        return made, batch
+
+    table.plan(make, data_change=False)
+    return joined
+
+
+def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
+    """Remove files that no version of the last hours names; returns their names.
+
+    Raises
+    ------
+    ConfigError
+        If the number of hours is negative, not finite or no number.
+    """
+    if isinstance(retention_hours, bool) or not isinstance(retention_hours, int | float):
+        raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
+    if not 0 <= retention_hours < math.inf:
+        raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a finite number from 0 on.")
+    # Delta counts whole hours: rather one file too many.
+    hours = math.ceil(min(retention_hours, _LONGEST))
+    gone = []
+    for table in store.tables.values():
+        if table.version().number >= 0:
+            table.create()  # not where the log is damaged: what looks replaced may be all there is
+            gone += table.vacuum(hours)
+            gone += _sweep(table)
+    return gone
+
+
+def _sweep(table: Table) -> list[str]:
+    """Remove what writers left that were killed before they committed. Foreign files stay."""
+    if table.remote:
+        return []
+    gone = []
+    with errors.writing(f"Vacuuming {table.uri}"):
+        named = {file.path for file in table.version().files} | set(table.vacuum(0, dry_run=True))
+        for path in Path(table.uri).iterdir():
+            if not OURS.fullmatch(path.name) or path.name in named or path.is_symlink():
+                continue
+            if time.time() - path.stat().st_mtime > _UNDER_WAY:
+                path.unlink(missing_ok=True)
+                gone.append(path.name)
+    return gone
+
+
+def verify(store: ArchiveStore) -> list[Damage]:
+    """Read everything back and compare it with what the coverage says; what is not as it was written.
+
+    Raises
+    ------
+    ArchiveError
+        If the storage failed: this says nothing about the data.
+    """
+    return [damage for view in VIEWS for damage in _check(store, view)]
+
+
+def _check(store: ArchiveStore, view: View) -> Iterator[Damage]:
+    """Compare the files and the points of a view, some markets at a time."""
+    table = store.points[view]
+    version = table.version()
+    pieces = {m: store.coverage.pieces(v, m) for v, m in store.coverage.keys() if v == view}  # noqa: SIM118  no dict
+    broken: dict[DataFile, str] = {}
+    for file in version.files:
+        try:
+            table.footer(file, fresh=True)
+        except ArchiveCorruptError as problem:
+            broken[file] = str(problem)
+            yield Damage(view, file.market_min or "", span_of(file), str(problem))
+    for markets in _portions(version, sorted(pieces)):
+        yield from _compare(table, view, version, {m: pieces[m] for m in markets}, broken)
+
+
+def _portions(version: Version, markets: Sequence[str]) -> Iterator[list[str]]:
+    """Markets in portions whose files are together small enough to be read at once."""
+    if not markets:
+        return
+    per_market = sum(file.size for file in version.files) / len(markets)
+    step = max(1, min(int(_READ_BYTES / max(per_market, 1.0)), 10_000))
+    for first in range(0, len(markets), step):
+        yield list(markets[first : first + step])
+
+
+def _compare(
+    table: Table,
+    view: View,
+    version: Version,
+    pieces: dict[str, list[CoverageRecord]],
+    broken: dict[DataFile, str],
+) -> Iterator[Damage]:
+    markets = sorted(pieces)
+    try:
+        parts = by_market(read(table, view, markets, version=version))
+    except ArchiveCorruptError:
+        # One file of many: find out whose it is.
+        if len(markets) > 1:
+            half = len(markets) // 2
+            for some in (markets[:half], markets[half:]):
+                yield from _compare(table, view, version, {m: pieces[m] for m in some}, broken)
+            return
+        yield from _compare_pieces(table, view, version, markets[0], pieces[markets[0]])
+        return
+    for market in markets:
+        part = parts.get(market, empty(view))
+        for piece in pieces[market]:
+            found = _difference(piece, part.between(piece.start, piece.end))
+            if found is not None:
+                yield Damage(view, market, piece.range, found)
+
+
+def _compare_pieces(
+    table: Table, view: View, version: Version, market: str, pieces: Sequence[CoverageRecord]
+) -> Iterator[Damage]:
+    """The ranges of a market one by one, where some of its files are damaged."""
+    for piece in pieces:
+        if piece.state == CoverageState.MISSING:
+            continue
+        try:
+            found = _difference(piece, read(table, view, market, piece.range, version=version))
+        except ArchiveCorruptError as problem:
+            found = str(problem)
+        if found is not None:
+            yield Damage(view, market, piece.range, found)
+
+
+def _difference(piece: CoverageRecord, found: AnyColumns) -> str | None:
+    if piece.state == CoverageState.MISSING:
+        return None
+    if piece.rows is not None and len(found) != piece.rows:
+        return f"{len(found)} points are held where {piece.rows} were written"
+    if piece.digest is not None and content_hash(found) != piece.digest:
+        return "the points are not those that were written"
+    return None
+
+
+def repair(store: ArchiveStore) -> list[Damage]:
+    """Give up what is proven to be damaged: its ranges become missing, so that the next pull or add fills them.
+
+    Raises
+    ------
+    ArchiveError
+        If the storage failed: nothing is given up then.
+    """
+    damage = verify(store)
+    if not damage:
+        return damage
+    for view in {one.view for one in damage}:
+        table = store.points[view]
+        for file in table.version().files:
+            _salvage(store, table, view, file)
+    for one in damage:
+        known = within(store.coverage.pieces(one.view, one.market_id), one.range)
+        lost = [Interval(one.market_id, p.start, p.end, CoverageState.MISSING) for p in known]
+        if lost:
+            store.commit(one.view, empty(one.view), lost)
+    return damage
+
+
+def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> None:
+    """Replace a damaged file by those of its row groups that can still be read."""
+    kept: list[pa.Table] = []
+    damaged = False
+    try:
+        count = table.footer(file, fresh=True).metadata.num_row_groups
+    except ArchiveCorruptError:
+        count, damaged = 0, True
+    for group in range(count):
+        try:
+            kept.append(table.read(file, [group]))
+        except ArchiveCorruptError:
+            damaged = True
+    if not damaged:
+        return
+    rows = to_table(from_tables(view, kept).sort())
+    made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
+    with store.writer(view):
+        table.plan(lambda version: (made, [file]) if file in version.files else None)
+
+
+def rebuild(store: ArchiveStore) -> None:
+    """Make commit logs that are damaged or gone anew from the data files; the old logs are set aside.
+
+    Raises
+    ------
+    ArchiveError
+        If the archive is in an object store, or the storage failed.
+    """
+    rebuilt = {}
+    for name, table in store.tables.items():
+        if table.remote:
+            raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
+        table.version()
+        if table.damage is not None:
+            with errors.writing(f"Rebuilding {table.uri}"):
+                files = _data_files(table)
+                # Each file of records has all of them.
+                rebuilt[name] = files[-1:] if name in KINDS else files
+                _new_log(table, rebuilt[name])
+    if not rebuilt:
+        return
+    # Versions count from the start again, and later records have to come behind these.
+    store.coverage.renumber()
+    for view in VIEWS:
+        if view in rebuilt:
+            _settle_doubles(store, view, rebuilt[view])
+        _record_what_is_not(store, view)
+
+
+def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
+    """The data files of a folder that can be read, the oldest first, without those that a readable commit dropped."""
+    dropped = set(table.vacuum(0, dry_run=True)) if table.version().number >= 0 else set()
+    named = {file.path for file in table.version().files}
+    found = []
+    for path in Path(table.uri).iterdir():
+        if not OURS.fullmatch(path.name) or path.is_symlink() or (path.name in dropped and path.name not in named):
+            continue
+        try:
+            found.append((path.stat().st_mtime_ns, *file_of(table.store, path.name)))
+        except ArchiveCorruptError:
+            continue
+    return [(file, schema) for _, file, schema in sorted(found, key=lambda one: one[0])]
+
+
+def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
+    """Write a log that names these files beside the old one, then put it in its place."""
+    root = Path(table.uri)
+    beside = root / "_rebuilt"
+    shutil.rmtree(beside, ignore_errors=True)
+    known = table.version().schema
+    extra = {f.name: f for _, schema in files for f in schema if f.name not in known.names}
+    fresh = Table(str(beside), pa.schema([*known, *(extra[n].with_type(pa.float64()) for n in sorted(extra))]))
+    fresh.plan(lambda _: ([file for file, _ in files], []))
+    for path in (beside / LOG_FOLDER).iterdir():
+        flush(path)
+    if (root / LOG_FOLDER).exists():
+        (root / LOG_FOLDER).rename(root / f"{LOG_FOLDER}.damaged-{time.time_ns()}")
+    (beside / LOG_FOLDER).rename(root / LOG_FOLDER)
+    flush(root)
+    shutil.rmtree(beside)
+    table.reopen()
+
+
+def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
+    """Where files hold the same point, leave the one of the newer file."""
+    table = store.points[view]
+    age = {file.path: n for n, (file, _) in enumerate(files)}
+    version = table.version()
+    names: set[str] = set()
+    for file in version.files:
+        names.update(part for part in table.read(file).column("market_id").unique().to_pylist() if part is not None)
+    for market in sorted(names):
+        some = sorted(files_of(version, [market], Range(-(2**61), 2**61)), key=lambda f: age[f.path])
+        parts = [read(table, view, market, version=Version(version.number, (file,), version.schema)) for file in some]
+        every = concat([part for part in parts if len(part)])  # type: ignore[type-var]
+        newest = _newest(every)
+        if len(newest) < len(every):
+            span = Interval(market, int(every.ts.min()), int(every.ts.max()) + BASE, CoverageState.UNPROVEN)
+            before = store.coverage.pieces(view, market)
+            store.commit(view, newest, [span])
+            # The hashes say which of the points are those that were written; what is another one becomes missing.
+            store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})
+
+
+def _newest(every: AnyColumns) -> AnyColumns:
+    """The last of equal points, in tidy order."""
+    order = np.lexsort((np.arange(len(every)), every.ts, every.token))
+    token, ts = every.token[order], every.ts[order]
+    last = np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)
+    return every.take(order[last]).sort()
+
+
+def _record_what_is_not(store: ArchiveStore, view: View) -> None:
+    """Points of which nothing is recorded are held, but unproven, so that a pull asks for them."""
+    table = store.points[view]
+    known = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict
+    for file in table.version().files:
+        for market, part in by_market(from_tables(view, [table.read(file)]).sort()).items():
+            if market not in known:
+                record = CoverageRecord(
+                    int(part.ts.min()), int(part.ts.max()) + BASE, CoverageState.UNPROVEN, None, None, 0, 0
+                )
+                store.coverage.append({(view, market): overlay([record])})

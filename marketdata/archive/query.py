@@ -1,0 +1,231 @@
+"""Reading: the files and row groups that statistics leave, as columns; and what a read says of missing coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps, held, union, within
+from marketdata.archive.coverage.table import CoverageTable
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.schema import from_tables
+from marketdata.archive.storage.tables import Table, Version
+from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
+from marketdata.resolution import Resolution
+from marketdata.times import Range, to_datetime, to_micros, to_range
+from marketdata.wire.columns import VIEWS, AnyColumns, View
+
+FrameName = Literal["pandas", "polars"]
+Missing = Literal["warn", "raise", "partial", "fetch"]
+ALL_TIME = Range(-(2**61), 2**61)
+# Up to so many slices of a batch cost less than a copy of its rows.
+_SLICES = 16
+_DOUBTFUL = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
+
+
+def read(
+    table: Table,
+    view: View,
+    markets: str | Collection[str] | None,
+    wanted: Range | Mapping[str, Range] | None = None,
+    token_id: str | None = None,
+    *,
+    version: Version | None = None,
+) -> AnyColumns:
+    """Stored points of one market, of several or (None) of all, in tidy order.
+
+    Parameters
+    ----------
+    wanted
+        Points with start <= ts < end; for all markets, or a range for each.
+    version
+        Of the table; the newest without it.
+    """
+    ranges = wanted if isinstance(wanted, Mapping) else None
+    if ranges is not None and len(set(ranges.values())) == 1:
+        wanted, ranges = next(iter(ranges.values())), None
+    if isinstance(wanted, Range):
+        hull = wanted
+    elif ranges:
+        hull = Range(min(r.start for r in ranges.values()), max(r.end for r in ranges.values()))
+    else:
+        hull = ALL_TIME
+    ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
+    found: list[pa.Table] = []
+    for file in files_of(version or table.version(), ids, hull):
+        groups = table.footer(file).groups(ids, hull.start, hull.end)
+        if groups:
+            found.extend(_selected(table.read(file, groups), ids, hull, token_id))
+    with errors.parsing(f"The {view} table"):
+        columns = from_tables(view, found).sort()
+    return columns if ranges is None else _clipped(columns, ranges)
+
+
+def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
+    """The files that may hold points of the markets (sorted; None: any) in a range, in tidy order."""
+    some = [f for f in version.files if f.may_hold(markets, wanted.start, wanted.end)]
+    return sorted(some, key=lambda f: (f.market_min or "", f.ts_min))
+
+
+def _clipped(columns: AnyColumns, ranges: Mapping[str, Range]) -> AnyColumns:
+    limits = [ranges.get(token.market_id, Range(0, 0)) for token in columns.tokens]
+    start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
+    inside = (columns.ts >= start[columns.token]) & (columns.ts < end[columns.token])
+    return columns if inside.all() else columns.take(np.flatnonzero(inside))
+
+
+def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, token_id: str | None) -> Iterable[pa.Table]:
+    """The rows that are meant. They are sorted, so they are a few slices, which cost no copy."""
+    for batch in rows.to_batches():
+        ts = batch.column("ts").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        mask = (ts >= wanted.start) & (ts < wanted.end)
+        if markets is not None:
+            mask &= _is_in(batch.column("market_id"), markets)
+        if token_id is not None:
+            mask &= _is_in(batch.column("token_id"), [token_id])
+        if mask.all():
+            yield pa.Table.from_batches([batch])
+            continue
+        edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
+        if len(edges) <= 2 * _SLICES:
+            for a, b in zip(edges[0::2], edges[1::2], strict=True):
+                yield pa.Table.from_batches([batch.slice(a, b - a)])
+        else:
+            yield pa.Table.from_batches([batch.filter(pa.array(mask))])
+
+
+def _is_in(array: pa.Array, names: Sequence[str]) -> Any:
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    some = set(names)
+    wanted = [i for i, name in enumerate(encoded.dictionary.to_pylist()) if name in some]
+    return np.isin(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), wanted)
+
+
+def coarser(columns: AnyColumns, resolution: Resolution) -> AnyColumns:
+    """Base points by the aggregation rules at a resolution."""
+    if resolution is Resolution.M1:
+        return columns
+    from marketdata.tidy.runs import resample_columns
+
+    return resample_columns(columns, resolution)  # type: ignore[type-var]
+
+
+def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
+    """The range to read, once what is missing of it, or not certain, has been told.
+
+    Raises
+    ------
+    NotArchivedError
+        If nothing of it is held, or a part is missing or not certain and that was to be an error.
+    """
+    pieces = coverage.pieces(view, market_id)
+    have = held(pieces)
+    name = f"{view} of market {market_id[:200]!r}"
+    if not have:
+        raise NotArchivedError(f"no {name} are held; pull or add them first.")
+    first = have[0].start if start is None else to_micros(start, "start")
+    last = have[-1].end if end is None else to_micros(end, "end")
+    if start is not None and end is not None:
+        first, last = to_range(start, end)
+    wanted = Range(first, last)
+    missing = gaps(have, wanted) if first < last else [wanted]
+    if missing == [wanted]:
+        raise not_held(f"{name} are not held in {wanted}; held: {_show(have)}.", wanted)
+    if on_missing in ("warn", "raise"):
+        _tell(name, missing, within(pieces, wanted), on_missing)
+    return wanted
+
+
+def _tell(name: str, missing: list[Range], pieces: Sequence[CoverageRecord], on_missing: Missing) -> None:
+    """Say what of a range is missing, and what is held but not certain."""
+    doubtful = {state: union(p.range for p in pieces if p.state == state) for state in _DOUBTFUL}
+    reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
+    reasons += [(f"are {state} in {_show(found)}", found) for state, found in doubtful.items() if found]
+    if not reasons:
+        return
+    what = " and ".join(text for text, _ in reasons)
+    if on_missing == "raise":
+        raise not_held(f"{name} {what}.", reasons[0][1][0])
+    warn(
+        f"{name} {what}; the answer holds what there is.",
+        PartialCoverageWarning,
+        hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
+    )
+
+
+def not_held(message: str, missing: Range) -> NotArchivedError:
+    """The error that names the missing range."""
+    error = NotArchivedError(message)
+    error.range = (to_datetime(missing.start), to_datetime(missing.end))
+    return error
+
+
+def _show(ranges: list[Range]) -> str:
+    more = f" and {len(ranges) - 3} more" if len(ranges) > 3 else ""
+    return ", ".join(map(str, ranges[:3])) + more
+
+
+def checked_view(view: Any) -> View:
+    """Check a ``view`` argument.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of the three.
+    """
+    if view not in VIEWS:
+        raise ConfigError(f"view {view!r} does not exist; allowed are {', '.join(VIEWS)}.")
+    return cast("View", view)
+
+
+def checked_missing(on_missing: Any) -> Missing:
+    """Check an ``on_missing`` argument; None is "warn"."""
+    if on_missing not in (None, "warn", "raise", "partial", "fetch"):
+        raise ConfigError(
+            f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise', 'partial' and 'fetch'."
+        )
+    return on_missing or "warn"
+
+
+def checked_markets(market: Any) -> list[str]:
+    """Check a ``market`` argument: an id or slug, or several."""
+    some = [market] if isinstance(market, str) else list(market) if isinstance(market, Iterable) else [market]
+    for one in some:
+        if not isinstance(one, str) or not one:
+            raise ConfigError(f"market={one!r} is refused; pass an id or slug as text, or a list of them.")
+    return some
+
+
+def checked_levels(levels: Any) -> int | None:
+    """Check a ``levels`` argument."""
+    if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 1):
+        raise ConfigError(f"levels={levels!r} is refused; allowed is a whole number from 1 on.")
+    return levels
+
+
+def coverage_frame(coverage: CoverageTable, frame: FrameName) -> Any:
+    """The coverage of all markets and views as a frame, touching ranges of one state as one."""
+    import polars as pl
+
+    from marketdata.accessor import register
+
+    register(frame)
+    columns = ["view", "market_id", "start", "end", "state", "rows", "content_hash", "fetched_at"]
+    rows = pl.DataFrame(coverage.all().select(columns)).filter(pl.col("view").is_in(VIEWS))
+    return rows if frame == "polars" else rows.to_pandas()
+
+
+def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameName) -> Any:
+    """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
+    import polars as pl
+
+    from marketdata.accessor import register
+
+    register(frame)
+    types: dict[str, Any] = {"text": pl.String, "time": pl.Datetime("us", "UTC"), "count": pl.Int64}
+    out = pl.DataFrame(rows, schema={name: types[kind] for name, kind in columns.items()}, orient="row")
+    return out if frame == "polars" else out.to_pandas()

@@ -1,0 +1,1 @@
+"""Delta Lake tables of an archive: schema, Parquet files, commits, content hashes and locks."""

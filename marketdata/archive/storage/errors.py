@@ -1,0 +1,164 @@
+"""Errors of storage libraries as errors of this library.
+
+Two things are kept apart. Damage is proven by bytes that were read: they do not parse, have another size, checksum or
+hash, or the storage says plainly that the file does not exist. Everything else that a read raises is a failure of the
+storage, says nothing about the data, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+from collections.abc import Iterator
+
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
+
+_DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
+_OS_ERROR = re.compile(r"os error (\d+)")
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NO_RIGHT_WORDS = ("accessdenied", "access denied", "403 forbidden", "permissiondenied")
+_NO_OBJECT = ("nosuchkey", "404 not found")
+_NO_BUCKET = "nosuchbucket"
+# What the reader of the commit log says when the bytes of the log are not a log.
+_BAD_LOG = (
+    "json error",
+    "contiguous commit files",
+    "no table metadata or protocol",
+    "invalid json",
+    "parquet error",
+    "arrow error",
+    "invalid table",
+    "missing field",
+    "utf-8",
+    "utf8",
+    "eof while parsing",
+    "trailing characters",
+    "expected",
+    "no files in log segment",
+    "invalid version",
+    "corrupt",
+)
+REPAIR = "Run archive.verify() to see which ranges to pull or add again."
+
+
+def errno_of(problem: BaseException) -> int | None:
+    """The error number of the operating system, also where a library only wrote it into its message."""
+    code = getattr(problem, "errno", None)
+    if isinstance(code, int):
+        return code
+    found = _OS_ERROR.search(str(problem))
+    return int(found[1]) if found else None
+
+
+def is_missing(problem: BaseException) -> bool:
+    """Whether the storage says that this one file or object does not exist."""
+    text = str(problem).lower()
+    if _NO_BUCKET in text:
+        return False
+    code = errno_of(problem)
+    if code is not None:
+        return code == errno.ENOENT
+    return isinstance(problem, FileNotFoundError) or any(word in text for word in _NO_OBJECT)
+
+
+def is_newer(problem: BaseException) -> bool:
+    """Whether a table cannot be read because its protocol is newer than this library."""
+    return "unsupported" in str(problem).lower()
+
+
+def is_bad_log(problem: BaseException) -> bool:
+    """Whether the bytes of a commit log do not parse; a failure of the storage is not that."""
+    text = str(problem).lower()
+    return errno_of(problem) is None and "generic s3" not in text and any(word in text for word in _BAD_LOG)
+
+
+@contextlib.contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Turn a failed write into an ArchiveError; what was committed before is intact.
+
+    Raises
+    ------
+    ArchiveFullError
+        If there is no room, or no right, to write.
+    ArchiveError
+        For every other failure.
+    """
+    from deltalake.exceptions import DeltaError, DeltaProtocolError
+
+    try:
+        yield
+    except MarketDataError:
+        raise
+    except DeltaProtocolError as problem:
+        raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
+    except (OSError, DeltaError, MemoryError) as problem:
+        raise _write_error(what, problem) from problem
+
+
+def _write_error(what: str, problem: BaseException) -> ArchiveError:
+    code, text = errno_of(problem), str(problem).lower()
+    intact = "What was committed before is intact; run it again afterwards."
+    if code in _NO_ROOM:
+        return ArchiveFullError(f"{what}: no room left to write ({one_line(problem)}). Free some space. {intact}")
+    if code in _NO_RIGHT or any(word in text for word in _NO_RIGHT_WORDS):
+        return ArchiveFullError(f"{what}: no right to write there ({one_line(problem)}). {intact}")
+    return ArchiveError(f"{what} failed: {one_line(problem)}. {intact}")
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what a storage raises while bytes are fetched into an error of this library.
+
+    Raises
+    ------
+    ArchiveCorruptError
+        If the storage says that the file does not exist.
+    ArchiveError
+        For every other failure; it says nothing about the data.
+    """
+    from deltalake.exceptions import DeltaError, DeltaProtocolError
+
+    try:
+        yield
+    except MarketDataError:
+        raise
+    except DeltaProtocolError as problem:
+        raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
+    except (OSError, DeltaError, MemoryError) as problem:
+        if is_missing(problem):
+            raise ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) from problem
+        raise unavailable(what, problem) from problem
+
+
+def unavailable(what: str, problem: BaseException) -> ArchiveError:
+    """The error of a storage that does not give what it holds."""
+    return ArchiveError(
+        f"{what} cannot be read, because the storage failed: {one_line(problem)}. Nothing was changed; try it again."
+    )
+
+
+@contextlib.contextmanager
+def parsing(what: str) -> Iterator[None]:
+    """Turn a failure to parse bytes that are all in memory into an ArchiveCorruptError: this is proven damage.
+
+    Raises
+    ------
+    ArchiveCorruptError
+        If the bytes do not parse, or a checksum differs.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (MarketDataError, MemoryError):
+        raise
+    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError, KeyError, TypeError) as problem:
+        raise ArchiveCorruptError(f"{what} is damaged: {one_line(problem)}.", hint=REPAIR) from problem
+
+
+def one_line(problem: BaseException) -> str:
+    """The first lines of a report of several coloured lines, as plain text."""
+    text = _DRAWN.sub(" ", str(problem)).partition("stack backtrace")[0].partition("\n   0:")[0]
+    return " ".join(text.split())[:400]

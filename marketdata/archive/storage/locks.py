@@ -1,0 +1,88 @@
+"""Kernel locks between processes of one machine, in a folder of the archive.
+
+The kernel frees a lock when its owner ends, however it ends. Commits to a table are safe without them, also in an
+object store, where there are none: a commit that was planned on an older version is refused and planned again. A
+lock spares that work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.parquet import is_url
+from marketdata.errors import ArchiveBusyError, ArchiveError
+
+FOLDER = "_locks"
+_STEP = 0.02
+
+
+@contextlib.contextmanager
+def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
+    """Hold the lock of this name.
+
+    Parameters
+    ----------
+    root : str
+        Of the archive.
+    wait : float
+        How long to wait for another holder [s].
+    what : str
+        What its holder does, for the message.
+
+    Raises
+    ------
+    ArchiveBusyError
+        If another process still holds it after that time; the message has its process id.
+    ArchiveFullError, ArchiveError
+        If there is no room or right for the file of the lock, or the file system has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        yield
+        return
+    if is_url(root):
+        yield
+        return
+    path = Path(root, FOLDER, hashlib.blake2b(name.encode(), digest_size=16).hexdigest())
+    with errors.writing(f"Taking the lock {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        until = time.monotonic() + wait
+        while not _taken(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if time.monotonic() >= until:
+                owner = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
+                raise ArchiveBusyError(
+                    f"Process {owner} is {what}; it still was after {wait:g} s. Try again later, or end it."
+                )
+            time.sleep(_STEP)
+        # The number only serves the message above: where there is no room for it the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, how: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(handle, how)
+    except OSError as problem:
+        if problem.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise ArchiveError(
+            f"The file system of the archive has no locks ({problem}). "
+            "Keep the archive on a local disk, or in an object store."
+        ) from problem
+    return True

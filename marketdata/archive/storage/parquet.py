@@ -1,0 +1,386 @@
+"""Parquet files of a table: written whole with page checksums, found by statistics, read by row group.
+
+Bytes are fetched first and parsed afterwards, so that a failure of the storage is never taken for damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+import uuid
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.schema import ID_COLUMNS
+from marketdata.errors import ArchiveCorruptError
+from marketdata.times import Range, to_text
+
+GROUP_LEVELS = 100_000
+FILE_LEVELS = 8_000_000
+_GROUP_ROWS = (512, 65_536)
+# A good size for what is written once; compaction has the time for a better one.
+WRITE_EFFORT = 3
+COMPACT_EFFORT = 9
+# From so many row groups on a second core is worth its start.
+_MANY_GROUPS = 4
+OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
+_KEY = "marketdata.file"
+_MAGIC = b"PAR1"
+_TAIL = 65_536
+FAR = 2**62
+
+
+def is_url(location: str) -> bool:
+    """Whether a location names an object store rather than a folder."""
+    return "://" in location and not location.startswith("file://")
+
+
+class Store:
+    """The files of one table: a local folder, or a prefix of an object store. Files never change."""
+
+    def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        self.uri = uri.rstrip("/")
+        self.remote = is_url(uri)
+        if self.remote:
+            from deltalake.fs import DeltaStorageHandler
+            from pyarrow.fs import PyFileSystem
+
+            self._handler = DeltaStorageHandler(self.uri, options)
+            self._fs = PyFileSystem(self._handler)
+
+    def write(self, name: str, body: memoryview) -> None:
+        """Write a new file whole, and make it durable before any commit can name it."""
+        if self.remote:
+            # Not through pyarrow: its streams hand over buffers, and the handler takes bytes only.
+            stream: Any = self._handler._handler.open_output_stream(name, None)  # noqa: SLF001
+            stream.write(bytes(body))
+            stream.close()
+            return
+        path = Path(self.uri, name)
+        try:
+            with path.open("xb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            flush(path.parent)
+        except BaseException:
+            # The name is ours alone and no commit names it yet, so the torn file can go at once.
+            self.delete(name)
+            raise
+
+    def open(self, name: str) -> Any:
+        """A file for reading, unbuffered."""
+        return self._fs.open_input_file(name) if self.remote else Path(self.uri, name).open("rb", buffering=0)
+
+    def delete(self, name: str) -> None:
+        """Remove a file that no commit names; where that fails, ``vacuum`` finds it later."""
+        try:
+            if self.remote:
+                self._fs.delete_file(name)
+            else:
+                Path(self.uri, name).unlink(missing_ok=True)
+        except OSError:
+            return
+
+    def address(self, name: str) -> str:
+        """Path or address of a file, as engines take it."""
+        return f"{self.uri}/{name}"
+
+
+def flush(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that a commit names, with what the commit says about its rows."""
+
+    path: str
+    size: int
+    rows: int
+    market_min: str | None = None
+    market_max: str | None = None
+    ts_min: int = -FAR
+    ts_max: int = FAR
+
+    def may_hold(self, markets: Sequence[str] | None, start: int, end: int) -> bool:
+        """Whether rows of one of the markets (sorted; None: any) in [start, end) may be inside."""
+        inside = self.ts_max >= start and self.ts_min < end
+        return inside and (markets is None or bool(self.markets_near(markets)))
+
+    def markets_near(self, markets: Sequence[str]) -> Sequence[str]:
+        """Those of the sorted markets that the statistics do not exclude."""
+        return _near(markets, self.market_min, self.market_max)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """A hash of all of it, so that a commit can say which files its version has."""
+        stats = (self.market_min, self.market_max, self.ts_min // 1000, self.ts_max // 1000)
+        return text_hash(repr((self.path, self.size, self.rows, *stats)))
+
+
+def text_hash(text: str) -> int:
+    """A 64-bit hash of text that is the same everywhere."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+def _near(markets: Sequence[str], low: str | None, high: str | None) -> Sequence[str]:
+    """Those of the sorted markets that lie between two statistics."""
+    first = 0 if low is None else bisect_left(markets, low)
+    last = len(markets) if high is None else bisect_right(markets, high)
+    return markets[first:last]
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What the footer of a file tells: where its row groups are and what they hold."""
+
+    metadata: Any
+    starts: Sequence[int]
+    market_min: Sequence[str | None]
+    market_max: Sequence[str | None]
+    ts_min: Any
+    ts_max: Any
+
+    def groups(self, markets: Sequence[str] | None, start: int, end: int) -> list[int]:
+        """Row groups that may hold rows of one of the markets (sorted; None: any) in [start, end)."""
+        near = np.flatnonzero((self.ts_max >= start) & (self.ts_min < end)).tolist()
+        return [i for i in near if markets is None or _near(markets, self.market_min[i], self.market_max[i])]
+
+
+def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iterator[DataFile]:
+    """Write rows to new files; ``weights`` are level rows per row."""
+    for start, stop in cuts(weights, FILE_LEVELS):
+        part = table.slice(start, stop - start)
+        identity = uuid.uuid4().hex
+        body = _encoded(part, identity, weights[start:stop], effort)
+        name = f"{identity}-{zlib.crc32(_footer_of(body)):08x}.parquet"
+        store.write(name, body)
+        yield DataFile(name, len(body), part.num_rows, *_extremes(part))
+
+
+def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memoryview:
+    memory = io.BytesIO()
+    # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
+    dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "price"))]
+    rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
+    with pq.ParquetWriter(
+        memory,
+        table.schema,
+        compression="zstd",
+        compression_level=effort,
+        use_dictionary=[_leaf(table.schema, name) for name in dictionary],
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table, row_group_size=min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1]))
+        writer.add_key_value_metadata({_KEY: identity})
+    return memory.getbuffer()
+
+
+def _footer_of(body: memoryview) -> memoryview:
+    """The footer of a Parquet file with its length and the magic bytes."""
+    return body[-8 - int.from_bytes(body[-8:-4], "little") :]
+
+
+def _leaf(schema: pa.Schema, name: str) -> str:
+    return f"{name}.list.element" if pa.types.is_list(schema.field(name).type) else name
+
+
+def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
+    """Row ranges whose weights sum to about ``size`` each.
+
+    Examples
+    --------
+    >>> list(cuts(np.array([3, 3, 3, 3]), 6))
+    [(0, 2), (2, 4)]
+    """
+    if not len(weights):
+        return
+    before = np.cumsum(weights) - weights
+    bounds = [0, *(np.flatnonzero(np.diff(before // size)) + 1).tolist(), len(weights)]
+    yield from itertools.pairwise(bounds)
+
+
+def _extremes(table: pa.Table) -> tuple[str | None, str | None, int, int]:
+    low = high = None
+    first, last = -FAR, FAR
+    if "market_id" in table.schema.names:
+        seen = [name for name in _used(table.column("market_id")) if name is not None]
+        low, high = min(seen, default=None), max(seen, default=None)
+    if "ts" in table.schema.names and table.num_rows:
+        ts = table.column("ts").cast(pa.int64()).to_numpy()
+        first, last = int(ts.min()), int(ts.max())
+    return low, high, first, last
+
+
+def _used(column: pa.ChunkedArray) -> set[Any]:
+    out: set[Any] = set()
+    for chunk in column.chunks:
+        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        used = np.unique(encoded.indices.drop_null().to_numpy(zero_copy_only=False))
+        out.update(encoded.dictionary.take(pa.array(used)).to_pylist())
+    return out
+
+
+def statistics(file: DataFile) -> str:
+    """Statistics of a file for the commit log, as engines read them to prune."""
+    low: dict[str, str] = {}
+    high: dict[str, str] = {}
+    if file.market_min is not None and file.market_max is not None:
+        low["market_id"], high["market_id"] = file.market_min, file.market_max
+    if file.ts_min > -FAR:
+        low["ts"], high["ts"] = to_text(file.ts_min), to_text(file.ts_max)
+    # As UTF-8: behind escapes of two halves some readers lose characters of the higher planes.
+    return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
+
+
+def read_footer(store: Store, file: DataFile) -> Footer:
+    """Read the footer of a file.
+
+    Raises
+    ------
+    ArchiveCorruptError
+        If the file is missing, torn, damaged or not the one that the commit names.
+    ArchiveError
+        If the storage failed.
+    """
+    what = f"The data file {file.path}"
+    with errors.reading(what), store.open(file.path) as source:
+        size = source.seek(0, os.SEEK_END)
+        size = source.tell() if size is None else size
+        if size != file.size:
+            raise ArchiveCorruptError(f"{what} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR)
+        raw = _fetched(source, max(0, size - _TAIL), size)
+        length = int.from_bytes(raw[-8:-4], "little") + 8
+        if length > len(raw) and length <= size:
+            raw = _fetched(source, size - length, size)
+    with errors.parsing(what):
+        if bytes(raw[-4:]) != _MAGIC or length > len(raw):
+            raise ValueError("its end is not the end of a Parquet file")
+        # Pages have checksums, footers have none: it is in the name. The footer of each file is unique.
+        written = OURS.fullmatch(file.path.rpartition("/")[2])
+        if written and f"{zlib.crc32(raw[-length:]):08x}" != written[1]:
+            raise ValueError("its footer is not the one that was written")
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + bytes(raw[-length:])))
+        return _footer(metadata, file.size - length)
+
+
+def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
+    """What a commit would say of a file that is there, and its columns.
+
+    Raises
+    ------
+    ArchiveCorruptError
+        If it is damaged.
+    """
+    with errors.reading(f"The data file {name}"), store.open(name) as source:
+        size = source.seek(0, os.SEEK_END)
+    file = DataFile(name, size, -1)
+    footer = read_footer(store, file)
+    rows = read_groups(store, file, footer, None)
+    return DataFile(name, size, rows.num_rows, *_extremes(rows)), rows.schema
+
+
+def _footer(metadata: Any, end: int) -> Footer:
+    count = metadata.num_row_groups
+    names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
+    low: list[str | None] = [None] * count
+    high: list[str | None] = [None] * count
+    ts_min, ts_max = np.full(count, -FAR), np.full(count, FAR)
+    starts = []
+    for i in range(count):
+        group = metadata.row_group(i)
+        first = group.column(0)
+        starts.append(first.dictionary_page_offset or first.data_page_offset)
+        for name in ("market_id", "ts"):
+            stats = group.column(names.index(name)).statistics if name in names else None
+            if stats is not None and stats.has_min_max:
+                if name == "ts":
+                    ts_min[i], ts_max[i] = stats.min_raw, stats.max_raw
+                else:
+                    low[i], high[i] = stats.min, stats.max
+    return Footer(metadata, [*starts, end], low, high, ts_min, ts_max)
+
+
+def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
+    """Rows of some row groups (None: all), with every page checksum compared.
+
+    Raises
+    ------
+    ArchiveCorruptError
+        If the file is missing or a page is damaged.
+    ArchiveError
+        If the storage failed.
+    """
+    what = f"The data file {file.path}"
+    some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
+    # As long as the file, with just these row groups in it: what is not touched costs no memory.
+    body = np.zeros(file.size, dtype=np.uint8).data
+    with errors.reading(what), store.open(file.path) as source:
+        for start, stop in _runs(some):
+            _fetched(source, footer.starts[start], footer.starts[stop], body)
+    with errors.parsing(what):
+        reader = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(body)),
+            metadata=footer.metadata,
+            read_dictionary=[name for name in ID_COLUMNS if name in footer.metadata.schema.to_arrow_schema().names],
+            page_checksum_verification=True,
+        )
+        rows = reader.read_row_groups(some, use_threads=len(some) >= _MANY_GROUPS)
+        # The checksums leave out the headers of pages; what a flipped bit in these does shows here.
+        rows.validate(full=True)
+        if rows.num_rows != sum(footer.metadata.row_group(i).num_rows for i in some):
+            raise ValueError("it has other rows than were written")
+        return rows
+
+
+def _runs(groups: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ranges of numbers that follow each other."""
+    first = last = None
+    for group in groups:
+        if last is not None and group == last:
+            last = group + 1
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first, last = group, group + 1
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) -> memoryview:
+    """Bytes [start, end) of a file, at their place in ``body`` where one is given; zeros where the file is shorter."""
+    part = memoryview(bytearray(end - start)) if body is None else body[start:end]
+    source.seek(start)
+    at = 0
+    while at < len(part):
+        count = source.readinto(part[at:])
+        if not count:
+            break
+        at += count
+    return part
+
+
+def span_of(file: DataFile) -> Range:
+    """The range that the rows of a file lie in."""
+    return Range(max(file.ts_min, 0), max(min(file.ts_max, 2**55), 0) + 1)

@@ -1,0 +1,424 @@
+"""One Delta Lake table: versions that are read whole, and commits against the version they were planned on."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.parquet import (
+    FAR,
+    WRITE_EFFORT,
+    DataFile,
+    Footer,
+    Store,
+    flush,
+    is_url,
+    read_footer,
+    read_groups,
+    statistics,
+    text_hash,
+    write_rows,
+)
+from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ConfigError, PartialCoverageWarning, warn
+from marketdata.times import to_datetime
+
+_FOOTERS = 4096
+_TRIES = 100
+_REBUILD = "Run archive.rebuild() to make it anew from the data files."
+LOG_FOLDER = "_delta_log"
+# In each commit of ours: the sum of the hashes of the files that its version has. A flipped bit in the log, which
+# would bring a replaced file back, or hide one, makes it differ.
+_FILES = "marketdata.files"
+
+
+@dataclass(frozen=True)
+class Version:
+    """One committed version of a table: what a reader sees, whole."""
+
+    number: int
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the files and columns of the version."""
+        columns = text_hash(repr([(field.name, str(field.type)) for field in self.schema]))
+        return f"{(sum(file.fingerprint for file in self.files) + columns) % 2**64:016x}"
+
+
+class Table:
+    """A Delta table that is created by the first write.
+
+    Files never change: a commit names new files and drops old ones, in one step. A plan is made of one version and
+    committed against that version: where another commit came first it is refused, and planned again.
+    """
+
+    def __init__(
+        self, uri: str, schema: pa.Schema, options: dict[str, str] | None = None, *, as_of: int | None = None
+    ) -> None:
+        self.uri = uri
+        self.remote = is_url(uri)
+        self._nothing = Version(-1, (), schema)
+        self._version = self._nothing
+        self._options = options
+        self._as_of = as_of
+        self._log = Path(uri) / LOG_FOLDER
+        self._opened: Store | None = None
+        self._handle: Any = None
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._lock = threading.RLock()
+        # What is wrong with the commit log; such a table is read as far as it goes, and not written to.
+        self.damage: str | None = None
+
+    @property
+    def store(self) -> Store:
+        """The files of the table."""
+        with self._lock:
+            if self._opened is None:
+                with errors.reading(f"The storage of {self.uri}"):
+                    self._opened = Store(self.uri, self._options)
+            return self._opened
+
+    def version(self) -> Version:
+        """The newest committed version, or the one of the time that was asked for."""
+        with self._lock:
+            if self._handle is None and self.damage is None:
+                self._open()
+            elif self._as_of is None and self.damage is None and self._moved():
+                self._update()
+            return self._version
+
+    def _moved(self) -> bool:
+        return self.remote or (self._log / f"{self._version.number + 1:020d}.json").exists()
+
+    def _update(self) -> None:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            with errors.reading(f"The commit log of {self.uri}"):
+                try:
+                    self._handle.update_incremental()
+                except DeltaError as problem:
+                    if not errors.is_bad_log(problem):
+                        raise
+                    self._damaged(errors.one_line(problem))
+                    return
+        except ArchiveCorruptError:
+            # A part of the log that a checkpoint has made needless may be gone: look from the start.
+            self._handle = None
+            self._open()
+            return
+        self._load(self._handle)
+
+    def _open(self) -> None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        if not self.remote and not Path(self.uri).is_dir():
+            return
+        with errors.reading(f"The commit log of {self.uri}"):
+            try:
+                handle = DeltaTable(self.uri, storage_options=self._options)
+                if self._as_of is not None:
+                    handle.load_as_version(to_datetime(self._as_of))
+            except TableNotFoundError:
+                if self.remote or not any(Path(self.uri).glob("*.parquet")):
+                    return
+                self._damaged("it is gone")
+                return
+            except DeltaError as problem:
+                if self.remote or errors.is_newer(problem) or not errors.is_bad_log(problem):
+                    raise
+                self._damaged(errors.one_line(problem))
+                return
+        self._load(handle)
+
+    def _load(self, handle: Any) -> None:
+        """Take the version of a handle, if its files are those that its last commit says."""
+        found = _version_of(handle, self.uri)
+        if self._said(found.number) not in (None, found.fingerprint):
+            self._damaged("a commit has other files than were committed")
+            return
+        self._handle, self._version = handle, found
+
+    def _said(self, number: int) -> str | None:
+        """The fingerprint that a commit says its version has; None where it says none, or a checkpoint replaced it.
+
+        The commit itself is read: the history of a handle begins with the newest commit, whatever its version.
+        """
+        name = f"{LOG_FOLDER}/{number:020d}.json"
+        try:
+            with errors.reading(f"The commit {name} of {self.uri}"), self.store.open(name) as source:
+                lines = bytes(source.read()).splitlines()
+        except ArchiveCorruptError:
+            return None
+        try:
+            said = [json.loads(line).get("commitInfo", {}).get(_FILES) for line in lines if b"commitInfo" in line]
+        except (ValueError, AttributeError):
+            return "unreadable"
+        return said[0] if said else "nothing"
+
+    def _damaged(self, what: str) -> None:
+        """Show the last version whose log is whole, and say so."""
+        self._handle, self._version = self._last_good()
+        shown = f"version {self._version.number}" if self._handle is not None else "nothing"
+        self.damage = f"The commit log of {self.uri} is damaged ({what})"
+        warn(f"{self.damage}, so {shown} of it is shown.", PartialCoverageWarning, hint=_REBUILD)
+
+    def _last_good(self) -> tuple[Any, Version]:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        if self.remote:
+            return None, self._nothing
+        commits = [path for path in self._log.glob("*.json") if path.stem.isdigit()]
+        for number in sorted((int(path.stem) for path in commits), reverse=True):
+            try:
+                handle = DeltaTable(self.uri, version=number)
+            except DeltaError:
+                continue
+            found = _version_of(handle, self.uri)
+            if self._said(number) in (None, found.fingerprint):
+                return handle, found
+        return None, self._nothing
+
+    def create(self) -> None:
+        """Make the empty table if it is not there yet."""
+        if self._as_of is not None:
+            raise ConfigError("An archive opened with as_of= shows the past and cannot be written to.")
+        number = self.version().number
+        if self.damage is not None:
+            raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it.", hint=_REBUILD)
+        if number >= 0:
+            return
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        with errors.writing(f"Creating {self.uri}"), self._lock:
+            if not self.remote:
+                Path(self.uri).mkdir(parents=True, exist_ok=True)
+            said = {_FILES: Version(0, (), self._nothing.schema).fingerprint}
+            for attempt in range(3):
+                try:
+                    DeltaTable.create(
+                        self.uri, self._nothing.schema, mode="ignore", storage_options=self._options,
+                        commit_properties=_properties(said),
+                    )  # fmt: skip
+                    break
+                except (DeltaError, OSError):
+                    # Of two that create at once the slower one fails, and finds the table of the other.
+                    if attempt == 2:
+                        raise
+            self._open()
+
+    def commit(
+        self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
+    ) -> Version | None:
+        """Commit on exactly this version; None where another commit came first.
+
+        Raises
+        ------
+        ArchiveFullError, ArchiveError
+            If the storage failed. The commit may have landed all the same: what replaces a range may be run again.
+        """
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        gone = {file.path for file in drops}
+        after = Version(version.number + 1, (*(f for f in version.files if f.path not in gone), *adds), version.schema)
+        now = int(time.time() * 1000)
+        actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
+        actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in version.files if f.path in gone]
+        with errors.writing(f"Committing to {self.uri}"), self._lock:
+            if self._handle is None or self._handle.version() != version.number:
+                return None
+            try:
+                self._handle.create_write_transaction(
+                    actions, "append", self._handle.schema(),
+                    commit_properties=_properties({_FILES: after.fingerprint}),
+                )  # fmt: skip
+            except CommitFailedError:
+                return None
+            if not self.remote:
+                # The library does not flush what it writes there.
+                flush(self._log / f"{after.number:020d}.json")
+                flush(self._log)
+            self._handle.update_incremental()
+            if self._handle.version() == after.number:
+                self._version = after
+            else:
+                self._load(self._handle)
+        return after
+
+    def plan(
+        self,
+        make: Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None],
+        *,
+        data_change: bool = True,
+    ) -> Version:
+        """Commit what ``make`` wants for the newest version, and make it again where another commit came first.
+
+        Parameters
+        ----------
+        make
+            From a version to (new files, files to drop), or None for nothing to do. New files of a plan that was
+            refused are deleted, unless the next plan has them too.
+
+        Returns
+        -------
+        Version
+            The one that was committed, or the newest where there was nothing to do.
+
+        Raises
+        ------
+        ArchiveBusyError
+            If others kept committing first.
+        """
+        self.create()
+        tried: Sequence[DataFile] = ()
+        try:
+            for attempt in range(_TRIES):
+                version = self.version()
+                wanted = make(version)
+                adds = () if wanted is None else wanted[0]
+                self.discard(f for f in tried if f not in adds)
+                tried = adds
+                if wanted is None:
+                    return version
+                done = self.commit(version, adds, wanted[1], data_change=data_change)
+                if done is not None:
+                    tried = ()
+                    return done
+                # Who lost steps back a little, longer each time, so that all get their turn.
+                time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
+        finally:
+            self.discard_unnamed(tried)
+        raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Delete files that no commit names."""
+        for file in files:
+            self.store.delete(file.path)
+
+    def discard_unnamed(self, files: Sequence[DataFile]) -> None:
+        """Delete files of a commit that failed, but for one that landed although it was reported as failed."""
+        if not files:
+            return
+        try:
+            named = {file.path for file in self.version().files}
+        except Exception:
+            return
+        self.discard(file for file in files if file.path not in named)
+
+    def put(self, rows: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> list[DataFile]:
+        """Write rows to new files, for a commit to name; ``weights`` are level rows per row."""
+        out: list[DataFile] = []
+        try:
+            with errors.writing(f"Writing to {self.uri}"):
+                out.extend(write_rows(self.store, rows, weights, effort))
+        except BaseException:
+            self.discard(out)
+            raise
+        return out
+
+    def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
+        """The footer of a file; files never change, so it is read once."""
+        with self._lock:
+            known = None if fresh else self._footers.get(file.path)
+            if known is not None:
+                self._footers.move_to_end(file.path)
+                return known
+        found = read_footer(self.store, file)
+        with self._lock:
+            self._footers[file.path] = found
+            while len(self._footers) > _FOOTERS:
+                self._footers.popitem(last=False)
+        return found
+
+    def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
+        """Rows of a file, or of some of its row groups, with page checksums compared."""
+        return read_groups(self.store, file, self.footer(file), groups)
+
+    def add_columns(self, fields: Sequence[pa.Field]) -> None:
+        """Add columns that the table does not have; older rows hold nulls."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.schema import Field as DeltaField
+
+        for _ in range(_TRIES):
+            with self._lock:
+                version = self.version()
+                missing = [f for f in fields if f.name not in version.schema.names]
+                if not missing:
+                    return
+                after = Version(0, version.files, pa.schema([*version.schema, *missing]))
+                with errors.writing(f"Adding columns to {self.uri}"):
+                    try:
+                        self._handle.alter.add_columns(
+                            [DeltaField.from_arrow(f) for f in missing],
+                            commit_properties=_properties({_FILES: after.fingerprint}),
+                        )
+                    except (CommitFailedError, DeltaError) as problem:
+                        # Another writer may have added the same column, or committed anything.
+                        if errors.errno_of(problem) is not None:
+                            raise
+                self.reopen()
+        raise ArchiveBusyError(f"Adding columns to {self.uri}: other processes kept committing first; run it again.")
+
+    def vacuum(self, hours: int, *, dry_run: bool = False) -> list[str]:
+        """Remove files that no version of the last hours names; returns their names."""
+        with errors.writing(f"Vacuuming {self.uri}"), self._lock:
+            found: list[str] = self._handle.vacuum(
+                retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False,
+                commit_properties=_properties({_FILES: self.version().fingerprint}),
+            )  # fmt: skip
+            return found
+
+    def reopen(self) -> None:
+        """Look at the table as if for the first time."""
+        with self._lock:
+            self._handle, self._version, self.damage = None, self._nothing, None
+            self._footers.clear()
+
+
+def _properties(said: dict[str, str]) -> Any:
+    from deltalake import CommitProperties
+
+    # No retries: the library would commit on a newer version than the plan was made of.
+    return CommitProperties(custom_metadata=dict(said), max_commit_retries=0)
+
+
+def _version_of(handle: Any, uri: str) -> Version:
+    """The version of a handle."""
+    with errors.reading(f"The commit log of {uri}"):
+        rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
+        schema = pa.schema([pa.field(f.name, f.type) for f in pa.schema(handle.schema().to_arrow())])
+    return Version(handle.version(), tuple(_data_files(rows)), schema)
+
+
+def _data_files(rows: pa.Table) -> Iterable[DataFile]:
+    names, count = rows.schema.names, rows.num_rows
+
+    def column(name: str) -> list[Any]:
+        return rows.column(name).to_pylist() if name in names else [None] * count
+
+    def micros(name: str, unknown: int) -> list[int]:
+        if name not in names or pa.types.is_null(rows.column(name).type):
+            return [unknown] * count
+        values: list[Any] = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        return [unknown if value is None else value for value in values]
+
+    for path, size, number, low, high, first, last in zip(
+        column("path"), column("size_bytes"), column("num_records"), column("min.market_id"), column("max.market_id"),
+        micros("min.ts", -FAR), micros("max.ts", FAR), strict=True,
+    ):  # fmt: skip
+        yield DataFile(path, size, -1 if number is None else number, low, high, first, last)

@@ -1,0 +1,377 @@
+"""The tables of one archive together: points first, then the coverage record that says they are there."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from marketdata.archive import query
+from marketdata.archive.catalog import KINDS, Catalog, Kind
+from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
+from marketdata.archive.coverage import table as coverage_table
+from marketdata.archive.coverage.intervals import (
+    CoverageRecord,
+    CoverageState,
+    Interval,
+    cut,
+    subtract,
+    union,
+    within,
+)
+from marketdata.archive.coverage.table import CoverageTable, Key
+from marketdata.archive.storage.content_hash import content_hash
+from marketdata.archive.storage.locks import lock
+from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
+from marketdata.archive.storage.tables import Table, Version
+from marketdata.errors import ArchiveError
+from marketdata.resolution import Resolution
+from marketdata.times import Range
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Token, View, empty
+
+BASE = Resolution.M1.micros
+# How long a writer waits for another one of the same view [s].
+_WAIT = 600.0
+_WITHOUT_POINTS = (CoverageState.MISSING, CoverageState.EMPTY)
+# Which rows of a file a write replaces.
+Gone = Callable[[pa.Table], Any]
+
+
+class ArchiveStore:
+    """Everything that is stored under one root."""
+
+    def __init__(self, root: str, options: dict[str, str] | None, as_of: int | None = None) -> None:
+        self.root = root
+        self.options = options
+        self._as_of = as_of
+
+        def table(name: str, schema: Any) -> Table:
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
+
+        self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
+        self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
+        self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"root": self.root, "options": self.options, "as_of": self._as_of}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Every table by its name."""
+        named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
+        named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
+        return {**named, "coverage": self.coverage.table}
+
+    def writer(self, view: View) -> AbstractContextManager[None]:
+        """One writer of a view at a time, among the processes of one machine."""
+        return lock(self.root, view, _WAIT, f"writing {view}")
+
+    def commit(
+        self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
+    ) -> None:
+        """Replace exactly the points inside the intervals, then record what is known of them.
+
+        Parameters
+        ----------
+        view : {"books", "prices", "metrics"}
+        columns
+            All points of all the intervals, at 1m, in tidy order.
+        intervals
+            Disjoint per market; several per market are allowed. An interval without points in ``columns`` is empty.
+        fetched_at
+            When it was fetched [microseconds UTC]; now, without it.
+
+        Raises
+        ------
+        ArchiveError
+            If a point lies outside of the intervals, or the storage failed.
+        ArchiveFullError
+            If there is no room or right to write; what was there before is intact.
+        """
+        if not intervals:
+            return
+        ranges: dict[str, list[Range]] = {}
+        for one in intervals:
+            ranges.setdefault(one.market_id, []).append(Range(one.start, one.end))
+        if not _inside(columns.tokens, columns.token, columns.ts, ranges).all():
+            raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
+        parts = by_market(columns)
+        now = time.time_ns() // 1000 if fetched_at is None else fetched_at
+        fresh: dict[str, list[CoverageRecord]] = {}
+        for one in intervals:
+            part = parts.get(one.market_id, empty(view)).between(one.start, one.end)
+            record = CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
+            fresh.setdefault(one.market_id, []).append(record)
+
+        def gone(rows: pa.Table) -> Any:
+            tokens, codes = tokens_of(view, rows)
+            return _inside(tokens, codes, _times(rows), ranges)
+
+        def after(market: str, before: Sequence[CoverageRecord]) -> list[CoverageRecord]:
+            left = list(before)
+            for record in fresh[market]:
+                left = [part for piece in left for part in cut(piece, record.start, record.end)]
+            return [*(piece for piece in left if piece not in before), *fresh[market]]
+
+        self._replace(view, columns, gone, ranges, after)
+
+    def upsert(self, view: View, columns: AnyColumns, state: CoverageState, *, whole: bool = False) -> None:
+        """Add points: equal (token, ts) are replaced, everything else stays.
+
+        What was complete before stays so; the rest of the range of each market, from its first to its last point, is
+        recorded with ``state``.
+
+        Parameters
+        ----------
+        whole : bool
+            Replace the range from the first to the last point of each token.
+        """
+        columns = columns.sort()
+        parts = by_market(columns)
+        hulls = {m: [Range(int(part.ts.min()), int(part.ts.max()) + BASE)] for m, part in parts.items()}
+        spans = _spans(columns)
+        places = {_who(token): code for code, token in enumerate(columns.tokens)}
+        base = int(columns.ts.min()) if len(columns) else 0
+        now = time.time_ns() // 1000
+        reach = (int(columns.ts.max()) - base) // BASE + 1 if len(columns) else 1
+        mine = columns.token.astype(np.int64) * reach + (columns.ts - base) // BASE
+
+        def gone(rows: pa.Table) -> Any:
+            tokens, codes = tokens_of(view, rows)
+            same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
+            ts = _times(rows)
+            inside = (same >= 0) & (ts >= spans[same, 0]) & (ts <= spans[same, 1])
+            if whole:
+                return inside
+            out = np.zeros(len(ts), dtype=bool)
+            out[inside] = np.isin(same[inside] * reach + (ts[inside] - base) // BASE, mine)
+            return out
+
+        def after(market: str, before: Sequence[CoverageRecord]) -> list[CoverageRecord]:
+            (hull,) = hulls[market]
+            near = within(before, hull)
+            complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state not in _WITHOUT_POINTS]
+            out = [CoverageRecord(*r, state, None, None, now, 0) for r in subtract([hull], complete)]
+            for piece in before:
+                if any(piece.start <= r.start and r.end <= piece.end for r in complete):
+                    out.append(piece._replace(rows=None, digest=None))
+                else:
+                    out += [part for part in cut(piece, *hull) if part is not piece]
+            return out
+
+        self._replace(view, columns, gone, hulls, after)
+
+    def _replace(
+        self,
+        view: View,
+        columns: AnyColumns,
+        gone: Gone,
+        ranges: Mapping[str, Sequence[Range]],
+        after: Callable[[str, Sequence[CoverageRecord]], Sequence[CoverageRecord]],
+    ) -> None:
+        """Replace rows in one commit, then record their coverage in another.
+
+        In this order nothing is ever said to be held that is not: what will be replaced is first recorded as unproven,
+        then the points are committed, then what they are. A process that ends in between leaves a range that a pull
+        asks for again.
+
+        Parameters
+        ----------
+        gone
+            Which rows of a file are replaced.
+        ranges
+            Where, per market.
+        after
+            What to record of a market, from what was recorded before; rows that are None are counted.
+        """
+        table = self.points[view]
+        self.coverage.table.create()  # what cannot be recorded is not written
+        table.create()
+        new: list[DataFile] = []
+        try:
+            if len(columns):
+                rows = to_table(columns)
+                known = set(table.version().schema.names)
+                table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
+                new = table.put(rows, level_weights(rows, view))
+            with self.writer(view):
+                before = {market: self.coverage.pieces(view, market) for market in ranges}
+                version = table.plan(self._plan(view, new, gone, ranges))
+                mine, new = new, []
+                records = {market: list(after(market, before[market])) for market in ranges}
+                self._count(view, records, version, columns, mine)
+                self.coverage.append(
+                    {
+                        (view, market): [r._replace(seq=2 * version.number) for r in some]
+                        for market, some in records.items()
+                    }
+                )
+        finally:
+            table.discard_unnamed(new)
+
+    def _count(
+        self,
+        view: View,
+        records: dict[str, list[CoverageRecord]],
+        version: Version,
+        columns: AnyColumns,
+        mine: Sequence[DataFile],
+    ) -> None:
+        """Fill in rows and hashes that are None: from the points that were written, or from what is stored."""
+        open_ = {m: [r for r in some if r.rows is None] for m, some in records.items()}
+        hulls = {m: Range(min(r.start for r in s), max(r.end for r in s)) for m, s in open_.items() if s}
+        if not hulls:
+            return
+        markets = sorted(hulls)
+        hull = Range(min(r.start for r in hulls.values()), max(r.end for r in hulls.values()))
+        stored: set[str] = set()
+        for file in version.files:
+            if file not in mine and file.may_hold(markets, *hull):
+                near = file.markets_near(markets)
+                stored.update(m for m in near if file.may_hold([m], *hulls[m]))
+        parts = by_market(columns)
+        if stored:
+            parts |= by_market(
+                query.read(self.points[view], view, stored, {m: hulls[m] for m in stored}, version=version)
+            )
+        for market in hulls:
+            part = parts.get(market, empty(view))
+            for i, record in enumerate(records[market]):
+                if record.rows is None:
+                    inside = part.between(record.start, record.end)
+                    records[market][i] = record._replace(rows=len(inside), digest=content_hash(inside))
+
+    def _plan(
+        self, view: View, new: Sequence[DataFile], gone: Gone, ranges: Mapping[str, Sequence[Range]]
+    ) -> Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None]:
+        table = self.points[view]
+        # Plans of two versions that touch the same files keep the same rows.
+        made: tuple[list[DataFile], list[DataFile]] = [], []
+
+        def plan(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
+            nonlocal made
+            touched = list(_touched(table, version, gone, ranges, made[1]))
+            if [file for file, _ in touched] != made[1]:
+                kept: list[DataFile] = []
+                for _, rows in touched:
+                    if rows is not None and rows.num_rows:
+                        kept += table.put(rows, level_weights(rows, view))
+                made = kept, [file for file, _ in touched]
+            if not new and not made[1]:
+                return None
+            self._unprove(view, ranges, version)
+            return [*new, *made[0]], made[1]
+
+        return plan
+
+    def _unprove(self, view: View, ranges: Mapping[str, Sequence[Range]], version: Version) -> None:
+        """Record that what is about to be replaced is unproven.
+
+        The records come behind all of this version and before those of the one that is planned, so that a slower writer
+        of an older version cannot undo them. Where there are no locks, such a writer may still be on its way; then they
+        are written where nothing is known yet, too.
+        """
+        seq = 2 * version.number + 1
+        now = time.time_ns() // 1000
+        out: dict[Key, list[CoverageRecord]] = {}
+        for market, wanted in ranges.items():
+            for one in union(wanted):
+                known = [p for p in within(self.coverage.pieces(view, market), one) if p.state != CoverageState.MISSING]
+                records = [
+                    p._replace(state=CoverageState.UNPROVEN, rows=None, digest=None, seq=seq)
+                    for p in known
+                    if p.state != CoverageState.UNPROVEN or p.digest is not None or p.seq < seq
+                ]
+                if self.points[view].remote:
+                    bare = subtract([one], [p.range for p in known])
+                    records += [CoverageRecord(*r, CoverageState.MISSING, None, None, now, seq) for r in bare]
+                if records:
+                    out.setdefault((view, market), []).extend(records)
+        self.coverage.append(out)
+
+
+def _touched(
+    table: Table,
+    version: Version,
+    gone: Gone,
+    ranges: Mapping[str, Sequence[Range]],
+    seen: Sequence[DataFile],
+) -> Iterable[tuple[DataFile, pa.Table | None]]:
+    """Files that hold replaced rows, with the rows that stay; None for files that were seen before."""
+    markets = sorted(ranges)
+    hulls = {m: (min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
+    if not hulls:
+        return
+    first, last = min(start for start, _ in hulls.values()), max(end for _, end in hulls.values())
+    for file in version.files:
+        if not file.may_hold(markets, first, last):
+            continue
+        if file in seen:
+            yield file, None
+            continue
+        if not table.footer(file).groups(markets, first, last):
+            continue
+        rows = table.read(file)
+        replaced = gone(rows)
+        if replaced.any():
+            yield file, rows.filter(pa.array(~replaced))
+
+
+def _who(token: Token) -> tuple[str | None, ...]:
+    """A token is told by its id, and by its label where it has none."""
+    return (token.market_id, token.token_id, None if token.token_id else token.token_label)
+
+
+def _spans(columns: AnyColumns) -> Any:
+    """First and last time of each token; the last row, for no token, is none."""
+    out = np.tile(np.array([1, 0], dtype=np.int64), (len(columns.tokens) + 1, 1))
+    if len(columns):
+        starts = np.flatnonzero(np.diff(columns.token, prepend=-1))
+        ends = np.append(starts[1:], len(columns)) - 1
+        out[columns.token[starts], 0], out[columns.token[starts], 1] = columns.ts[starts], columns.ts[ends]
+    return out
+
+
+def _times(rows: pa.Table) -> Any:
+    return rows.column("ts").cast(pa.int64()).to_numpy()
+
+
+def _inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Sequence[Range]]) -> Any:
+    """Which points lie in a range of their market."""
+    merged = {market: union(some) for market, some in ranges.items()}
+    most = max((len(some) for some in merged.values()), default=0)
+    out = np.zeros(len(ts), dtype=bool)
+    if not len(ts):
+        return out
+    for n in range(most):
+        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else Range(0, 0) for t in tokens]
+        start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
+        out |= (ts >= start[codes]) & (ts < end[codes])
+    return out
+
+
+def by_market(columns: AnyColumns) -> dict[str, AnyColumns]:
+    """Sorted columns cut where the market changes; no copies."""
+    if not len(columns):
+        return {}
+    names = [t.market_id for t in columns.tokens]
+    first = np.array([i == 0 or names[i] != names[i - 1] for i in range(len(names))])
+    group = np.cumsum(first)[columns.token]
+    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(columns)]
+    ends = np.concatenate(([0], np.cumsum(columns.counts))) if isinstance(columns, BookColumns) else None
+    return {names[columns.token[a]]: _rows(columns, a, b, ends) for a, b in itertools.pairwise(edges)}
+
+
+def _rows(columns: AnyColumns, a: int, b: int, ends: Any) -> AnyColumns:
+    if ends is None:
+        return columns.slice(a, b, 0, 0)
+    return columns.slice(a, b, int(ends[2 * a]), int(ends[2 * b]))

@@ -1,0 +1,588 @@
+"""What was once lost, doubled or called damaged: each case made to happen, without chance."""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, points_of
+from archive.test_faults import books, data_files, held, prices
+
+import marketdata as md
+from marketdata.archive import Archive, maintenance
+from marketdata.archive.coverage.intervals import CoverageState, Interval
+from marketdata.archive.storage import parquet
+from marketdata.archive.storage.locks import lock
+from marketdata.archive.storage.parquet import Store
+from marketdata.archive.storage.tables import Table
+from marketdata.archive.store import ArchiveStore
+from marketdata.errors import (
+    ArchiveBusyError,
+    ArchiveCorruptError,
+    ArchiveError,
+    ArchiveFullError,
+    ConfigError,
+    NotTidyError,
+    PartialCoverageWarning,
+)
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+
+M, N = MARKETS
+HOUR, DAY = 60, 1440
+
+
+def opened(archive: Archive) -> Archive:
+    """The same archive as another process sees it."""
+    return Archive(archive.location, frame="polars")
+
+
+def states(archive: Archive, view: str = "prices", market: str = M) -> list[tuple[int, int, str]]:
+    def since(time: Any) -> int:
+        return int((time.timestamp() * 1e6 - START) // MINUTE)
+
+    rows = archive.coverage(frame="polars").filter(view=view, market_id=market)
+    return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
+
+
+def token_prices(token: int, first: int, count: int, value: float, market: str = M) -> Any:
+    return columns_of("prices", market, [(token, n) for n in range(first, first + count)], [value] * count)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], None]:
+    """Let something happen once between the plan of the next commit to a table and the commit itself."""
+
+    def arrange(name: str, event: Callable[[], Any]) -> None:
+        real, left = Table.commit, [event]
+
+        def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
+            if left and self.uri.endswith(f"/{name}"):
+                left.pop()()
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(Table, "commit", commit)
+
+    return arrange
+
+
+@pytest.fixture
+def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel locks, as in an object store: commits alone have to be right."""
+    monkeypatch.setattr("marketdata.archive.store.lock", lambda *_: threading.Lock())
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_AR36_a_plan_is_made_again_when_another_commit_came_first(archive: Archive, between: Any) -> None:
+    """Line 1: a writer of another day commits between a plan and its commit; no row is lost or doubled."""
+    archive.add(books=books(M, 0, 40))
+    between("books", lambda: opened(archive).add(books=books(M, 20, 40, size=2.0)))
+    archive.add(books=books(M, 10, 20, size=3.0))
+    want = {
+        **points_of("books", books(M, 0, 40)),
+        **points_of("books", books(M, 20, 40, size=2.0)),
+        **points_of("books", books(M, 10, 20, size=3.0)),
+    }
+    assert held(opened(archive)) == held(archive) == want
+    assert opened(archive).scan("books").select(pl.struct("token_id", "ts").n_unique()).collect().item() == len(want)
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("what", ["tokens", "days"])
+def test_AR37_two_writers_of_one_market_at_once_both_stay(archive: Archive, between: Any, what: str) -> None:
+    """Line 2: Yes and No, or two days, that are added at the same time are both there, and verify finds nothing."""
+    first = token_prices(0, 0, 30, 0.25)
+    second = token_prices(1, 0, 30, 0.75) if what == "tokens" else token_prices(0, DAY, 30, 0.75)
+    archive.add(prices=token_prices(0, 5, 3, 0.9))
+    between("prices", lambda: opened(archive).add(prices=second))
+    archive.add(prices=first)
+    assert held(opened(archive), "prices") == {**points_of("prices", first), **points_of("prices", second)}
+    assert opened(archive).verify().is_empty()
+
+
+STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, errno.ETIMEDOUT)
+
+
+@pytest.mark.parametrize("wrong", STORAGE)
+def test_AR38_a_failure_of_the_storage_is_never_damage(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    """Line 3: whatever read fails in any verb, the error is no ArchiveCorruptError, and nothing is given up."""
+    archive.add(books=books(M, 0, 30), prices=prices(M, 0, 30))
+    archive.add(books=books(M, 30, 30))
+    before, covered = held(archive), archive.coverage()
+    real = Store.open
+    verbs: list[Callable[[Archive], Any]] = [
+        lambda a: a.verify(repair=True), lambda a: a.verify(), lambda a: a.books(M), lambda a: a.compact(),
+        lambda a: a.export("books", Path(archive.location).with_suffix(".parquet")),
+        lambda a: a.add(books=books(M, 5, 3, size=2.0)),
+    ]  # fmt: skip
+    for verb in verbs:
+        for nth in range(2):
+            calls = iter(range(1000))
+
+            def stutter(self: Store, name: str, nth: int = nth, calls: Iterator[int] = calls) -> Any:
+                if self.uri.endswith(("books", "prices")) and next(calls) == nth:
+                    raise OSError(wrong, os.strerror(wrong))
+                return real(self, name)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Store, "open", stutter)
+                with pytest.raises(ArchiveError) as info:
+                    verb(opened(archive))
+            assert not isinstance(info.value, ArchiveCorruptError)
+            assert "storage failed" in str(info.value)
+    assert held(opened(archive)) == before
+    assert set(opened(archive).coverage()["state"]) == set(covered["state"])
+    assert opened(archive).verify(repair=True).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("Generic LocalFileSystem error: Too many open files (os error 24)", False),
+        ("Object at location x not found: No such file or directory (os error 2)", True),
+        ("Generic S3 error: Error performing GET: 503 Service Unavailable", False),
+        ("Generic S3 error: 403 Forbidden: ExpiredToken", False),
+        ("Generic S3 error: 404 Not Found: NoSuchBucket", False),
+        ("Generic S3 error: 404 Not Found: NoSuchKey", True),
+        ("error sending request: operation timed out", False),
+    ],
+)
+def test_AR38_only_what_the_storage_says_is_not_there_is_missing(text: str, missing: bool) -> None:
+    """Line 3: of messages of storage libraries only a plain "not found" of one file is a missing file."""
+    from marketdata.archive.storage import errors
+
+    with pytest.raises(ArchiveError) as info, errors.reading("The data file x"):
+        raise OSError(text)
+    assert isinstance(info.value, ArchiveCorruptError) == missing
+
+
+def test_AR39_a_silent_hour_is_asked_again(archive: Archive) -> None:
+    """Line 4: an hour without points inside of an answer is observed empty, and its points come when they are there."""
+    source = Source()
+    source.points = {("prices", M, 0, n): 0.5 for n in range(300) if not 100 <= n < 161}
+    source.now = START + 320 * MINUTE
+    start, end = START / 1e6, START / 1e6 + 300 * 60
+    source.page = 300
+    archive.pull(source, M, views=["prices"], start=start, end=end)
+    assert states(archive) == [(0, 100, "final"), (100, 161, "empty_observed"), (161, 300, "final")]
+    source.points |= {("prices", M, 0, n): 0.75 for n in range(100, 161)}
+    source.now += 61 * MINUTE
+    source.requests.clear()
+    archive.pull(source, M, views=["prices"], start=start, end=end)
+    assert {r for *_, r in source.asked} == {(START + 100 * MINUTE, START + 161 * MINUTE)}
+    assert held(archive, "prices") == source.points
+    assert states(archive) == [(0, 300, "final")]
+
+
+def test_AR39_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
+    """Line 4: points that are an hour apart have no hole between them."""
+    source = Source()
+    source.points = {("prices", M, 0, n): 0.5 for n in range(0, 300, 60)}
+    source.page = 300
+    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 300 * 60)
+    assert states(archive) == [(0, 300, "final")]
+
+
+@pytest.mark.parametrize("hours", [-1, -0.001, math.nan, math.inf, -math.inf, "a week", None, True])
+def test_AR42_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any) -> None:
+    """Line 5: below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
+    with pytest.raises(ConfigError, match="retention_hours"):
+        archive.vacuum(hours)
+
+
+@pytest.mark.parametrize("hours", [0.9, 0.001, 1, 1e300])
+def test_AR42_vacuum_keeps_what_younger_versions_need(archive: Archive, hours: float) -> None:
+    """Line 5: part of an hour keeps the versions of that hour; any finite number of hours is taken."""
+    archive.add(books=books(M, 0, 10))
+    old = archive.scan("books")
+    before = old.collect()
+    archive.add(books=books(M, 0, 10, size=2.0))
+    assert archive.vacuum(hours) == []
+    assert old.collect().equals(before)
+    assert len(archive.vacuum(0)) > 0
+
+
+def test_AR40_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
+    """Line 6: three corrected snapshots replace three; what was final stays final."""
+    archive.add(books=books(M, 0, 300), complete=True)
+    archive.add(books=columns_of("books", M, [(0, 0), (0, 150), (0, 299)], [([(0.5, 9.0)], [])] * 3))
+    want = points_of("books", books(M, 0, 300))
+    want |= {("books", M, 0, n): ([(0.5, 9.0)], []) for n in (0, 150, 299)}
+    assert held(opened(archive)) == want
+    assert states(archive, "books") == [(0, 300, "final")]
+    assert archive.coverage()["rows"].to_list() == [600]
+    assert archive.verify().is_empty()
+
+
+def test_AR39_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -> None:
+    """Line 6: Yes alone, or three snapshots in five hours, are held and not final; a read-through asks for the rest."""
+    source = Source()
+    source.points = {("books", M, t, n): ([(0.4, float(n + 1))], []) for t in (0, 1) for n in range(300)}
+    mine = columns_of("books", M, [(0, 0), (0, 120), (0, 299)], [([(0.4, 1.0)], [])] * 3)
+    archive.add(books=mine)
+    assert states(archive, "books") == [(0, 300, "recorded")]
+    assert len(held(archive)) == 3
+    assert archive.books(M)["ts"].n_unique() == 3
+    frame = archive.attach(source).books(M, START / 1e6, START / 1e6 + 300 * 60, on_missing="fetch")
+    assert frame["ts"].n_unique() == 300
+    assert held(archive) == source.points
+    assert states(archive, "books") == [(0, 300, "final")]
+
+
+def test_AR39_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> None:
+    """Line 6: complete=True needs every token of the market; with them the range is final."""
+    market = {"market_id": M, "slug": "s", "token_ids": [t.token_id for t in TOKENS[M]], "token_labels": ["Yes", "No"]}
+    archive.add(markets=[market])
+    with pytest.raises(ArchiveError, match="No"):
+        archive.add(prices=token_prices(0, 0, 10, 0.5), complete=True)
+    assert archive.coverage().is_empty()
+    archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20), complete=True)
+    assert states(archive) == [(0, 10, "final")]
+
+
+def test_AR40_replace_takes_the_range_of_each_token(archive: Archive) -> None:
+    """Line 6: replace=True removes what a token has between its first and last new point, and nothing else."""
+    archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20))
+    archive.add(prices=columns_of("prices", M, [(0, 2), (0, 6)], [0.1, 0.2]), replace=True)
+    found = held(archive, "prices")
+    assert sorted(n for _, _, t, n in found if t == 0) == [0, 1, 2, 6, 7, 8, 9]
+    assert sorted(n for _, _, t, n in found if t == 1) == list(range(10))
+    assert archive.verify().is_empty()
+
+
+@pytest.mark.parametrize("action", ["remove", "add"])
+def test_AR41_a_flipped_bit_in_the_commit_log_is_seen(archive: Archive, action: str) -> None:
+    """Line 7: a bit in the path of a removed file, or in statistics, flips; no replaced file comes back, none hides."""
+    archive.add(books=books(M, 0, 20))
+    before = held(archive)
+    archive.add(books=books(M, 0, 20, size=5.0))
+    log = max(Path(archive.location, "books", "_delta_log").glob("*.json"))
+    lines = log.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if action in json.loads(line))
+    body = json.loads(lines[at])
+    if action == "remove":
+        path = body["remove"]["path"]
+        body["remove"]["path"] = chr(ord(path[0]) ^ 1) + path[1:]
+    else:
+        stats = body["add"]["stats"]
+        body["add"]["stats"] = stats.replace('"market_id":"m', '"market_id":"o').replace(
+            '"market_id": "m', '"market_id": "o'
+        )
+        assert body["add"]["stats"] != stats
+    lines[at] = json.dumps(body)
+    log.write_text("\n".join(lines) + "\n")
+    fresh = opened(archive)
+    with pytest.warns(PartialCoverageWarning, match="rebuild"):
+        found = held(fresh)
+    assert found == before
+    with pytest.raises(ArchiveCorruptError, match="rebuild"):
+        fresh.add(books=books(M, 50, 5))
+    fresh.rebuild()
+    found = held(opened(archive))
+    assert found == points_of("books", books(M, 0, 20, size=5.0))
+    assert opened(archive).verify().is_empty()
+
+
+def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
+    """Line 8: equal points of one token and time are one; different ones are a NotTidyError that names them."""
+    one = books(M, 0, 5)
+    twice = BookColumns(
+        one.tokens, np.tile(one.token, 2), np.tile(one.ts, 2), np.tile(one.counts, 2), np.tile(one.levels, (2, 1))
+    )
+    archive.add(books=twice, prices=prices(M, 0, 5))
+    assert held(archive) == points_of("books", one)
+    token = np.zeros(2, np.int32)
+    clash = PriceColumns(TOKENS[M], token, np.array([START, START]), np.array([0.5, 0.6]))
+    with pytest.raises(NotTidyError, match="different values"):
+        archive.add(prices=clash)
+    nan = PriceColumns(TOKENS[M], token, np.array([START, START]), np.array([np.nan, np.nan]))
+    archive.add(prices=nan)
+    assert archive.prices(M)["price"].to_list()[0] is None
+
+
+def test_ids_that_are_floats_are_refused_beside_a_market_id(archive: Archive) -> None:
+    """Line 8: a float token id has lost digits, and is refused also where the market is named."""
+    when = [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]
+    for name in ("token_id", "market_id"):
+        frame = {"ts": when, "market_id": ["m"], "token_id": ["1"], "price": [0.5], name: [1.1e69]}
+        with pytest.raises(NotTidyError, match="float"):
+            archive.add(prices=pl.DataFrame(frame))
+
+
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_times_of_files_are_told_apart_by_their_size(archive: Archive, tmp_path: Path, unit: int) -> None:
+    """Line 8: Unix seconds to nanoseconds in a file become the same time; nothing lands in January 1970."""
+    archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["Yes"]}])
+    second = START // 10**6 // 60 * 60
+    rows = [{"ts": (second + 60 * n) * unit, "token_id": "1", "price": 0.5} for n in range(3)]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    messages = [
+        {"asset_id": "1", "timestamp": str(r["ts"]), "bids": [{"price": "0.5", "size": "1"}], "asks": []} for r in rows
+    ]
+    (tmp_path / "b.json").write_text(json.dumps(messages))
+    archive.add_files([tmp_path / "p.jsonl", tmp_path / "b.json"])
+    want = [dt.datetime.fromtimestamp(second + 60 * n, dt.UTC) for n in range(3)]
+    assert archive.prices("m")["ts"].to_list() == want
+    assert archive.books("m")["ts"].unique(maintain_order=True).to_list() == want
+
+
+def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Path) -> None:
+    """Line 8: a number that is no time of any unit is a ConfigError."""
+    (tmp_path / "p.jsonl").write_text('{"ts": 12345, "token_id": "1", "price": 0.5}')
+    with pytest.raises(ConfigError, match="Unix time"):
+        archive.add_files(tmp_path / "p.jsonl")
+
+
+def test_AR6_no_room_for_a_lock_is_an_error_of_ours(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line 9: where there is no room for the first lock a pull is an ArchiveFullError."""
+    real = os.open
+
+    def full(path: Any, *args: Any, **kwargs: Any) -> int:
+        if "_locks" in str(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr("os.open", full)
+    with pytest.raises(ArchiveFullError):
+        archive.pull(Source(), M, start=START / 1e6, end=START / 1e6 + 60)
+
+
+def test_coverage_is_read_and_written_by_threads_at_once(archive: Archive) -> None:
+    """Line 11: threads that add to one archive object lose no record, and see whole coverage at every moment."""
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def write(k: int) -> None:
+        try:
+            for n in range(6):
+                archive.add(prices=token_prices(k % 2, 100 * (k // 2) + 10 * n, 10, 0.5))
+        except BaseException as problem:
+            failures.append(problem)
+
+    def look() -> None:
+        try:
+            while not done.is_set():
+                rows = archive.coverage()["rows"]
+                assert rows.null_count() == 0 or len(rows) > 0
+        except BaseException as problem:
+            failures.append(problem)
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(4)]
+    watcher = threading.Thread(target=look)
+    for thread in [watcher, *threads]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    watcher.join()
+    assert failures == []
+    assert len(held(opened(archive), "prices")) == 240
+    assert opened(archive).verify().is_empty()
+
+
+def test_AR14_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
+    """Line 12: reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
+    archive.add(books=books(M, 0, 200))
+    victim = data_files(archive)[0]
+    body = bytearray(victim.read_bytes())
+    body[len(body) // 3] ^= 16
+    victim.write_bytes(body)
+    reads: list[Callable[[Archive], Any]] = [
+        lambda a: a.books(M), lambda a: a.columns("books", M), lambda a: a.books(M, resolution="1h"),
+        lambda a: a.export("books", tmp_path / "all.parquet"), lambda a: a.export("books", tmp_path / "m.csv", M),
+        lambda a: a.export("books", tmp_path / "h.parquet", resolution="1h"),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(ArchiveCorruptError, match="verify"):
+            read(opened(archive))
+    assert not opened(archive).verify().is_empty()
+    assert opened(archive).scan("books").collect_schema().names()[0] == "ts"
+
+
+@pytest.mark.parametrize("at", ["unproven", "points"])
+def test_AR43_a_writer_that_ends_between_points_and_coverage_is_asked_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """A process that ends before or after its points are committed leaves no final range with other content."""
+    source = Source()
+    source.points = {("prices", M, 0, n): 0.5 for n in range(60)}
+    span: dict[str, Any] = {"views": ["prices"], "start": START / 1e6, "end": START / 1e6 + 3600}
+    archive.pull(source, M, **span)
+    assert states(archive) == [(0, 60, "final")]
+    source.points = {("prices", M, 0, n): 0.75 for n in range(60)}
+    real = Table.commit
+
+    def ended(self: Table, *args: Any, **kwargs: Any) -> Any:
+        if self.uri.endswith("/prices"):
+            if at == "points":
+                real(self, *args, **kwargs)
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "commit", ended)
+        with pytest.raises(KeyboardInterrupt):
+            archive.pull(source, M, refresh=True, **span)
+    fresh = opened(archive)
+    assert states(fresh) == [(0, 60, "unproven")]
+    assert set(held(fresh, "prices").values()) == {0.5 if at == "unproven" else 0.75}
+    assert fresh.verify().is_empty()
+    fresh.pull(source, M, **span)
+    assert held(fresh, "prices") == source.points
+    assert states(fresh) == [(0, 60, "final")]
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_AR43_a_slow_writer_does_not_cover_what_a_later_one_has_replaced(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without locks: the record of an older version that arrives late does not hide that the points were replaced."""
+    store, other = ArchiveStore(archive.location, None), ArchiveStore(archive.location, None)
+    span = [Interval(M, START, START + 10 * MINUTE, CoverageState.FINAL)]
+    for one in (store, other):
+        one.points["prices"].remote = True
+    real = store.coverage.append
+    held_back: list[Any] = []
+
+    def late(records: Any) -> None:
+        if any(r.state == CoverageState.FINAL for some in records.values() for r in some):
+            held_back.append(records)
+        else:
+            real(records)
+
+    monkeypatch.setattr(store.coverage, "append", late)
+    store.commit("prices", prices(M, 0, 10, 0.5), span)
+    with monkeypatch.context() as patch:
+        written = other.coverage.append
+
+        def dies(records: Any) -> None:
+            if any(r.state == CoverageState.FINAL for some in records.values() for r in some):
+                raise KeyboardInterrupt
+            written(records)
+
+        patch.setattr(other.coverage, "append", dies)
+        with pytest.raises(KeyboardInterrupt):
+            other.commit("prices", prices(M, 0, 10, 0.9), span)
+    for records in held_back:
+        real(records)
+    fresh = opened(archive)
+    assert "final" not in set(fresh.coverage()["state"])
+    assert set(held(fresh, "prices").values()) == {0.9}
+    assert fresh.verify().is_empty()
+
+
+def test_AR44_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Path) -> None:
+    """Of many markets and files a read opens the footer of one file, and parses the record of one market."""
+    archive = Archive(tmp_path / "a", frame="polars")
+    for n in range(40):
+        token = Token(f"m-{n:02d}", str(n), "Yes")
+        record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
+        point = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), np.array([0.5]))
+        archive.add(markets=[record], prices=point)
+    fresh = opened(archive)
+    assert fresh.prices("s-7").height == 1
+    assert len(fresh._store.points["prices"]._footers) == 1
+    assert len(fresh._store.catalog["markets"]._parsed) == 1
+
+
+@pytest.mark.parametrize("name", ["\U0001f1fa\U0001f1f8", "\U00020000", "z\U0010ffff", "\uffff", "a\U0001f1fa" * 100])
+def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str) -> None:
+    """Ids with characters of any plane keep their statistics: they and their neighbours are found, and replaced."""
+    names = sorted({"a", "\ud7ff", "\uffee", "zz", name})
+    tokens = tuple(Token(n, f"t{n}", "Yes") for n in names)
+    k = len(tokens)
+    some = PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), np.arange(k) / 10)
+    archive.add(prices=some, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
+    archive.compact()
+    fresh = opened(archive)
+    for i, one in enumerate(names):
+        assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
+        assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
+        assert len(fresh.files("prices", one)) == 1
+    fresh.add(prices=PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), np.full(k, 0.9)))
+    assert opened(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
+    assert fresh.verify().is_empty()
+
+
+def test_a_token_of_two_markets_needs_its_market(archive: Archive) -> None:
+    """Short ids are used again: without a market_id such rows are refused, with it each market has its own."""
+    pair = [{"market_id": m, "token_ids": ["1"], "token_labels": ["Yes"]} for m in ("a", "b")]
+    archive.add(markets=pair)
+    frame = pl.DataFrame({"ts": [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)], "token_id": ["1"], "price": [0.5]})
+    with pytest.raises(ArchiveError, match="market_id"):
+        archive.add(prices=frame)
+    archive.add(prices=pl.concat([frame.with_columns(market_id=pl.lit(m)) for m in ("a", "b")]))
+    assert archive.prices(["a", "b"])["market_id"].to_list() == ["a", "b"]
+
+
+def test_reads_of_provisional_and_unproven_ranges_say_so(archive: Archive) -> None:
+    """They warn, raise or are silent as for missing ranges; recorded ranges are read without a word."""
+    source = Source()
+    source.points = {("prices", M, 0, n): 0.5 for n in range(100)}
+    source.now = START + 50 * MINUTE
+    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 3600)
+    with pytest.warns(PartialCoverageWarning, match="provisional"):
+        assert archive.prices(M).height == 51
+    with pytest.raises(md.NotArchivedError, match="provisional"):
+        archive.prices(M, on_missing="raise")
+    assert archive.prices(M, on_missing="partial").height == 51
+    assert archive.prices(M, START / 1e6, START / 1e6 + 600).height == 10
+    source.proves_its_end = False
+    archive.pull(source, M, views=["metrics"], start=START / 1e6, end=START / 1e6 + 600)
+    with pytest.warns(PartialCoverageWarning, match="unproven"):
+        archive.metrics(M)
+    archive.add(prices=prices(N, 0, 10))
+    assert archive.prices(N).height == 10
+
+
+def test_AR11_a_writer_that_is_stopped_is_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view that another process writes for too long is an ArchiveBusyError with its process id."""
+    monkeypatch.setattr("marketdata.archive.store._WAIT", 0.05)
+    with (
+        lock(archive.location, "prices", 1.0, "writing prices"),
+        pytest.raises(ArchiveBusyError, match=str(os.getpid())),
+    ):
+        archive.add(prices=prices(M, 0, 5))
+    archive.add(prices=prices(M, 0, 5))
+
+
+def test_compaction_gives_way_to_a_writer(archive: Archive, between: Any) -> None:
+    """A writer that replaces a file while it is compacted wins; no row is lost or doubled."""
+    for n in range(3):
+        archive.add(books=books(M, 10 * n, 10))
+    real, left = maintenance.from_tables, [True]
+
+    def slow(*args: Any) -> Any:
+        out = real(*args)
+        if left:
+            left.clear()
+            Archive(archive.location)._store.points["books"].plan(lambda v: ([], [v.files[0]]))
+        return out
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maintenance, "from_tables", slow)
+        archive.compact()
+    assert len(held(opened(archive))) == 40
+
+
+def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
+    """A later numeric column is null before, and NaN is a missing value in storage as in frames."""
+    token = (Token("m"),)
+    values = {name: np.array([1.0, np.nan]) for name in ("volume", "liquidity", "spread")}
+    when = np.array([START, START + MINUTE])
+    archive.add(metrics=MetricColumns(token, np.zeros(2, np.int32), when, values))
+    raw = pl.concat([pl.read_parquet(f) for f in archive.files("metrics")])
+    assert raw["volume"].null_count() == 1
+    assert not raw["volume"].is_nan().any()
+    assert when.max() < parquet.FAR
