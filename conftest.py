@@ -72,8 +72,9 @@ class Skipped:
 
 def pytest_configure(config: pytest.Config) -> None:
     """One list a run: workers report to the process that started them."""
-    if config.cache is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Skipped(config.cache.mkdir("skipped") / "tests"))
+    cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
+    if cache is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skipped(cache.mkdir("skipped") / "tests"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
