@@ -28,7 +28,7 @@ from marketdata.errors import NotTidyError
 from marketdata.tidy import partitions
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BID, COLUMNS, WHO, Kind, check_names, kind_of
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.wire.columns import Ints
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def _categories(array: Any) -> Any:
     if not texts:
         return pl.Series([None] * len(codes), dtype=dtype)
     codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
-    out = pl.Series(codes).cat.to(dtype)
+    out = from_codes(codes, dtype)
     return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
 
 

@@ -16,7 +16,7 @@ from marketdata.tidy.backends import Result, Taken, is_lazy, kind_name, run, sou
 from marketdata.tidy.grids import coarser_grid, refuse_finer
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import WHO, is_count
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.columns import Ints, ranges
 
@@ -182,7 +182,7 @@ def _books(table: EagerTable, grid: Ints, fill: Fill) -> Result:
     data = {"ts": pl.Series(np.repeat(np.tile(grid, len(groups)), lengths)).cast(pl.Datetime("us", "UTC"))}
     data |= {c: table.column(c).gather(heads) for c in table.keys}
     side = table.column("side")
-    data["side"] = side.gather(at).fill_null(pl.Series(sides).cat.to(side.dtype)) if made.any() else side.gather(at)
+    data["side"] = side.gather(at).fill_null(from_codes(sides, side.dtype)) if made.any() else side.gather(at)
     data |= {c: table.column(c).gather(at) for c in ("level", "price", "size")}
     rest = [c for c in table.names if c not in data]
     data["observed"] = pl.Series(np.repeat(observed, lengths))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, WHO, check_names
+from marketdata.tidy.table import from_codes
 from marketdata.wire.columns import (
     METRICS,
     AnyColumns,
@@ -167,7 +168,7 @@ class _Polars:
         return self.pl.concat([lookup.new_from_index(c % len(lookup), n) for c, n in runs], rechunk=True)
 
     def sides(self, codes: NDArray[Any]) -> Any:
-        return self.pl.Series(codes.view(np.uint8)).cat.to(self.pl.Enum([BID, ASK]))
+        return from_codes(codes.view(np.uint8), self.pl.Enum([BID, ASK]))
 
     def levels(self, level: NDArray[Any], markers: Ints) -> Any:
         return self._null(self.pl.Series(level), markers)

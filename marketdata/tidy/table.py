@@ -481,3 +481,10 @@ def _tops(
         new.insert(0, np.ones(1, bool))
     empty = np.zeros(0, np.int64)
     return np.concatenate([empty, *found]), np.concatenate([empty.astype(bool), *new])
+
+
+def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
+    """A series of an enum from the places of its texts."""
+    series = pl.Series(codes)
+    # polars 2 has a method for it and refuses the cast, which is how older ones do it
+    return series.cat.to(dtype) if hasattr(series.cat, "to") else series.cast(dtype)
