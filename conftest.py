@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["marketdata.testing.fixtures"]
+collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of the vendor's client
 
 # Frame libraries take their first seconds to load; a deadline per example would only measure the machine.
 settings.register_profile(
