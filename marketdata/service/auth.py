@@ -487,7 +487,7 @@ def _locked(path: Path) -> Iterator[Path]:
     try:
         lock = os.open(target.with_name(target.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as problem:
-        raise ConfigError(f"The key file {path} cannot be edited: {problem}.") from problem
+        raise ConfigError(f"The key file {path} cannot be edited: {problem.strerror} in {target.parent}.") from problem
     try:
         with contextlib.suppress(ImportError):  # only where there is flock
             import fcntl
@@ -539,6 +539,7 @@ def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
         return
     table = tomlkit.table()
     table.update(given)
+    table.trivia.indent = "\n"
     if listed is None:
         listed = document["keys"] = tomlkit.aot()
     listed.append(table)

@@ -101,6 +101,7 @@ def test_s41_to_s46_fifty_keys(tmp_path: Path) -> None:
             most = max(most, service.memory_info().rss)
             time.sleep(0.3)
         gone, entry = KeyFile(file).add("p")
+        time.sleep(1)
         assert Web(address, gone, session).get("/v1/health").status == 200
         KeyFile(file).revoke(entry.key_id)
         good = file.read_text()
