@@ -46,7 +46,7 @@ def draw(chart: Chart) -> go.Figure:
         cols=columns,
         specs=[_specs(row, columns) for row in chart.rows],
         row_heights=list(chart.heights) if chart.heights else None,
-        vertical_spacing=min(50 / height, 1 / len(chart.rows)),
+        vertical_spacing=min(68 / height, 1 / len(chart.rows)),
         horizontal_spacing=0.07,
     )
     seen: set[str] = set()
@@ -54,6 +54,8 @@ def draw(chart: Chart) -> go.Figure:
         for column, panel in enumerate(row):
             if panel is not None:
                 _fill(figure, panel, at + 1, column * (columns // len(row)) + 1, seen)
+        if len(row) > 2:
+            figure.update_xaxes(nticks=4, row=at + 1)
     _dress(figure, chart, height, entries=len(seen))
     return figure
 
@@ -81,8 +83,15 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
                 figure.add_trace(_dots(mark), row, col)
     x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
     x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
-    look: dict[str, Any] = {"gridcolor": GRID, "linecolor": FRAME, "zeroline": False, "tickfont": {"size": 11}}
-    figure.update_xaxes(title={"text": panel.x_label, "font": {"size": 11, "color": FAINT}}, row=row, col=col, **look)
+    look: dict[str, Any] = {
+        "gridcolor": GRID,
+        "linecolor": FRAME,
+        "zeroline": False,
+        "tickfont": {"size": 11},
+        "tickangle": 0,
+    }
+    small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
+    figure.update_xaxes(title={"text": panel.x_label, **small}, row=row, col=col, **look)
     figure.update_yaxes(title={"text": _plain(panel.y_label), "font": {"size": 12}}, row=row, col=col, **look)
     if panel.time:
         figure.update_xaxes(type="date", row=row, col=col)
@@ -218,7 +227,7 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> N
     if chart.simulated:
         title += f"{'<br>' if title else ''}<span style='color:{ASK};font-size:12px'>simulated data</span>"
     top = 20 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
-    bottom = 50
+    bottom = 62
     legend = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
     figure.update_layout(
         title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 12}},
