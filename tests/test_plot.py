@@ -98,6 +98,7 @@ FOREIGN = {
     "polars": pl.from_pandas,
     "lazy polars": lambda f: pl.from_pandas(f).sort("ts", descending=True).lazy(),
     "Arrow": lambda f: pl.from_pandas(f).to_arrow(),
+    "NaN for null": lambda f: f.assign(**{c: f[c].astype(object) for c in f if f[c].dtype == "float64"}),
 }
 CHARTS = {
     "prices": lambda b, p, m, **o: plot.prices(p, **o),
@@ -319,11 +320,13 @@ def test_metrics_of_several_markets_are_a_line_each(backend: str) -> None:
 
 
 def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
-    """Metrics are no books, and the error says what is missing."""
+    """Metrics are no books, and the error says what is missing, or which frames are taken."""
     with pytest.raises(md.NotTidyError, match="side"):
         plot.depth(testing.metrics(), ax)
-    with pytest.raises(md.NotTidyError, match="volume"):
+    with pytest.raises(md.NotTidyError, match="takes metrics"):
         plot.metrics(testing.books(), ax)
+    with pytest.raises(md.NotTidyError, match="volume"):
+        plot.metrics(testing.prices(), ax)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

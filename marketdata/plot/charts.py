@@ -8,8 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
-import narwhals as nw
 import numpy as np
+import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.plot.chart import (
@@ -28,8 +28,8 @@ from marketdata.plot.chart import (
     Line,
     Panel,
 )
-from marketdata.tidy import forecast_scores, schema, shapes
-from marketdata.tidy.kinds import collected, floats, micros, texts, wrapped
+from marketdata.tidy import forecast_scores, normalization, schema, shapes
+from marketdata.tidy.backends import in_memory, opened, source_of
 from marketdata.tidy.quotes import bbo
 from marketdata.wire.columns import METRICS
 
@@ -104,16 +104,15 @@ def prices(
     >>> ax.get_title("left"), ax.get_ylabel(), [line.get_label() for line in ax.lines]
     ('Will it rain?', 'price [probability]', ['Yes', 'No'])
     """
-    schema.kind_of(_names(frame), ["prices"])
-    data = collected(frame)
-    counts = [c for c in ("price_count",) if c in data.columns]
+    table = opened(in_memory(frame), ["prices"])
+    counts = [c for c in ("price_count",) if c in table.names]
 
     def marks(token: _Token, look: _Look) -> Iterator[Line]:
         ts, price, *rest = _broken(token.ts, *(token.columns[c] for c in ("price", *counts)))
         details = [Detail("points", values, ",.0f") for values in rest]
         yield Line(ts, price, look.name, look.colour, look.width, legend=look.legend, details=details)
 
-    rows, title = _by_market(data, ["price", *counts], "price", "price [probability]", marks, markets, title)
+    rows, title = _by_market(_tokens(table, ["price", *counts]), "price", "price [probability]", marks, markets, title)
     return _drawn(rows, ax, title, backend, simulated=simulated)
 
 
@@ -158,9 +157,8 @@ def price_band(
     >>> md.plot.price_band(md.testing.books(markets=3), backend="plotly").layout.hovermode
     'x unified'
     """
-    kind = schema.kind_of(_names(frame), ["bbo", "books"])
-    data = collected(frame if kind == "bbo" else bbo(frame))
-    rows, title = _by_market(data, _TOUCH, "mid", "mid [probability]", _band_marks, markets, title)
+    tokens = _tokens(opened(_touch(frame), ["bbo"]), _TOUCH)
+    rows, title = _by_market(tokens, "mid", "mid [probability]", _band_marks, markets, title)
     return _drawn(rows, ax, title, backend, simulated=simulated)
 
 
@@ -206,9 +204,7 @@ def depth(
     >>> md.plot.depth(md.testing.books(), Figure().subplots(), token="No").get_ylabel()
     'price of No'
     """
-    schema.kind_of(_names(frame), ["books"])
-    data = collected(frame)
-    label, one = _chosen(data, token)
+    label, one = _chosen(_levels(frame), token)
     panel = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
         panel.marks.append(_heat(one, bins))
@@ -257,14 +253,13 @@ def metrics(
     >>> md.plot.metrics(md.testing.metrics(), Figure().subplots(), column="liquidity", simulated=True).get_ylabel()
     'liquidity [USD]'
     """
-    data = collected(frame)
-    names = list(data.columns)
-    schema.kind_of(names, ["metrics"])
-    if column not in (allowed := schema.value_columns(names)):
+    table = opened(in_memory(frame), ["metrics"])
+    if column not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
-    panel = _metric_panel(data, column, _texts_of_markets(markets), simulated=simulated)
-    if title is None and len(set(texts(data["market_id"]))) == 1:
-        title = _texts_of_markets(markets).get(texts(data["market_id"][:1])[0] or "")
+    known, tokens = _texts_of_markets(markets), list(_tokens(table, [column]))
+    panel = _metric_panel(tokens, column, known, simulated=simulated)
+    if title is None and len(tokens) == 1:
+        title = known.get(tokens[0].market_id)
     return _drawn([[panel]], ax, title, backend, simulated=simulated)
 
 
@@ -308,13 +303,12 @@ def overview(
     >>> page.axes[0].get_ylabel(), page.axes[-1].get_title(loc="left")
     ('mid [probability]', 'spread of the market [probability]')
     """
-    schema.kind_of(_names(books), ["books"])
-    data = collected(books)
-    if len(ids := sorted({m or "" for m in texts(data["market_id"].unique())})) > 1:
-        raise ConfigError(f"overview draws one market, the frame holds {len(ids)}; filter it on one market_id.")
-    touch = collected(bbo(data.to_native()))
-    rows, _ = _by_market(touch, _TOUCH, "mid", "mid [probability]", _band_marks, None, None)
-    label, one = _chosen(data, None)
+    levels = _levels(books)
+    if (several := levels["market_id"].n_unique()) > 1:
+        raise ConfigError(f"overview draws one market, the frame holds {several}; filter it on one market_id.")
+    tokens = _tokens(opened(bbo(levels), ["bbo"]), _TOUCH)
+    rows, _ = _by_market(tokens, "mid", "mid [probability]", _band_marks, None, None)
+    label, one = _chosen(levels, None)
     below = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
         below.marks.append(_heat(one, 360))
@@ -372,20 +366,17 @@ def ladder(
     >>> md.plot.ladder(md.testing.books(), "2026-01-01T00:01", Figure().subplots(), token="Yes").get_title(loc="left")
     'Yes at 2026-01-01 00:01:00 UTC'
     """
-    schema.kind_of(_names(frame), ["books"])
-    data = collected(frame)
-    label, one = _chosen(data, token)
+    label, one = _chosen(_levels(frame), token)
     panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
     if one is not None:
         time = ts if ts is not None else one["ts"].max()
-        rows = nw.from_native(shapes.ladder(one.to_native(), time), eager_only=True)
+        rows = shapes.ladder(one, time)
         panel.empty = "the book is empty at this time"
         if len(rows):
             panel.marks.extend(_sides(rows))
-            totals = np.concatenate([floats(rows[f"{side}_total"]) for side in ("bid", "ask")])
+            totals = np.concatenate([_floats(rows[f"{side}_total"]) for side in ("bid", "ask")])
             panel.thousands = "x" if np.nanmax(totals, initial=0.0) >= 1000 else ""
-            at = np.datetime_as_string(micros(rows["ts"])[:1].astype("M8[us]"), unit="s")[0].replace("T", " ")
-            title = title or f"{label} at {at} UTC"
+            title = title or f"{label} at {rows['ts'][0]:%Y-%m-%d %H:%M:%S} UTC"
     return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(7, 5))
 
 
@@ -432,8 +423,8 @@ def calibration(
     >>> md.plot.calibration(prices, {"rain": "11", "snow": "22"}, Figure().subplots()).get_ylabel()
     'share that came true'
     """
-    table = collected(forecast_scores.calibration(frame, outcomes, bins))
-    forecast, outcome, points = (floats(table[c]) for c in ("forecast", "outcome", "points"))
+    table = forecast_scores.calibration(in_memory(frame), outcomes, bins)
+    forecast, outcome, points = (np.asarray(table[c], np.float64) for c in ("forecast", "outcome", "points"))
     panel = Panel("share that came true", "price [probability]", time=False, square=True)
     panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
     panel.empty = "no resolved market in the frame"
@@ -492,12 +483,12 @@ def coverage(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['final']
     """
-    names = _names(frame)
-    missing = [c for c in _COVERAGE if c not in names]
+    source = source_of(in_memory(frame))
+    missing = [c for c in _COVERAGE if c not in source.names]
     if missing:
-        raise NotTidyError.from_missing("A coverage frame", missing, names)
-    data = collected(frame)
-    whose = list(zip(texts(data["market_id"]), texts(data["view"]), strict=True))
+        raise NotTidyError.from_missing("A coverage frame", missing, source.names)
+    ids, views, every = (_texts(source, c) for c in ("market_id", "view", "state"))
+    whose = list(zip(ids, views, strict=True))
     rows = sorted(set(whose), key=str, reverse=True)
     place = {both: i for i, both in enumerate(rows)}
     known = _texts_of_markets(markets)
@@ -508,9 +499,9 @@ def coverage(
         for (market, view), i in place.items()
     ]
     panel = Panel("", y_ticks=named[:: len(rows) // _MOST_NAMED + 1], legend_outside=True)
-    starts, ends = (micros(data[c]).astype("M8[us]") for c in ("start", "end"))
+    starts, ends = (normalization.times(source.raw(c), c).to_numpy().astype("M8[us]") for c in ("start", "end"))
     at = np.array([place[both] for both in whose])
-    states = np.array([state or "missing" for state in texts(data["state"])], dtype=object)
+    states = np.array([state or "missing" for state in every], dtype=object)
     for state in (*_STATES, *sorted(set(states) - _STATES.keys())):
         if (here := states == state).any():
             span = [Detail("from", starts[here].astype("M8[s]")), Detail("to", ends[here].astype("M8[s]"))]
@@ -582,13 +573,22 @@ class _Look:
     """Whether the colour is its own."""
 
 
-def _names(frame: Any) -> list[str]:
-    return list(wrapped(frame).collect_schema().names())
+def _levels(frame: Any) -> pl.DataFrame:
+    """Levels of books, in any order."""
+    return opened(in_memory(frame), ["books"]).frame().to_native()  # type: ignore[no-any-return]
+
+
+def _touch(frame: Any) -> Any:
+    """Best bids and offers in memory; those of books are taken before anything is read into it."""
+    if hasattr(frame, "collect_schema"):
+        names = frame.collect_schema().names()
+    else:
+        names = getattr(frame, "column_names", None) or list(getattr(frame, "columns", ()))
+    return in_memory(frame if schema.kind_of(names, ["bbo", "books"]) == "bbo" else bbo(frame))
 
 
 def _by_market(
-    data: nw.DataFrame[Any],
-    columns: Sequence[str],
+    tokens: Iterable[_Token],
     value: str,
     y_label: str,
     marks: Callable[[_Token, _Look], Iterable[Line | Band]],
@@ -598,20 +598,20 @@ def _by_market(
     """A panel per market, in rows of two; and the title of the chart."""
     known = _texts_of_markets(markets)
     by_market: dict[str, list[_Token]] = {}
-    for token in _tokens(data, columns):
+    for token in tokens:
         by_market.setdefault(token.market_id, []).append(token)
     if len(by_market) > _MOST_PANELS:
         raise ConfigError(
             f"The frame holds {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
         )
     panels = []
-    for market_id, tokens in by_market.items():
+    for market_id, own in by_market.items():
         panel = Panel(y_label, y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
-        looks = _looks(tokens, value)
+        looks = _looks(own, value)
         for token, look in looks:
             panel.marks.extend(marks(token, look))
         if len(looks) > len(PALETTE):
-            most = max(np.nanmax(t.columns[value], initial=0.0) for t in tokens)
+            most = max(np.nanmax(t.columns[value], initial=0.0) for t in own)
             panel.y_range = (-0.02 * most, 1.02 * most) if most else panel.y_range
         panels.append(panel)
     if len(panels) < 2:
@@ -631,14 +631,14 @@ def _by_market(
     return [places[at : at + 2] for at in range(0, len(panels), 2)], title
 
 
-def _tokens(data: nw.DataFrame[Any], columns: Sequence[str]) -> Iterator[_Token]:
-    """Each token's rows by time; markets and tokens in the order of their ids."""
-    ids = [nw.col(c).cast(nw.String) for c in ("market_id", "token_id", "token_label")]
-    data = data.select(*ids, "ts", *columns).sort("market_id", "token_id", "ts")
-    ts, values = micros(data["ts"]).astype("M8[us]"), {c: floats(data[c]) for c in columns}
-    starts, ends = _groups(data["market_id"], data["token_id"])
-    heads = zip(*(texts(data[c][starts]) for c in ("market_id", "token_id", "token_label")), strict=True)
-    for (market, token, label), a, b in zip(heads, starts, ends, strict=True):
+def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
+    """Each token's rows by time, or each market's; markets and tokens in the order of their ids."""
+    table = table.in_order(columns)
+    ts, values = table.array("ts").astype("M8[us]"), {c: table.array(c) for c in columns}
+    starts = table.groups
+    ends = np.append(starts[1:], len(ts))[: len(starts)]
+    heads = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.WHO}
+    for market, token, label, a, b in zip(*heads.values(), starts, ends, strict=True):
         own = {c: v[a:b] for c, v in values.items()}
         yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
 
@@ -666,16 +666,12 @@ def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
     return label.lower() not in {"yes", "up", "over"}, label, token_id
 
 
-def _chosen(data: nw.DataFrame[Any], token: str | None) -> tuple[str, nw.DataFrame[Any] | None]:
+def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame | None]:
     """Label and rows of the token that is meant; of a frame without rows nothing."""
-    if not len(data):
+    if levels.is_empty():
         return "", None
-    ids = ["market_id", "token_id", "token_label"]
-    rows = data.select(nw.col(*ids).cast(nw.String)).unique()
-    every = [
-        (market or "", token_id or "", label or _shortened(token_id or "", 13))
-        for market, token_id, label in zip(*(texts(rows[c]) for c in ids), strict=True)
-    ]
+    rows = levels.select(pl.col(*schema.WHO).cast(pl.String).fill_null("")).unique().rows()
+    every = [(market, token_id, label or _shortened(token_id, 13)) for market, token_id, label in rows]
     found = sorted((t for t in every if token is None or token in t[1:]), key=lambda t: _rank(t[2], t[1]))
     if not found:
         have = ", ".join(sorted({label for _, _, label in every}))
@@ -684,8 +680,7 @@ def _chosen(data: nw.DataFrame[Any], token: str | None) -> tuple[str, nw.DataFra
         what = "The frame holds tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
     market, token_id, label = found[0]
-    one = (nw.col("market_id").cast(nw.String) == market) & (nw.col("token_id").cast(nw.String) == token_id)
-    return label, data.filter(one)
+    return label, levels.filter(pl.col("market_id") == market, pl.col("token_id") == token_id)
 
 
 def _texts_of_markets(markets: Questions) -> dict[str, str]:
@@ -700,7 +695,8 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
         return {}
     if isinstance(markets, Mapping):
         return dict(markets)
-    names = _names(markets)
+    source = source_of(in_memory(markets))
+    names = source.names
     key = next((c for c in ("market_id", "id") if c in names), None)
     text = next((c for c in ("question", "slug") if c in names), None)
     if key is None or text is None:
@@ -708,9 +704,13 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
             "markets= is a mapping of market id to text, or a frame with market_id and question, as client.markets() "
             f"gives it; this one has {', '.join(names)}."
         )
-    data = collected(markets)
-    pairs = zip(texts(data[key]), texts(data[text]), strict=True)
+    pairs = zip(_texts(source, key), _texts(source, text), strict=True)
     return {m: t for m, t in pairs if m and t}
+
+
+def _texts(source: Any, name: str) -> list[str | None]:
+    """A column of a frame as Python texts."""
+    return normalization.ids(source.raw(name), name, nullable=True).cast(pl.String).to_list()
 
 
 def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
@@ -732,15 +732,6 @@ def _short_number(number: float) -> str:
 
 
 # --- numbers that are drawn -------------------------------------------------------------------------------------------
-
-
-def _groups(*keys: nw.Series[Any]) -> tuple[Array, Array]:
-    """Where each group of equal keys starts and ends, in rows that are sorted by them."""
-    rows = len(keys[0])
-    plain = [key.to_numpy() for key in keys]
-    new = np.logical_or.reduce([np.asarray(key[1:] != key[:-1], bool) for key in plain])
-    starts = np.r_[0, np.flatnonzero(new) + 1] if rows else np.zeros(0, np.int64)
-    return starts, np.r_[starts[1:], [rows] if rows else []].astype(np.int64)
 
 
 def _broken(ts: Array, *values: Array) -> list[Array]:
@@ -765,10 +756,9 @@ def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
     yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
 
 
-def _heat(data: nw.DataFrame[Any], bins: int) -> Heat:
+def _heat(levels: pl.DataFrame, bins: int) -> Heat:
     """log10 of the mean shares per cell of time and price: positive bids, negative asks."""
-    every = micros(data["ts"])
-    times = np.unique(every)
+    times = levels["ts"].unique().sort().to_physical().to_numpy()
     step = int(np.median(np.diff(times))) if len(times) > 1 else _MINUTE
     first, last = times[0], times[-1] + step
     # No column is narrower than the step of the frame: it would be empty between two snapshots.
@@ -777,10 +767,11 @@ def _heat(data: nw.DataFrame[Any], bins: int) -> Heat:
     shade = np.zeros((len(edges) - 1, len(_EDGES) - 1))
     shares = np.zeros_like(shade)
     for side, sign in ((schema.BID, 1.0), (schema.ASK, -1.0)):
-        there = data.filter((nw.col("side").cast(nw.String) == side) & ~nw.col("price").is_null())
+        there = levels.filter(pl.col("side") == side, pl.col("price").is_not_null())
         # Half a fine tick down for bids, up for asks, so that each side keeps to its own cell.
-        price = np.clip(floats(there["price"]) - sign * 5e-4, 0.0, 1.0)
-        total = np.histogram2d(micros(there["ts"]), price, (edges, _EDGES), weights=floats(there["size"]))[0]
+        price = np.clip(there["price"].to_numpy() - sign * 5e-4, 0.0, 1.0)
+        ts, size = there["ts"].to_physical().to_numpy(), there["size"].to_numpy()
+        total = np.histogram2d(ts, price, (edges, _EDGES), weights=size)[0]
         mean = np.divide(total, snapshots, out=np.zeros_like(total), where=snapshots > 0)
         shade += sign * np.log10(1.0 + mean)
         shares += mean
@@ -790,29 +781,26 @@ def _heat(data: nw.DataFrame[Any], bins: int) -> Heat:
 
 def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
     """A small panel for each metric of the interface that the frame has values of."""
-    data = collected(frame)
-    names = [c for c in METRICS if c in data.columns and not np.isnan(floats(data[c])).all()]
+    table = opened(in_memory(frame), ["metrics"])
+    tokens = list(_tokens(table, [c for c in METRICS if c in table.names]))
     out = []
-    for name in names:
-        panel = _metric_panel(data, name, {}, simulated=simulated)
-        panel.title, panel.y_label = panel.y_label, ""
-        out.append(panel)
+    for name in METRICS:
+        if any(np.isfinite(t.columns[name]).any() for t in tokens if name in t.columns):
+            panel = _metric_panel(tokens, name, {}, simulated=simulated)
+            panel.title, panel.y_label = panel.y_label, ""
+            out.append(panel)
     return out
 
 
-def _metric_panel(data: nw.DataFrame[Any], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
+def _metric_panel(tokens: Sequence[_Token], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
     panel = Panel(_metric_label(column, simulated=simulated))
-    data = data.select(nw.col("market_id").cast(nw.String), "ts", column).sort("market_id", "ts")
-    starts, ends = _groups(data["market_id"])
-    ids = texts(data["market_id"][starts])
-    every, values = micros(data["ts"]).astype("M8[us]"), floats(data[column])
-    alone = len(starts) == 1
-    for at, (a, b) in enumerate(zip(starts, ends, strict=True)):
-        ts, value = _broken(every[a:b], values[a:b])
+    alone = len(tokens) == 1
+    for at, one in enumerate(tokens):
+        ts, value = _broken(one.ts, one.columns[column])
         own = at < len(PALETTE)
         colour = PALETTE[at] if own else FURTHER
-        name = _name_of(known, ids[at], 60)
-        entry = name if own else f"{len(starts) - len(PALETTE)} further markets" if at == len(PALETTE) else None
+        name = _name_of(known, one.market_id, 60)
+        entry = name if own else f"{len(tokens) - len(PALETTE)} further markets" if at == len(PALETTE) else None
         legend = None if alone else entry
         if column == "volume":
             if alone:
@@ -821,7 +809,8 @@ def _metric_panel(data: nw.DataFrame[Any], column: str, known: Mapping[str, str]
         else:
             panel.marks.append(Line(ts, value, name, colour, 0.5, 0.35))
             panel.marks.append(Line(*_medians(ts, value), f"{name}, median", colour, 1.2, legend=legend))
-    panel.thousands = "y" if np.nanmax(np.abs(values), initial=0.0) >= 1000 else ""
+    most = max((np.nanmax(np.abs(one.columns[column]), initial=0.0) for one in tokens), default=0.0)
+    panel.thousands = "y" if most >= 1000 else ""
     return panel
 
 
@@ -842,13 +831,18 @@ def _medians(ts: Array, value: Array) -> tuple[Array, Array]:
     return middle, np.array([np.nanmedian(v) if np.isfinite(v).any() else np.nan for v in inside])
 
 
-def _sides(rows: nw.DataFrame[Any]) -> Iterator[Bars | Line]:
+def _floats(column: pl.Series) -> Array:
+    """Numbers as numpy; null is NaN."""
+    return column.cast(pl.Float64).to_numpy()
+
+
+def _sides(rows: pl.DataFrame) -> Iterator[Bars | Line]:
     """Bars of the sizes and lines of the running totals, of one book."""
-    prices = np.concatenate([floats(rows["bid_price"]), floats(rows["ask_price"])])
+    prices = np.concatenate([_floats(rows["bid_price"]), _floats(rows["ask_price"])])
     steps = np.diff(np.unique(prices[~np.isnan(prices)]))
     height = 0.8 * float(np.median(steps)) if len(steps) else 0.008
     for side, sign, colour in (("bid", -1.0, BID), ("ask", 1.0, ASK)):
-        price, size, total = (floats(rows[f"{side}_{c}"]) for c in ("price", "size", "total"))
+        price, size, total = (_floats(rows[f"{side}_{c}"]) for c in ("price", "size", "total"))
         there = ~np.isnan(price)
         price, size, total = price[there], size[there], total[there]
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]

@@ -69,7 +69,9 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     if {"side", "level"} & set(present):
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
         if "books" not in lacks:
-            raise NotTidyError("Books have several rows per snapshot; give md.bbo(books) or md.to_wide(books).")
+            one_row = {"bbo", "quotes", "series"} & set(wanted)
+            hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"this takes {', '.join(lacks)}"
+            raise NotTidyError(f"Books have several rows per snapshot; {hint}.")
         lacks = {"books": lacks["books"]}
     for kind, missing in lacks.items():
         if not missing:
