@@ -1,4 +1,4 @@
-"""``df.md``: a thin door to the functions on tidy frames. It keeps nothing and checks in each verb."""
+"""``df.md``: the functions on tidy frames as methods. It is stateless; each verb checks the frame."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def drawn_tree() -> list[tuple[str, str]]:
 
 
 def test_the_error_tree_is_the_one_drawn() -> None:
-    """Every error and warning stands in the drawing below its base, and md.X is md.errors.X."""
+    """Every error and warning is drawn below its base, and md.X is md.errors.X."""
     classes = {
         name: one
         for name, one in vars(md.errors).items()

@@ -64,7 +64,7 @@ def parameters(one: Any) -> list[str]:
 
 
 def gives(one: Any) -> bool:
-    """Whether a call gives something; what a property is stands in its first line."""
+    """Whether a call returns something; a property says what it is in its first line."""
     if isinstance(one, property | type):
         return False
     function = one.__func__ if isinstance(one, staticmethod | classmethod) else one

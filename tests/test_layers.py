@@ -1,11 +1,11 @@
-"""Which room may import which: imports point down, and never in a circle.
+"""Layers: imports point down, without a cycle.
 
-From top to bottom; a floor may import its own and lower ones::
+From top to bottom; a layer may import its own and lower ones::
 
     cli
-    marketdata/__init__            the face: names only, loaded on first use
+    marketdata/__init__            public names, loaded on first use
     service  testing
-    pandas  polars  dask           doors
+    pandas  polars  dask           registration of df.md
     simulation
     client  archive
     typing                         names of frames for annotations
@@ -19,8 +19,8 @@ From top to bottom; a floor may import its own and lower ones::
     resolution
     errors                         imports nothing of ours
 
-``fetch`` never sees a frame (tidy), ``tidy`` never the network (fetch); ``client`` and ``archive`` do not know
-each other's insides; ``service`` uses archive, tidy, wire and the ground only.
+``fetch`` never sees a frame (tidy), ``tidy`` never the network (fetch); ``client`` and ``archive`` do not import
+each other; ``service`` imports archive, tidy, wire and lower layers only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "marketdata"
-FLOORS = (
+LAYERS = (
     ("errors",),
     ("resolution",),
     ("times",),
@@ -51,7 +51,7 @@ FLOORS = (
     ("marketdata",),
     ("cli",),
 )
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+LAYER = {name: layer for layer, packages in enumerate(LAYERS) for name in packages}
 FORBIDDEN = {
     "fetch": {"tidy"},
     "tidy": {"fetch"},
@@ -83,7 +83,7 @@ def imports(name: str) -> set[str]:
     return {i for i in found if i in MODULES} - {name}
 
 
-def room(name: str) -> str:
+def package(name: str) -> str:
     parts = name.split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
@@ -91,21 +91,21 @@ def room(name: str) -> str:
 GRAPH = {name: imports(name) for name in MODULES}
 
 
-def test_every_module_has_a_floor() -> None:
-    """Every module stands in a room that the order above names."""
-    assert {room(name) for name in MODULES} <= FLOOR.keys()
+def test_every_module_has_a_layer() -> None:
+    """Every module is in a package of the list above."""
+    assert {package(name) for name in MODULES} <= LAYER.keys()
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_imports_point_down(name: str) -> None:
-    """A module imports nothing of a higher floor, and nothing its room must not know."""
-    here = room(name)
-    for other in (room(i) for i in GRAPH[name]):
-        assert FLOOR[other] <= FLOOR[here], f"{name} imports {other}, which stands above"
-        assert other not in FORBIDDEN.get(here, ()), f"{name} must not know {other}"
+    """A module imports nothing of a higher layer, and nothing that is forbidden to its package."""
+    here = package(name)
+    for other in (package(i) for i in GRAPH[name]):
+        assert LAYER[other] <= LAYER[here], f"{name} imports {other}, of a higher layer"
+        assert other not in FORBIDDEN.get(here, ()), f"{name} must not import {other}"
 
 
-def test_no_import_is_part_of_a_circle() -> None:
+def test_there_is_no_import_cycle() -> None:
     """No module reaches itself over imports, those inside of functions and for types included."""
     left = {name: set(targets) for name, targets in GRAPH.items()}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:

@@ -1,4 +1,4 @@
-"""What a person meets who slips: the message says what was wrong and what to do."""
+"""Mistakes of users: the message says what was wrong and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPAN = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
 
 
 @pytest.mark.parametrize("out", ["x.xls", "nowhere/x.csv", "empty"])
-def test_a_file_that_can_not_be_written_is_refused_before_the_fetch(folder: Path, out: str) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_fetch(folder: Path, out: str) -> None:
     """A wrong --out costs no request: nothing listens at the address, and nobody is asked."""
     nobody = {"MARKETDATA_BASE_URL": "http://127.0.0.1:9", "MARKETDATA_API_KEY": "mk_any_0123456789"}
     done = marketdata("fetch", "prices", "slug", *SPAN, "--out", out, cwd=folder, **nobody)
@@ -46,7 +46,7 @@ def test_a_folder_that_holds_no_archive_is_called_so(folder: Path, words: tuple[
 
 
 def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str) -> None:
-    """A part that is not held is told as errors are: no file of ours, no argument of Python."""
+    """A missing range is a line as errors are: without a file of the library or an argument of Python."""
     words = ("export", "history", "prices", market, "--start", "2025-12-01", "--end", "2026-01-01")
     done = marketdata(*words, cwd=folder)
     assert done.returncode == 0
@@ -76,7 +76,7 @@ def test_a_number_out_of_bounds_is_refused_with_its_bound(
 
 @pytest.mark.parametrize("out", ["x.txt", "x"])
 def test_a_chart_of_an_unknown_kind_is_refused_before_the_work(out: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The demo does not run for seconds towards a file that can not be written."""
+    """The demo does not run for seconds towards a file that cannot be written."""
     assert main(["demo", "--out", out]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)

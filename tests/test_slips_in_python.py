@@ -1,4 +1,4 @@
-"""What a person meets who slips in a notebook: warnings point at their line, and messages say what to pass."""
+"""Mistakes in a notebook: warnings point at the line of the user, and messages say what to pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hourly() -> Any:
 
 @pytest.mark.parametrize("door", [lambda f: md.resample(f, "6h"), lambda f: f.md.resample("6h")], ids=["md", "df.md"])
 def test_a_warning_names_the_line_of_who_asked(hourly: Any, door: Any) -> None:
-    """Whichever door was taken, the warning stands at the first line outside of the library."""
+    """The warning of a function and of a method is at the first line outside of the library."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         door(hourly)
