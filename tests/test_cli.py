@@ -395,8 +395,23 @@ def test_what_a_folder_holds_beside_recordings_is_left_out_and_told(folder, mark
     done = marketdata("import", "mixed-copy", source, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "left out more.csv" in done.stderr
-    assert {row["holds"] for row in rows_of(done.stdout)} == {"markets", "prices"}
+    assert {row["kind"] for row in rows_of(done.stdout)} == {"markets", "prices"}
     assert marketdata("import", "mixed-copy", source / "more.csv", cwd=folder).returncode == 0
+
+
+def test_an_import_counts_what_is_reduced(folder) -> None:
+    """Rows that are read, the points that they are, and those that are stored at 1m without duplicates are told."""
+    (folder / "fine").mkdir()
+    prices = md.testing.prices("polars", buckets=10)
+    seconds = prices.with_columns(ts=pl.col("ts") - pl.duration(seconds=pl.col("ts").dt.minute().cast(pl.Int64) * 40))
+    md.testing.markets("polars").write_parquet(folder / "fine" / "markets.parquet")
+    pl.concat([seconds, seconds]).write_parquet(folder / "fine" / "prices.parquet")
+    md.testing.books("polars", buckets=4, levels=3).write_parquet(folder / "fine" / "books.parquet")
+    done = marketdata("import", "fine-copy", folder / "fine", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    told = {row["kind"]: (row["rows"], row["points"], row["stored"]) for row in json.loads(done.stdout)}
+    assert told["books"] == (4 * 2 * 2 * 3, 8, 8)
+    assert told["prices"] == (40, 20, 2 * seconds["ts"].dt.truncate("1m").n_unique())
 
 
 def test_records_are_listed_as_markets_are(folder, market) -> None:

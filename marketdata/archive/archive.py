@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 from marketdata.archive import files, ingest, maintenance, query
 from marketdata.archive.catalog import KINDS, Kind
 from marketdata.archive.coverage.policy import whole_minutes
+from marketdata.archive.files import AddedFile
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
 from marketdata.archive.scan import scan
@@ -187,9 +188,7 @@ class Archive(Generic[Frame]):
             if data is not None:
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
-    def add_files(
-        self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp"
-    ) -> list[tuple[str, str, int]]:
+    def add_files(self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp") -> list[AddedFile]:
         """Add files: Parquet, CSV and JSON lines of tidy columns, and raw book messages of a collector.
 
         What a file holds is seen by its columns. Records are added before points, whatever the order.
@@ -206,8 +205,10 @@ class Archive(Generic[Frame]):
 
         Returns
         -------
-        list of (str, str, int)
-            Name of each file, what it holds, and how many rows or messages.
+        list of AddedFile
+            ``file kind rows points stored``: the file, what it holds, its rows or messages, the points that these are
+            (a snapshot of a book is one, doubled rows are one), and those that are stored, at 1m. Records are stored
+            as they are.
 
         Raises
         ------
@@ -222,14 +223,20 @@ class Archive(Generic[Frame]):
         >>> from pathlib import Path
         >>> file, archive = Path(tempfile.mkdtemp(), "markets.jsonl"), md.Archive(tempfile.mkdtemp())
         >>> _ = file.write_text('{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["Yes"]}')
-        >>> [(kind, rows) for _, kind, rows in archive.add_files(file)]
+        >>> [(added.kind, added.rows) for added in archive.add_files(file)]
         [('markets', 1)]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         read = files.found(some, token_id, clock)
-        for one in read:
+        return [self._add_file(one) for one in read]
+
+    def _add_file(self, one: files.Found) -> AddedFile:
+        points = stored = one.rows
+        if one.kind in VIEWS:
+            points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
+        else:
             self.add(**{one.kind: one.data})
-        return [(str(one.path), one.kind, one.rows) for one in read]
+        return AddedFile(str(one.path), one.kind, one.rows, points, stored)
 
     def pull(
         self,

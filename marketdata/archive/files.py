@@ -32,6 +32,16 @@ class Found(NamedTuple):
     rows: int
 
 
+class AddedFile(NamedTuple):
+    """What ``Archive.add_files`` did with a file."""
+
+    file: str
+    kind: Kind
+    rows: int
+    points: int
+    stored: int
+
+
 def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
     """Read files and folders of files; records first, then points.
 

@@ -40,8 +40,8 @@ def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> 
     catalog["series"].upsert(new_series or ())
 
 
-def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> None:
-    """Add points of a view.
+def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
+    """Add points of a view; gives how many were read, and how many are stored at 1m.
 
     Parameters
     ----------
@@ -56,9 +56,10 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
         If they are not points of the view, would replace finer ones, or lack a token and are said to be complete.
     """
     markets = store.catalog["markets"]
-    columns = points(view, data, markets)
+    read = identified(view, _columns(view, data, markets), markets)
+    columns = _base(view, read)
     if not len(columns):
-        return
+        return 0, 0
     if complete:
         _check_tokens(view, columns, markets)
     ranges = {m: Range(int(p.ts.min()), int(p.ts.max()) + BASE) for m, p in by_market(columns).items()}
@@ -76,6 +77,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
         )
         state = CoverageState.UNPROVEN
     store.upsert(view, columns, state, whole=replace)
+    return len(read), len(columns)
 
 
 def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
@@ -114,19 +116,15 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         )
 
 
-def points(view: View, data: Any, markets: Catalog) -> AnyColumns:
-    """Points at 1m, in tidy order, each with its market, token and label.
+def _base(view: View, columns: AnyColumns) -> AnyColumns:
+    """Points at 1m, in tidy order.
 
     Raises
     ------
     NotTidyError
-        If a frame lacks columns of the view, a level of a book has no finite numbers, or two rows of one token and time
-        are not equal.
-    ArchiveError
-        If ids are missing and the markets table cannot tell them.
+        If a level of a book has no finite numbers, or two rows of one token and time are not equal.
     """
-    columns = _columns(view, data, markets)
-    columns = _distinct(view, _finite(identified(view, columns, markets)))
+    columns = _distinct(view, _finite(columns))
     if bool(np.all(columns.ts % BASE == 0)):
         return columns
     from marketdata.tidy.runs import resample_columns

@@ -35,10 +35,10 @@ _HINTS: dict[tuple[type[Said], str | None], str] = {
     (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",
     (errors.NotFoundError, None): "marketdata markets --search TEXT finds ids and slugs.",
     (errors.NotFoundError, "event"): "marketdata markets --json shows slugs of events and series.",
-    (
-        errors.ArchiveCorruptError,
-        None,
-    ): "marketdata.Archive(...).rebuild() in Python makes it anew from the data files.",
+    (errors.ArchiveCorruptError, None): (
+        "marketdata verify ARCHIVE shows damaged ranges, --repair lets a pull fill them; a damaged commit log is "
+        "rebuilt by marketdata.Archive(...).rebuild() in Python."
+    ),
     (errors.PartialCoverageWarning, None): "marketdata pull fetches what is missing.",
 }
 

@@ -72,7 +72,10 @@ def test_a_folder_is_added_in_the_right_order(archive: Archive, tmp_path: Path) 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(f"ts,token_id,price\n2026-01-01T00:00:00Z,{TOKEN},0.25\n")
     (tmp_path / "in" / "z.json").write_text(json.dumps(MARKET))
-    assert [(kind, rows) for _, kind, rows in archive.add_files(tmp_path / "in")] == [("markets", 1), ("prices", 1)]
+    assert [(kind, rows) for _, kind, rows, _, _ in archive.add_files(tmp_path / "in")] == [
+        ("markets", 1),
+        ("prices", 1),
+    ]
     assert archive.prices("s")["token_id"].to_list() == [TOKEN]
 
 

@@ -177,7 +177,8 @@ def import_(
     """Add recorded files to an archive, and count what was reduced.
 
     Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those that are called markets, events, series,
-    books, prices and metrics. Recordings finer than 1m are reduced to 1m. The first import creates the archive.
+    books, prices and metrics. Recordings finer than 1m are reduced to 1m: each file is shown with its rows, the points
+    that these are (a snapshot of a book is one), and the points stored. The first import creates the archive.
 
     \b
     Examples:
@@ -187,10 +188,11 @@ def import_(
     import polars as pl
 
     from marketdata.archive import Archive
+    from marketdata.archive.files import AddedFile
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     added = Archive(archive, frame="polars").add_files(recordings(source))
-    output.show(pl.DataFrame(added, ["file", "holds", "rows"], orient="row"), fmt, _EVERY_ROW)
+    output.show(pl.DataFrame(added, list(AddedFile._fields), orient="row"), fmt, _EVERY_ROW)
 
 
 def export(

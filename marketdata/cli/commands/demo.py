@@ -172,8 +172,9 @@ def _recorded(folder: Path, scratch: str) -> Archive:
     from marketdata.archive import Archive
 
     archive = Archive(scratch)
-    for file, holds, rows in archive.add_files(recordings([folder])):
-        print(f"  {Path(file).name}: {rows:,} rows of {holds}")
+    for file, kind, rows, points, stored in archive.add_files(recordings([folder])):
+        fewer = f", {points:,} points reduced to {stored:,} at 1m" if stored < points else ""
+        print(f"  {Path(file).name}: {rows:,} rows of {kind}{fewer}")
     missing = [view for view, markets in _held(archive).items() if not markets]
     if missing:
         raise ConfigError(f"{str(folder)!r} has no {' and no '.join(missing)}; the demo needs all three views.")
