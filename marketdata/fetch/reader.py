@@ -301,7 +301,7 @@ class Reader:
             columns,
             pages[0].market_id,
             labels,
-            counted if by_time else points,
+            len(np.unique(columns.ts)) if by_time else len(columns),
             1 if by_time else labels,
             min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
             not notes["count_mismatch"],

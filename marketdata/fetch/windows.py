@@ -26,7 +26,7 @@ _GROWTH = 16
 _FAR = 2
 # Where windows would fill pages to less than this share, wider ones that follow a cursor cost fewer requests.
 _UNEVEN = 0.85
-_SPARSE = 0.5
+_SPARSE = 0.8
 _CHAIN = 8
 _PARALLEL = 2
 # Windows that tell how much density differs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import heapq
 import json
 import random
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,7 +33,7 @@ from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
-from marketdata.wire.columns import PriceColumns, Token
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 
 MINUTE = 60_000_000
 START = parse_iso("2025-01-01T00:00:00Z")
@@ -39,6 +41,7 @@ MARKETS = 4
 MINUTES = {120: 10, 600: 4, 2000: 2}  # how long each rate is watched [minutes]
 LATENCIES = (0.05, 0.25, 2.0)
 POOL = 16  # threads of the pool that does not pace itself
+LEVELS = 20
 _GAP = 29  # every so many minutes there is no point
 
 
@@ -256,47 +259,134 @@ with server.serve(md.Archive(sys.argv[1]), requests_per_minute=rate) as service:
 
 
 @contextlib.contextmanager
-def local_service(pages: int, rate: int, latency: float) -> Iterator[tuple[str, str, subprocess.Popen[str]]]:
-    """A local service in a process of its own, slowed down, over an archive of so many pages."""
-    each = pages * 100 // MARKETS
-    with tempfile.TemporaryDirectory() as folder:
-        archive = md.Archive(folder)
-        records = [
-            {"market_id": f"m{i}", "slug": f"s{i}", "token_ids": [f"{i}1", f"{i}2"], "token_labels": ["Yes", "No"]}
-            for i in range(MARKETS)
+def local_service(archive: md.Archive, rate: int, latency: float) -> Iterator[tuple[str, str, Any]]:
+    """A local service in a process of its own, slowed down; and what tells when each request was answered how."""
+    command = [sys.executable, "-c", SLOW, archive.location, str(latency), str(rate)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        inlet, outlet = process.stdin, process.stdout
+
+        def counts() -> dict[str, list[float]]:
+            inlet.write("\n")
+            inlet.flush()
+            out: dict[str, list[float]] = json.loads(outlet.readline())
+            return out
+
+        base_url, key = outlet.readline().split()
+        yield base_url, key, counts
+        process.kill()
+
+
+def tokens_of(market: str) -> tuple[Token, Token]:
+    return Token(market, f"{market}-1", "Yes"), Token(market, f"{market}-2", "No")
+
+
+def add(archive: md.Archive, minutes: dict[str, Any], *, only_prices: bool = False) -> None:
+    """History of markets: which minutes each has."""
+    archive.add(
+        markets=[
+            {"market_id": m, "slug": f"s{m}", "token_ids": [f"{m}-1", f"{m}-2"], "token_labels": ["Yes", "No"]}
+            for m in minutes
         ]
-        archive.add(markets=records)
-        ts = START + there(0, each) * MINUTE
-        for i in range(MARKETS):
-            tokens = Token(f"m{i}", f"{i}1", "Yes"), Token(f"m{i}", f"{i}2", "No")
-            codes = np.repeat(np.arange(2, dtype=np.int32), len(ts))
-            archive.add(prices=PriceColumns(tokens, codes, np.tile(ts, 2), np.full(2 * len(ts), 0.5)))
-        command = [sys.executable, "-c", SLOW, folder, str(latency), str(rate)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            base_url, key = process.stdout.readline().split()
-            yield base_url, key, process
-            process.kill()
+    )
+    tokens = tuple(token for m in sorted(minutes) for token in tokens_of(m))
+    lengths = [len(minutes[m]) for m in sorted(minutes) for _ in range(2)]
+    code = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
+    ts = START + np.concatenate([minutes[m] for m in sorted(minutes) for _ in range(2)]).astype(np.int64) * MINUTE
+    prices = PriceColumns(tokens, code, ts, np.full(len(ts), 0.5))
+    if only_prices:
+        archive.add(prices=prices)
+        return
+    side = np.column_stack([np.linspace(0.4, 0.3, LEVELS), np.arange(1.0, LEVELS + 1)])
+    other = np.column_stack([np.linspace(0.6, 0.7, LEVELS), np.arange(1.0, LEVELS + 1)])
+    levels = np.tile(np.vstack([side, other]), (len(ts), 1))
+    books = BookColumns(tokens, code, ts, np.full(2 * len(ts), LEVELS, np.int64), levels)
+    named = tuple(Token(m) for m in sorted(minutes))
+    each = np.repeat(np.arange(len(named), dtype=np.int32), lengths[::2])
+    when = START + np.concatenate([minutes[m] for m in sorted(minutes)]).astype(np.int64) * MINUTE
+    values = {name: np.full(len(when), 0.5) for name in ("volume", "liquidity", "spread")}
+    archive.add(books=books, prices=prices, metrics=MetricColumns(named, each, when, values))
 
 
 def through_a_real_service(rate: int, latency: float, pages: int) -> Outcome:
     """A client, a socket, a service with a moving window of a minute; the clock on the wall."""
     each = pages * 100 // MARKETS
     needed = markets(pages)[1]
-    with local_service(pages, rate, latency) as (base_url, key, process), md.Client(base_url, key) as client:
-        ids = [f"m{i}" for i in range(MARKETS)]
-        client.health()
-        began = time.monotonic()
-        frame = client.prices(ids, to_text(START), to_text(START + each * MINUTE), "1m")
-        seconds = time.monotonic() - began
-        assert len(frame) == 2 * MARKETS * len(there(0, each))
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-        counts = json.loads(process.stdout.readline())
+    with tempfile.TemporaryDirectory() as folder:
+        archive = md.Archive(folder)
+        add(archive, {f"m{i}": there(0, each) for i in range(MARKETS)}, only_prices=True)
+        with local_service(archive, rate, latency) as (base_url, key, counted), md.Client(base_url, key) as client:
+            ids = [f"m{i}" for i in range(MARKETS)]
+            client.health()
+            began = time.monotonic()
+            frame = client.prices(ids, to_text(START), to_text(START + each * MINUTE), "1m")
+            seconds = time.monotonic() - began
+            assert len(frame) == 2 * MARKETS * len(there(0, each))
+            counts = counted()
     # One machine, one steady clock for both processes.
     return Outcome(seconds, needed, [t - began for t in counts["200"]], len(counts["429"]))
+
+
+def calls(*, quick: bool = False) -> Table:
+    """What single calls and pulls cost with 250 ms from question to answer."""
+    table = Table(
+        "Calls and pulls at 250 ms a request", ["what", "seconds", "requests", "of the plan", "answers of 429"]
+    )
+    many, hours = (40, 3) if quick else (300, 12)
+    filled = {f"h{k:03}": np.arange(60 * hours) for k in range(24)}
+    with tempfile.TemporaryDirectory() as folder:
+        archive = md.Archive(f"{folder}/source")
+        hour = {f"n{k:03}": np.arange(60) for k in range(many)}
+        add(archive, {"day": np.arange(1300), "sparse": np.arange(0, 1440, 30), **filled, **hour})
+        with local_service(archive, 100_000, 0.25) as (base_url, key, _), md.Client(base_url, key) as client:
+            client.health()
+            for name, what in (("day", "a day of books, 13 full pages"), ("sparse", "a day, a point each half hour")):
+                seconds, report = [], md.Report()
+                for _ in range(1 if quick else 5):
+                    report = md.Report()
+                    began = time.monotonic()
+                    client.books(name, to_text(START), to_text(START + 1440 * MINUTE), "1m", report=report)
+                    seconds.append(time.monotonic() - began)
+                table.rows.append([what, f"{min(seconds):.2f}", f"{report.requests}", "", ""])
+        for name, names, until in (
+            (f"`archive.pull`, 24 markets x {hours} h x 3 views, 1,200/min", list(filled), 60 * hours),
+            (f"`archive.pull`, {many} markets x 1 h x 3 views, 1,200/min", list(hour), 60),
+        ):
+            with local_service(archive, 1200, 0.25) as (base_url, key, counted), md.Client(base_url, key) as client:
+                held = md.Archive(f"{folder}/{len(names)}")
+                held.add(markets=[r for r in archive.records("markets") if r["id"] in set(names)])
+                began = time.monotonic()
+                held.pull(client, names, start=to_text(START), end=to_text(START + until * MINUTE), progress=False)
+                took = time.monotonic() - began
+                counts = counted()
+                passed = len(counts["200"])
+                assert all(len(held.columns("books", name)) == 2 * until for name in names[::50])
+                share = f"{passed / (took / 60 * 1200):.0%}"
+                table.rows.append([name, f"{took:.1f}", f"{passed}", share, f"{len(counts['429'])}"])
+    table.notes.append(
+        "A real service in a process of its own on this machine, each answer held back by the latency; sockets, JSON, "
+        "frames and commits included. Calls: the fastest of five. Of the plan: requests answered over what the plan "
+        "allows from the call of `pull` to its return."
+    )
+    return table
+
+
+def memory(days: int) -> float:
+    """Largest growth of traced memory while `iter_books` runs over so many days [MiB]."""
+    clock = EventClock()
+    transport = Far(Sliding(10**9), 0.0, clock)
+    client = md.Client("http://127.0.0.1:9", "k" * 20)
+    client._transport = transport
+    client._history = type(client._history)(transport, client._options)
+    frames = client.iter_prices("m0", to_text(START), to_text(START + days * 1440 * MINUTE), "1m")
+    gc.collect()
+    tracemalloc.start()
+    for frame in frames:
+        del frame
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
 
 
 def run(*, quick: bool = False) -> list[Table]:
@@ -337,4 +427,4 @@ def run(*, quick: bool = False) -> list[Table]:
         "service with its own moving window, each answer held back by the latency. Asking for the markets and for the "
         "usage counts as requests."
     )
-    return [table, real]
+    return [table, real, calls(quick=quick)]
