@@ -202,8 +202,8 @@ def test_AR28_a_walk_without_a_proven_end_is_not_final(archive: Archive, source:
     assert states(archive) == [(0, 20, "final")]
 
 
-def test_N35_windows_of_many_markets_are_committed_together(archive: Archive, source: Source) -> None:
-    """A pull of two markets and three views, in many windows, makes one data commit of each view."""
+def test_windows_of_many_markets_are_committed_together(archive: Archive, source: Source) -> None:
+    """A pull of two markets and three views, in many windows, holds every point, and a second one asks nothing."""
     archive.pull(source, list(MARKETS), start=minute(0), end=minute(120))
     assert {**held(archive), **held(archive, MARKETS[1])} == source.points
     assert len(source.asked) == 6 * 18

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import importlib
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,10 @@ import pandas as pd
 import polars as pl
 import pytest
 from faults import Act, Ask, FaultServer, ok, refuse
+from oracle import Oracle, minutes
 
 import marketdata as md
+from marketdata.fetch.scheduler import THREAD
 
 START, END = "2025-12-31", "2026-01-01"
 
@@ -209,6 +212,84 @@ def test_calls_work_inside_a_running_loop(client: md.Client, slugs: list[str]) -
 
     calls = (client.books, client.prices, client.metrics)
     assert asyncio.run(both()) == [len(call(slugs[0], START, END, "1h")) for call in calls]
+
+
+def waiting_service() -> tuple[FaultServer, threading.Event]:
+    """A market of many pages whose answers take a moment; and what tells that requests are on their way."""
+    oracle, asked = Oracle.of_prices(20_000), threading.Event()
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return ok({"limits": {"requests_per_minute": 6_000}})
+        if len(server.asks) > 20:
+            asked.set()
+        act = oracle(ask)
+        return Act(act.status, act.body, act.headers, latency=0.1)
+
+    server = FaultServer(answer)
+    return server, asked
+
+
+def test_N34_a_cancelled_coroutine_sends_nothing_more() -> None:
+    """After those on their way no request is sent, and no thread of the fetch stays."""
+    server, asked = waiting_service()
+
+    async def cancelled() -> int:
+        client = md.Client(server.base_url, "a-key-of-a-test-0123456789")
+        call = asyncio.create_task(client.aprices("slug", "2026-01-01", "2026-01-14", "1m"))
+        await asyncio.to_thread(asked.wait, 30.0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return len(server.asks)
+
+    with server:
+        before = asyncio.run(cancelled())
+        for thread in threading.enumerate():
+            if thread.name in (THREAD, "marketdata-await"):
+                thread.join(10.0)
+        assert len(server.asks) <= before + 16, "one a worker, which may have been about to send"
+        assert len(server.asks) < 200
+
+
+def test_N34_a_closed_iterator_sends_nothing_more() -> None:
+    """Who leaves a loop over frames ends the fetch."""
+    server, _ = waiting_service()
+    with server:
+        client = md.Client(server.base_url, "a-key-of-a-test-0123456789", page_limit=20)
+        frames = client.iter_columns([("prices", "slug", minutes(20_000))])
+        next(frames)
+        frames.close()  # type: ignore[attr-defined]
+        before = len(server.asks)
+        for thread in threading.enumerate():
+            if thread.name == THREAD:
+                thread.join(10.0)
+        assert len(server.asks) <= before + 16
+        assert len(server.asks) < 400
+
+
+def test_one_unknown_slug_of_several_is_named_and_the_rest_comes(client: md.Client, slugs: list[str]) -> None:
+    """The error names the unknown one and slugs near it; the rows of the others hang on it."""
+    wrong = slugs[1][:-1] + "77"
+    with pytest.raises(md.NotFoundError, match=f"{wrong}.*Near ones: .*{slugs[1]}") as caught:
+        client.prices([slugs[0], wrong], START, END, "1h")
+    assert len(caught.value.partial) == len(client.prices(slugs[0], START, END, "1h"))
+
+
+def test_a_mistyped_slug_names_near_ones(client: md.Client, slugs: list[str]) -> None:
+    """Calls of history and of one market name slugs that look like the one that is unknown."""
+    wrong = slugs[0].replace("harbour", "harbor")
+    for call in (lambda: client.market(wrong), lambda: client.books(wrong, START, END, "1h")):
+        with pytest.raises(md.NotFoundError, match=f"Near ones: '{slugs[0]}'"):
+            call()
+
+
+def test_a_range_outside_of_a_markets_life_is_warned_of(client: md.Client, slugs: list[str]) -> None:
+    """Before the market began, and after it ended, there are no rows and a warning says why."""
+    with pytest.warns(md.EmptyRangeWarning, match="the market begins at 2025"):
+        assert len(client.prices(slugs[0], "2001-01-01", "2001-01-02", "1h")) == 0
+    with pytest.warns(md.EmptyRangeWarning, match="the market ended at 202"):
+        assert len(client.books(slugs[0], "2035-01-01", "2035-01-02", "1h")) == 0
 
 
 @pytest.mark.parametrize(

@@ -180,8 +180,8 @@ def test_in_order(transport: Transport, oracle: Oracle, workers: int, buffer: in
     assert (report.pages, report.points) == (30, 6000)
 
 
-def test_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """Who takes windows slowly does not make others pile up."""
+def test_N35_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Who takes windows slowly does not make others pile up, however long the history."""
     fetching = fetch(transport, oracle.request(3000), workers=8, buffer=5, in_order=True)
     most = 0
     for _ in fetching:

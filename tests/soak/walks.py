@@ -33,6 +33,7 @@ from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
+from marketdata.times import parse_iso
 
 KEY = "canary-key-0123456789-abcd"
 Fault = Callable[[Oracle, Ask, random.Random], Act]
@@ -87,7 +88,7 @@ def _expire(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
 
 
 def _empty(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
-    again = ask.params.get("cursor", f"c{START}")
+    again = ask.params.get("cursor", f"c{parse_iso(ask.params['start_ts'])}")
     # Another name of the same place, so that it is no repeated cursor.
     return ok(oracle.body([], int(ask.params["limit"]), "c" + again[1:].zfill(len(again) + draw.randint(1, 9))))
 
