@@ -242,6 +242,8 @@ def _found(
     exact: bool,
     suffix: str,
 ) -> Result:
+    left.check()
+    right.check()
     known = _known(right, keys, width)
     moments = left.instants(on)
     codes = _codes(left, right, keys)

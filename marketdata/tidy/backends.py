@@ -50,6 +50,10 @@ class Taken(NamedTuple):
     rows: Ints
 
 
+class Overlap(Exception):  # noqa: N818 no error
+    """Reduced rows do not tell whether a row is in several parts."""
+
+
 class Result(NamedTuple):
     """What a verb gives beside a plain frame: tidy columns, columns handed on, and the order of all."""
 
@@ -66,6 +70,7 @@ def run(
     together: Together = "token",
     further: bool = False,
     reduce: Callable[[EagerTable], Result | pl.DataFrame] | None = None,
+    finish: Callable[[EagerTable], Any] | None = None,
 ) -> F:
     """Call a function of a `Table` for a native frame of any kind, and give its result as that kind.
 
@@ -84,6 +89,9 @@ def run(
     reduce : callable, optional
         Makes less of any part of the rows, such that the function gives the same of what is left; a lazy frame that
         is larger than memory streams through it.
+    finish : callable, optional
+        What is called for the reduced rows instead of the function. It raises `Overlap` where parts of the rows cannot
+        be told apart any more, and then the function has all of them.
 
     Returns
     -------
@@ -105,9 +113,10 @@ def run(
         names = frame.collect_schema().names()
         kind = kind_of(names, kinds)
         query = frame if further or kind not in COLUMNS else frame.select(c for c in names if c in COLUMNS[kind])
-        if reduce is not None:
-            query = _in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-        return _in_query(query, again)  # type: ignore[return-value]
+        if reduce is None:
+            return _in_query(query, again)  # type: ignore[return-value]
+        parts = _in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
+        return _in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
     return closed(function(opened(frame, kinds)), frame)  # type: ignore[no-any-return]
 
 
@@ -177,6 +186,19 @@ def is_lazy(frame: Any) -> bool:
     return isinstance(frame, pl.LazyFrame)
 
 
+def _finished(
+    query: pl.LazyFrame,
+    again: Callable[[Any], Any],
+    finish: Callable[[EagerTable], Any],
+    kinds: tuple[Kind, ...],
+    parts: pl.DataFrame,
+) -> pl.DataFrame:
+    try:
+        return run(parts, finish, kinds)
+    except Overlap:
+        return again(query.collect())  # type: ignore[no-any-return]
+
+
 def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
     """The function as one step of a polars query; on no rows it tells the columns of its result."""
     nothing = function(pl.DataFrame(schema=frame.collect_schema()))
@@ -233,6 +255,7 @@ class ArrowSource(PolarsSource):
     """A pyarrow Table, seen as polars columns without a copy."""
 
     def __init__(self, table: Any) -> None:
+        check_names(table.column_names)
         super().__init__(pl.from_arrow(table))  # type: ignore[arg-type]
         self.native = table
 

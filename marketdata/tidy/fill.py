@@ -120,6 +120,7 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
 
 
 def _aligned(table: EagerTable, width: BucketWidth, start: int | None, end: int | None, fill: Fill) -> Result:
+    table.check()
     table = upsampled(table.in_order([c for c in table.names if c not in ("ts", *WHO)]), width, fill)
     ts = table.array("ts")
     off = np.flatnonzero(width.floor(ts) != ts)

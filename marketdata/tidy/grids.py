@@ -7,7 +7,7 @@ import numpy as np
 from marketdata.errors import ConfigError
 from marketdata.resolution import GRIDS, BucketWidth
 from marketdata.tidy.runs import run_ends
-from marketdata.wire.columns import Ints, ranges
+from marketdata.wire.columns import Ints
 
 # Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n.
 _ENOUGH, _CHANCES = 3, 200
@@ -19,18 +19,18 @@ def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | No
 
     ``ts`` rises within the groups of a token that begin at ``groups``.
     """
-    lengths = run_ends(groups, len(ts)) - groups
-    some = np.minimum(lengths, _SAMPLE)
-    heads = ts[ranges(groups, some)]
-    begins = np.cumsum(some) - some
+    if not len(ts):
+        return None
+    ends = run_ends(groups, len(ts))
+    # Few of many times tell that most tokens are on no coarser grid.
+    some = ts[groups[:, None] + (ends - groups)[:, None] * np.arange(_SAMPLE) // _SAMPLE]
     found = None
     for grid in GRIDS:
-        if grid.micros <= width.micros or not len(ts):
+        if grid.micros <= width.micros:
             continue
-        # Few times tell that most tokens are on no coarser grid.
-        for token in np.flatnonzero(np.logical_and.reduceat(grid.floor(heads) == heads, begins)).tolist():
-            own = ts[groups[token] : groups[token] + lengths[token]]
-            count = min(len(np.unique(own)), _SAMPLE)
+        for token in np.flatnonzero((grid.floor(some) == some).all(axis=1)).tolist():
+            own = ts[groups[token] : ends[token]]
+            count = min(1 + int(np.count_nonzero(own[1:] != own[:-1])), _SAMPLE)
             likely = count >= _ENOUGH and (grid.micros / width.micros) ** count >= _CHANCES
             if likely and bool((grid.floor(own) == own).all()):
                 found = grid

@@ -78,6 +78,8 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
         raw = raw.cast(pl.Categorical)
     if not isinstance(raw.dtype, pl.Categorical | pl.Enum):
         raise NotTidyError(_not_text(name, raw.dtype))
+    if isinstance(raw.dtype, pl.Enum) and not raw.dtype.categories.is_sorted():
+        raw = raw.cast(pl.String).cast(pl.Enum(raw.dtype.categories.sort()))
     if not nullable and raw.null_count():
         raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every row needs one: fill or drop those rows.")
     return raw  # type: ignore[no-any-return]

@@ -20,16 +20,17 @@ import polars as pl
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
 from marketdata.tidy import runs
-from marketdata.tidy.backends import Result, Taken, closed, is_lazy, run, source_of
+from marketdata.tidy.backends import Overlap, Result, Taken, closed, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
+from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.schema import ASK, BBO, BOOKS, COLUMNS, COUNT, QUOTES, WHO, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "prices", "bbo", "metrics", "quotes")
-_BUCKET = "__bucket"
+_BUCKET, _FIRST, _LAST = "__bucket", "__first", "__last"
 _COARSE = Resolution.M10.micros
 
 
@@ -89,16 +90,16 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
     if fill is not None:
         check_fill(frame, fill)
         return run(frame, partial(_resampled, width=width, fill=fill), _KINDS, further=True)
-    whole = partial(_resampled, width=width, parts=is_lazy(frame))
-    return run(frame, whole, _KINDS, further=True, reduce=partial(_reduced, width=width))
+    whole, reduce, finish = (partial(step, width=width) for step in (_resampled, _reduced, _of_parts))
+    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish)
 
 
-def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None, parts: bool = False) -> Any:
+def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None) -> Any:
     values = _averaged(table) if table.kind in ("prices", "metrics") else None
     if not table.is_eager:
         return last_rows(table, width) if values is None else mean_rows(table, values, width)
     counts = [v + COUNT for v in values or () if v + COUNT in table.names]
-    ordered = table.in_order([*(values or ()), *counts], unique=values is not None and not parts)
+    ordered = table.in_order([*(values or ()), *counts], unique=values is not None)
     ordered = upsampled(ordered, width, fill)
     out = last(ordered, width) if values is None else means(ordered, values, counts, width)
     if values is not None and not counts:
@@ -122,8 +123,26 @@ def _reduced(table: EagerTable, width: BucketWidth) -> Any:
     values = _averaged(table)
     counts = [v + COUNT for v in values if v + COUNT in table.names]
     ordered = table.in_order([*values, *counts])
+    starts, ts = _bucket_starts(ordered, width), ordered.column("ts")
+    ends = runs.run_ends(starts, len(ordered)) - 1
     out = means(ordered, values, counts, width)
-    return out.with_columns(ordered.column("ts").gather(_telling(ordered, _bucket_starts(ordered, width), width)))
+    first, last_of = ts.gather(starts).alias(_FIRST), ts.gather(ends).alias(_LAST)
+    return out.with_columns(ts.gather(_telling(ordered, starts, width)), first, last_of)
+
+
+def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
+    """The function on reduced rows."""
+    if table.kind not in ("prices", "metrics"):
+        return _resampled(table, width)
+    values = [v for v in table.names if v + COUNT in table.names]
+    table = table.in_order(unique=False)
+    refuse_finer(table.array("ts"), table.groups, width)
+    first, last_of = (table.instants(c) for c in (_FIRST, _LAST))
+    new = np.zeros(len(table), bool)
+    new[table.groups] = True
+    if ((first[1:] <= last_of[:-1]) & ~new[1:]).any():
+        raise Overlap
+    return means(table, values, [v + COUNT for v in values], width)
 
 
 def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:

@@ -31,6 +31,7 @@ from marketdata.wire.columns import Ints
 _BLOCK = 1 << 17
 _IDENTITY = WHO[:2]
 _TYPED = frozenset(c for columns in COLUMNS.values() for c in columns)
+_NUMBERS = _TYPED - {"ts", *WHO, "side", "level"}
 
 
 class Source(Protocol):
@@ -149,11 +150,9 @@ class EagerTable:
 
     def instants(self, name: str) -> Ints:
         """A column of times of any name as microseconds UTC."""
-        return (
-            self.array(name)
-            if name == "ts"
-            else normalization.times(self.source.raw(name), name).to_physical().to_numpy()
-        )
+        if name == "ts":
+            return self.array(name)
+        return normalization.times(self.source.raw(name), name).to_physical().to_numpy()[self.rows]
 
     def order(self, ids: Sequence[str], *keys: Ints) -> Ints:
         """Positions of the rows by ids, then by other integers."""
@@ -300,11 +299,25 @@ class EagerTable:
                 "tidy frames hold microseconds: keep one row per microsecond."
             )
 
+    def check(self) -> None:
+        """Refuse a token with two labels, and texts in a column of numbers, where the order of rows does not matter.
+
+        Raises
+        ------
+        NotTidyError
+            Naming them.
+        """
+        self._check_labels()
+        for name in self.names:
+            if name in _NUMBERS:
+                self.column(name)
+
     def _check_labels(self) -> None:
         labels: dict[tuple[str | None, ...], str | None] = {}
         if "token_label" not in self.keys:
             return
-        at = group_starts(*(self.array(c) for c in self.keys))
+        codes = pl.DataFrame([pl.Series(c, self.array(c)) for c in self.keys]).with_row_index("row")
+        at = codes.unique(self.keys, maintain_order=True)["row"].cast(pl.Int64).to_numpy()
         for *ids, label in zip(*(self.texts(c, at) for c in self.keys), strict=True):
             if labels.setdefault(tuple(ids), label) != label:
                 found = sorted(map(str, (label, labels[tuple(ids)])))
@@ -377,7 +390,7 @@ class EagerTable:
         if whole:
             rows, deeper = np.arange(len(self)), np.flatnonzero(level)
         else:
-            tops = np.unique(np.concatenate((self.sides.starts, self.sides.asks)))
+            tops = np.column_stack((self.sides.starts, self.sides.asks)).ravel()
             rows = tops = tops[tops < len(self)]
             deeper = (tops + 1)[tops + 1 < len(self)]
             deeper = deeper[level[deeper] != 0]

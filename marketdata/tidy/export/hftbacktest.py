@@ -11,8 +11,6 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.tidy.arguments import number
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.kinds import wrapped
-from marketdata.tidy.schema import kind_of
 from marketdata.wire.columns import BookColumns
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
@@ -97,7 +95,6 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
 
 def book_columns(frame: Any) -> BookColumns:
     """Tidy books of any frame kind as columns, in tidy order."""
-    kind_of(wrapped(frame).collect_schema().names(), ("books",))
     books = to_columns("books", frame)
     assert isinstance(books, BookColumns)
     return books

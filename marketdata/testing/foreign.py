@@ -1,0 +1,504 @@
+"""Frames that this library did not write: the same points in any library, with any types, in any order.
+
+A tidy frame comes from a client, an archive or pages; a foreign one from a CSV file, a database or another package. It
+is built natively, never by this library. Some have a fault that no rule can repair, and are to be refused.
+
+Examples
+--------
+>>> from hypothesis import given
+>>> import marketdata as md
+>>> from marketdata.testing import foreign
+>>> @given(foreign.prices())
+... def an_hour_has_a_mean(drawn):
+...     try:
+...         md.resample(drawn.frame, "1h")
+...     except md.NotTidyError:
+...         assert drawn.fault
+>>> an_hour_has_a_mean()
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as missing:
+    hint = "marketdata.testing.foreign needs hypothesis, which is not installed: pip install hypothesis"
+    raise ModuleNotFoundError(hint, name="hypothesis") from missing
+
+__all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "prices"]
+
+IDS = ("market_id", "token_id", "token_label")
+CONTAINERS = ("pandas", "pandas nullable", "pandas pyarrow", "pandas object", "polars", "polars lazy", "arrow")
+# What no rule repairs: such a frame is refused by an error that says what to do.
+FAULTS = (
+    "null ts",
+    "null market",
+    "null token",
+    "float ids",
+    "text numbers",
+    "two columns of one name",
+    "times within a microsecond",
+    "two rows that differ",
+    "a token with two labels",
+)
+BOOK_FAULTS = (
+    *FAULTS,
+    "null side",
+    "sides in upper case",
+    "levels from 1",
+    "levels from the worst price",
+    "a level is left out",
+    "a price without a size",
+    "a size without a price",
+)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_BASES = (1_767_225_600, -86_400 * 400, 0, 1_700_000_040)
+_ZONES = ("UTC", "America/New_York", "Asia/Kolkata", None)
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A frame and what it holds.
+
+    Attributes
+    ----------
+    frame : pandas, polars or pyarrow frame
+    container : str
+        One of `CONTAINERS`.
+    rows : list of dict
+        The rows of the frame in tidy order, once each, as plain values: ``ts`` in seconds UTC.
+    fault : str or None
+        What is wrong with the frame beyond repair.
+    how : dict
+        Types and order that were drawn.
+    """
+
+    frame: Any
+    container: str
+    rows: Rows
+    fault: str | None
+    how: dict[str, Any] = field(default_factory=dict)
+
+
+def prices(
+    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
+) -> st.SearchStrategy[Foreign]:
+    """Prices of some tokens of one or two markets.
+
+    Parameters
+    ----------
+    faults : bool
+        Whether some frames have a fault.
+    containers : tuple of str
+        Libraries and types to draw from.
+    width : int
+        Grid of the times [seconds].
+
+    Returns
+    -------
+    strategy
+        Of `Foreign`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(prices(faults=False), lambda drawn: len(drawn.rows) == 1).container
+    'pandas'
+    """
+    return _strategy(_price_rows, ("ts", *IDS, "price"), FAULTS if faults else (), containers, width)
+
+
+def metrics(
+    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
+) -> st.SearchStrategy[Foreign]:
+    """Metrics of one or two markets; parameters as `prices`.
+
+    Returns
+    -------
+    strategy
+        Of `Foreign`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(metrics(faults=False), lambda drawn: len(drawn.rows) == 1).rows[0]["market_id"]
+    'm'
+    """
+    without = tuple(f for f in FAULTS if f not in ("null token", "a token with two labels"))
+    names = ("ts", "market_id", "volume", "liquidity", "spread")
+    return _strategy(_metric_rows, names, without if faults else (), containers, width)
+
+
+def books(
+    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
+) -> st.SearchStrategy[Foreign]:
+    """Books of some tokens: one-sided, empty, crossed, locked, with sizes of zero; parameters as `prices`.
+
+    Returns
+    -------
+    strategy
+        Of `Foreign`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> [row["side"] for row in find(books(faults=False), lambda drawn: len(drawn.rows) == 2).rows]
+    ['bid', 'ask']
+    """
+    names = ("ts", *IDS, "side", "level", "price", "size")
+    return _strategy(_book_rows, names, BOOK_FAULTS if faults else (), containers, width)
+
+
+def _strategy(
+    points: Callable[[random.Random, int], Rows],
+    names: tuple[str, ...],
+    faults: tuple[str, ...],
+    containers: tuple[str, ...],
+    width: int,
+) -> st.SearchStrategy[Foreign]:
+    @st.composite
+    def drawn(draw: st.DrawFn) -> Foreign:
+        container = draw(st.sampled_from(containers))
+        fault = draw(st.sampled_from([None] * len(faults) + list(faults))) if faults else None
+        rng = random.Random(draw(st.integers(0, 2**32 - 1)))  # noqa: S311 no secret
+        return made(rng, points, names, container, fault, width)
+
+    return drawn()
+
+
+def made(
+    rng: random.Random,
+    points: Callable[[random.Random, int], Rows],
+    names: tuple[str, ...],
+    container: str,
+    fault: str | None,
+    width: int = 60,
+) -> Foreign:
+    """One foreign frame; a fault that its rows have no room for is left out."""
+    rows = points(rng, width)
+    how: dict[str, Any] = {
+        "ts": (rng.choice(["us", "ns", "ms", "s"]), rng.choice(_ZONES)),
+        "ids": rng.choice(["text", "category", "large", "enum", "view"]),
+        "numbers": rng.choice(["float", "float", "float32", "decimal", "nan"]),
+        "levels": rng.choice(["int", "int64", "float", "unsigned"]),
+        "order": rng.choice(["tidy", "shuffled", "asks first"]),
+        "markers": rng.choice([True, True, False]),
+        "doubled": rng.random() < 0.15,
+        "extra": rng.random() < 0.3,
+        "index": rng.random() < 0.3,
+        "chunks": rng.randint(1, 3),
+    }
+    if "side" in names and not how["markers"]:
+        rows = [row for row in rows if row["price"] is not None]
+    more = {"note": "a", "extra": 1.5} if how["extra"] else {}
+    table = [{**row, **more, "ts": row["ts"] * 10**9} for row in rows]
+    if how["doubled"]:
+        table += [dict(rng.choice(table)) for _ in range(2 if table else 0)]
+    if how["order"] == "shuffled":
+        rng.shuffle(table)
+    elif how["order"] == "asks first" and "side" in names:
+        table.sort(key=lambda row: row["side"])
+    if fault is not None:
+        fault = _spoil(rng, table, fault, how, container)
+    columns = [*names, *(["note", "extra"] if how["extra"] else [])]
+    if rng.random() < 0.3:
+        rng.shuffle(columns)
+    frame = _BUILD[container.partition(" ")[0]](table, columns, container, how)
+    if fault == "two columns of one name":
+        frame = _with_twice(frame)
+    return Foreign(frame, container, rows, fault, how)
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["market_id"], row["token_id"], row["ts"]
+
+
+def _tokens(rng: random.Random) -> list[tuple[str, str, str | None]]:
+    # Short ids are used again by other markets.
+    long = str(10**76)
+    every = [
+        ("m", "1", "Yes"),
+        ("m", "2", "No"),
+        ("n", "1", "Up"),
+        ("n", "2", "Down"),
+        ("0xé", long + "1", None),
+        ("0xé", long + "2", "No"),
+    ]
+    first = rng.choice([0, 0, 2, 4])
+    return sorted(rng.choice([every[first : first + 1], every[first : first + 2], every[:4], every[:3]]))
+
+
+def _times(rng: random.Random, base: int, width: int) -> list[int]:
+    count = rng.choice([0, 1, 1, 2, 3, 6])
+    return [base // width * width + k * width for k in sorted(rng.sample(range(200), count))]
+
+
+def _price(rng: random.Random) -> float:
+    return rng.randint(0, 64) / 64
+
+
+def _price_rows(rng: random.Random, width: int) -> Rows:
+    base = rng.choice(_BASES)
+    return [
+        {**dict(zip(IDS, token, strict=True)), "ts": ts, "price": None if rng.random() < 0.15 else _price(rng)}
+        for token in _tokens(rng)
+        for ts in _times(rng, base, width)
+    ]
+
+
+def _metric_rows(rng: random.Random, width: int) -> Rows:
+    base = rng.choice(_BASES)
+    return [
+        {"market_id": market, "ts": ts}
+        | {c: None if rng.random() < 0.15 else rng.randint(0, 4000) / 4 for c in ("volume", "liquidity", "spread")}
+        for market in sorted({m for m, _, _ in _tokens(rng)})
+        for ts in _times(rng, base, width)
+    ]
+
+
+def _book_rows(rng: random.Random, width: int) -> Rows:
+    base, out = rng.choice(_BASES), []
+    for token in _tokens(rng):
+        for ts in _times(rng, base, width):
+            for side in ("bid", "ask"):
+                found = sorted({_price(rng) for _ in range(rng.choice([0, 1, 2, 3]))}, reverse=side == "bid")
+                row = {**dict(zip(IDS, token, strict=True)), "ts": ts, "side": side}
+                for level, price in enumerate(found):
+                    out.append({**row, "level": level, "price": price, "size": rng.randint(0, 4000) / 4})
+                if not found:
+                    out.append({**row, "level": None, "price": None, "size": None})
+    return out
+
+
+def _spoil(rng: random.Random, table: Rows, fault: str, how: dict[str, Any], container: str) -> str | None:
+    """Put a fault into the rows; None where they have no room for it."""
+    if not table:
+        return None
+    row = rng.choice(table)
+    levels = [r for r in table if r.get("level") is not None]
+    nulls = {"null ts": "ts", "null market": "market_id", "null token": "token_id", "null side": "side"}
+    if fault in nulls:
+        row[nulls[fault]] = None
+    elif fault == "float ids":
+        how["ids"] = "float"
+    elif fault == "text numbers":
+        how["numbers"] = "text"
+    elif fault == "two columns of one name":
+        return fault if container.startswith(("pandas", "arrow")) else None
+    elif fault == "times within a microsecond":
+        how["ts"] = ("ns", how["ts"][1])
+        if row["ts"] is None or "side" in row:
+            return None
+        table.append({**row, "ts": row["ts"] + 1})
+    elif fault == "two rows that differ":
+        value = "price" if "price" in row else "volume"
+        if row[value] is None:
+            return None
+        table.append({**row, value: row[value] + 0.5})
+    elif fault == "a token with two labels":
+        others = [r for r in table if r["token_id"] == row["token_id"] and r["market_id"] == row["market_id"]]
+        if len({r["ts"] for r in others}) < 2:
+            return None
+        for r in others:
+            if r["ts"] == row["ts"]:
+                r |= {"token_label": "other"}
+    elif fault == "sides in upper case":
+        for r in table:
+            r["side"] = r["side"].upper()
+    elif not levels:
+        return None
+    elif fault == "levels from 1":
+        for r in levels:
+            r["level"] += 1
+    elif fault == "levels from the worst price":
+        sides: dict[Any, Rows] = {}
+        for r in levels:
+            sides.setdefault((*_key(r), r["side"]), []).append(r)
+        if all(len({r["level"] for r in side}) < 2 for side in sides.values()):
+            return None
+        for side in sides.values():
+            most = max(r["level"] for r in side)
+            for r in side:
+                r["level"] = most - r["level"]
+    elif fault == "a level is left out":
+        deep = [r for r in levels if r["level"] > 0]
+        if not deep:
+            return None
+        one = rng.choice(deep)
+        gone = [r for r in table if r["level"] == 0 and (*_key(r), r["side"]) == (*_key(one), one["side"])]
+        for r in gone:
+            table.remove(r)
+    else:
+        rng.choice(levels)["size" if fault == "a price without a size" else "price"] = None
+    return fault
+
+
+def _with_twice(frame: Any) -> Any:
+    if hasattr(frame, "append_column"):
+        return frame.append_column("ts", frame.column("ts"))
+    import pandas as pd
+
+    return pd.concat([frame, frame[["market_id"]]], axis=1)
+
+
+def _moment(nanoseconds: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=nanoseconds // 1000)
+
+
+def _numbers(values: list[Any], how: str) -> list[Any]:
+    if how == "decimal":
+        return [None if v is None else Decimal(str(v)) for v in values]
+    if how == "text":
+        return [None if v is None else str(v) for v in values]
+    return values
+
+
+def _float_ids(values: list[Any]) -> list[float | None]:
+    return [None if v is None else float(len(v)) for v in values]
+
+
+def _pandas(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    out = {}
+    for name in columns:
+        values = [row[name] for row in table]
+        out[name] = _pandas_column(name, values, container.partition(" ")[2], how)
+    index = [f"r{i % 3}" for i in range(len(table))] if how["index"] else None
+    return pd.DataFrame({name: pd.Series(column) for name, column in out.items()}).set_axis(
+        index if index is not None else range(len(table)), axis=0
+    )
+
+
+def _pandas_column(name: str, values: list[Any], style: str, how: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    if name == "ts":
+        unit, zone = how["ts"]
+        if style == "object":
+            return pd.Series(
+                [None if v is None else pd.Timestamp(v, unit="ns", tz="UTC") for v in values], dtype=object
+            )
+        in_unit: Any = f"datetime64[{unit}, UTC]"
+        times = pd.to_datetime(pd.Series(values, dtype="Int64"), unit="ns", utc=True).astype(in_unit)
+        times = times.dt.tz_convert(zone)
+        if style == "pyarrow":
+            import pyarrow as pa
+
+            return times.astype(pd.ArrowDtype(pa.timestamp(unit, zone)))
+        return times
+    if name in (*IDS, "side", "note"):
+        if how["ids"] == "float" and name == "token_id":
+            return pd.Series(_float_ids(values), dtype="float64")
+        if how["ids"] == "category" and name != "note":
+            present = sorted({v for v in values if v is not None}, reverse=True)
+            return pd.Categorical(values, categories=["unused", *present])
+        kinds: dict[str, Any] = {"nullable": "string[python]", "pyarrow": "string[pyarrow]", "object": object}
+        return pd.Series(values, dtype=kinds.get(style, "str"))
+    if name == "level":
+        if style == "object":
+            return pd.Series(values, dtype=object)
+        if style == "pyarrow":
+            return pd.Series(values, dtype="uint8[pyarrow]" if how["levels"] == "unsigned" else "int64[pyarrow]")
+        if how["levels"] == "float" or not style:
+            return pd.Series(values, dtype="float64")
+        return pd.Series(values, dtype="UInt8" if how["levels"] == "unsigned" else "Int32")
+    kind = how["numbers"]
+    if kind in ("decimal", "text") or style == "object":
+        return pd.Series(_numbers(values, kind), dtype=object)
+    width = "32" if kind == "float32" else "64"
+    types: dict[str, Any] = {
+        "nullable": f"Float{width}",
+        "pyarrow": f"{'float' if width == '32' else 'double'}[pyarrow]",
+    }
+    return pd.Series(values, dtype=types.get(style, f"float{width}"))
+
+
+def _polars(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
+    import polars as pl
+
+    series = [_polars_column(name, [row[name] for row in table], how) for name in columns]
+    frame = pl.DataFrame(series)
+    return frame.lazy() if container == "polars lazy" else frame
+
+
+def _polars_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
+    import polars as pl
+
+    if name == "ts":
+        unit, zone = how["ts"]
+        unit = "ms" if unit == "s" else unit
+        size = {"ns": 1, "us": 1000, "ms": 10**6}[unit]
+        kind: Any = unit
+        times = pl.Series(name, [None if v is None else v // size for v in values], dtype=pl.Int64)
+        times = times.cast(pl.Datetime(kind))
+        if zone is None:
+            return times
+        return times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    if name in (*IDS, "side", "note"):
+        if how["ids"] == "float" and name == "token_id":
+            return pl.Series(name, _float_ids(values), dtype=pl.Float64)
+        dtype: Any = pl.String
+        if how["ids"] == "category":
+            dtype = pl.Categorical
+        elif how["ids"] == "enum":
+            dtype = pl.Enum(["unused", *sorted({v for v in values if v is not None}, reverse=True)])
+        return pl.Series(name, values, dtype=dtype)
+    if name == "level":
+        types: dict[str, Any] = {"int": pl.Int32, "int64": pl.Int64, "float": pl.Float64, "unsigned": pl.UInt8}
+        return pl.Series(name, values, dtype=types[how["levels"]])
+    kind = how["numbers"]
+    if kind == "decimal":
+        return pl.Series(name, _numbers(values, kind), dtype=pl.Decimal(20, 6))
+    if kind == "text":
+        return pl.Series(name, _numbers(values, kind), dtype=pl.String)
+    values = [float("nan") if v is None and kind == "nan" else v for v in values]
+    return pl.Series(name, values, dtype=pl.Float32 if kind == "float32" else pl.Float64)
+
+
+def _arrow(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:  # noqa: ARG001
+    import pyarrow as pa
+
+    cuts = sorted({0, len(table), *(len(table) * k // how["chunks"] for k in range(1, how["chunks"]))})
+    parts = [table[a:b] for a, b in pairwise(cuts)] or [[]]
+    out = {
+        name: pa.chunked_array([_arrow_column(name, [row[name] for row in part], how) for part in parts])
+        for name in columns
+    }
+    return pa.table(out)
+
+
+def _arrow_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    if name == "ts":
+        unit, zone = how["ts"]
+        size = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}[unit]
+        return pa.array([None if v is None else v // size for v in values], pa.int64()).cast(pa.timestamp(unit, zone))
+    if name in (*IDS, "side", "note"):
+        if how["ids"] == "float" and name == "token_id":
+            return pa.array(_float_ids(values), pa.float64())
+        types = {"large": pa.large_string(), "view": pa.string_view()}
+        column = pa.array(values, types.get(how["ids"], pa.string()))
+        # Each chunk has a dictionary of its own.
+        return column.dictionary_encode() if how["ids"] in ("category", "enum") else column
+    if name == "level":
+        kinds = {"int": pa.int32(), "int64": pa.int64(), "float": pa.float64(), "unsigned": pa.uint8()}
+        return pa.array(values, kinds[how["levels"]])
+    kind = how["numbers"]
+    if kind in ("decimal", "text"):
+        return pa.array(_numbers(values, kind), pa.decimal128(20, 6) if kind == "decimal" else pa.string())
+    values = [float("nan") if v is None and kind == "nan" else v for v in values]
+    return pa.array(values, pa.float32() if kind == "float32" else pa.float64(), from_pandas=False)
+
+
+_BUILD: dict[str, Callable[..., Any]] = {"pandas": _pandas, "polars": _polars, "arrow": _arrow}

@@ -1,0 +1,286 @@
+"""Frames that the library did not write: every verb gives what a plain loop gives, or refuses and says what to do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import plain
+import pytest
+from hypothesis import given, settings
+
+import marketdata as md
+from marketdata.testing import foreign
+
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+IDS = list(plain.IDS)
+VALUES = ("volume", "liquidity", "spread")
+Rows = plain.Rows
+
+
+class Case(NamedTuple):
+    """A verb: the view that it takes, the call, what a loop gives, and the width that it calls the rows."""
+
+    view: str
+    call: Callable[[Any], Any]
+    want: Callable[[Rows], Rows]
+    told: int | None = None
+
+
+def blank_books(row: dict[str, Any]) -> Rows:
+    return [{**plain.who(row), "side": side, "level": None, "price": None, "size": None} for side in ("bid", "ask")]
+
+
+def blank_values(row: dict[str, Any]) -> Rows:
+    return [{c: v if c in IDS else None for c, v in row.items()}]
+
+
+def once(frame: Any) -> Rows:
+    """The rows of a join, each once, with the price and the time of knowing of the right frame by short names."""
+    names = {"price_right": "joined", "price_r": "joined", "available_at": "known"}
+    found = [{names.get(c, c): v for c, v in row.items()} for row in plain_rows(frame)]
+    return [row for i, row in enumerate(found) if row not in found[:i]]
+
+
+def replayed(frame: Any, view: str) -> Rows:
+    events = md.replay(**{view: frame}, resolution="1m")
+    out = []
+    for e in events:
+        ids = {c: getattr(e, c) for c in IDS if view != "metrics" or c == "market_id"}
+        data: Any = e.data
+        if view == "books":
+            data = {"bids": [tuple(x) for x in e.data.bids.tolist()], "asks": [tuple(x) for x in e.data.asks.tolist()]}
+        elif view == "prices":
+            data = {"price": e.data}
+        else:
+            data = {c: e.data[c] for c in VALUES}
+        out.append({"ts": int(e.ts.timestamp()), **ids, **data})
+    return sorted(out, key=lambda r: (r["market_id"], r.get("token_id") or "", r["ts"]))
+
+
+def books_of(rows: Rows) -> Rows:
+    return [{**head, "bids": bids, "asks": asks} for head, bids, asks in plain.snapshots(rows)]
+
+
+def in_order(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda r: (r["market_id"] or "", r.get("token_id") or "", r["ts"]))
+
+
+def report(frame: Any, *names: str) -> Rows:
+    found = {row["check"]: row["n_failed"] for row in plain_rows(md.check(frame))}
+    return [{name: found[name] for name in names}]
+
+
+def oddities(rows: Rows) -> dict[str, int]:
+    tops = [plain.top(bids, asks) for _, bids, asks in plain.snapshots(rows)]
+    return {
+        "crossed": sum(t["spread"] is not None and t["spread"] < 0 for t in tops),
+        "locked": sum(t["spread"] == 0 for t in tops),
+        "one_sided": sum((t["best_bid"] is None) != (t["best_ask"] is None) for t in tops),
+    }
+
+
+def event_count(rows: Rows) -> Rows:
+    return [{"events": sum(2 + len(bids) + len(asks) for _, bids, asks in plain.snapshots(rows))}]
+
+
+def quote_count(rows: Rows) -> Rows:
+    return [{"quotes": sum(bool(bids and asks) for _, bids, asks in plain.snapshots(rows))}]
+
+
+def matrix(rows: Rows) -> Rows:
+    tokens = sorted({(r["market_id"], r["token_id"]) for r in rows})
+    found = {(r["market_id"], r["token_id"], r["ts"]): r["price"] for r in rows}
+    return [{"ts": ts, **{t: found.get((m, t, ts)) for m, t in tokens}} for ts in sorted({r["ts"] for r in rows})]
+
+
+CASES: dict[str, Case] = {
+    "resample books": Case("books", lambda f: md.resample(f, "1h"), lambda r: plain.resampled_books(r, 3600), 3600),
+    "resample books to 15m": Case(
+        "books", lambda f: md.resample(f, "15m"), lambda r: plain.resampled_books(r, 900), 900
+    ),
+    "resample prices": Case("prices", lambda f: md.resample(f, "1h"), lambda r: plain.means(r, 3600, ("price",)), 3600),
+    "resample prices to weeks": Case(
+        "prices", lambda f: md.resample(f, "1w"), lambda r: plain.means(r, plain.WEEK, ("price",)), plain.WEEK
+    ),
+    "resample metrics": Case(
+        "metrics", lambda f: md.resample(f, "4h"), lambda r: plain.means(r, 14_400, VALUES), 14_400
+    ),
+    "fill books": Case(
+        "books",
+        lambda f: md.resample(f, "1h", fill="forward"),
+        lambda r: plain.on_grid(plain.resampled_books(plain.later(r, 3600), 3600), 3600, True, blank_books),
+    ),
+    "fill books with nulls": Case(
+        "books",
+        lambda f: md.resample(f, "1h", fill="null"),
+        lambda r: plain.on_grid(plain.resampled_books(plain.later(r, 3600), 3600), 3600, False, blank_books),
+    ),
+    "fill prices": Case(
+        "prices",
+        lambda f: md.resample(f, "1h", fill="forward"),
+        lambda r: plain.on_grid(plain.means(plain.later(r, 3600), 3600, ("price",)), 3600, True, blank_values),
+    ),
+    "fill metrics": Case(
+        "metrics",
+        lambda f: md.resample(f, "1h", fill="null"),
+        lambda r: plain.on_grid(plain.means(plain.later(r, 3600), 3600, VALUES), 3600, False, blank_values),
+    ),
+    "bbo": Case("books", md.bbo, plain.bbo),
+    "mid": Case("books", md.mid, lambda r: [{c: x[c] for c in ("ts", *IDS, "mid")} for x in plain.bbo(r)]),
+    "spread": Case("books", md.spread, lambda r: [{c: x[c] for c in ("ts", *IDS, "spread")} for x in plain.bbo(r)]),
+    "gaps": Case("prices", lambda f: md.gaps(f, "1m"), lambda r: plain.gaps(r, 60), 60),
+    "gaps of books": Case("books", lambda f: md.gaps(f, "5m"), lambda r: plain.gaps(r, 300), 300),
+    "align": Case(
+        "prices",
+        lambda f: md.align(f, "1m", fill="forward"),
+        lambda r: plain.on_grid(plain.later(r, 60), 60, True, blank_values),
+    ),
+    "align metrics": Case(
+        "metrics", lambda f: md.align(f, "1m"), lambda r: plain.on_grid(r, 60, False, blank_values), 60
+    ),
+    "asof_join": Case(
+        "prices",
+        lambda f: once(md.asof_join(f, f, right_resolution="1m")),
+        lambda r: plain.joined(r, r, 60, "price", exact=False, tolerance=None),
+        60,
+    ),
+    "asof_join near": Case(
+        "prices",
+        lambda f: once(
+            md.asof_join(f, f, right_resolution="10m", tolerance="1h", allow_exact_matches=True, suffix="_r")
+        ),
+        lambda r: plain.joined(r, r, 600, "price", exact=True, tolerance=3600),
+        600,
+    ),
+    "ohlc": Case("prices", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(r, 3600, "price"), 3600),
+    "ohlc of books": Case("books", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(plain.bbo(r), 3600, "mid"), 3600),
+    **{
+        f"returns {how}": Case(
+            "prices", lambda f, h=how: md.returns(f, how=h), lambda r, h=how: plain.returns(r, "price", h, None)
+        )
+        for how in ("simple", "log", "change", "log_odds")
+    },
+    "returns of books": Case(
+        "books", lambda f: md.returns(f, how="change"), lambda r: plain.returns(plain.bbo(r), "mid", "change", None)
+    ),
+    "returns next to each other": Case(
+        "prices", lambda f: md.returns(f, resolution="1m"), lambda r: plain.returns(r, "price", "simple", 60), 60
+    ),
+    "log_odds": Case(
+        "prices",
+        md.log_odds,
+        lambda r: [{"ts": x["ts"], **plain.who(x), "log_odds": plain.log_odds(x["price"])} for x in r],
+    ),
+    "ladder": Case("books", lambda f: md.ladder(f, 1_767_229_200), lambda r: plain.ladder(r, 1_767_229_200)),
+    "to_wide": Case("books", lambda f: md.to_wide(f, 3), lambda r: plain.wide(r, 3)),
+    "from_wide": Case("books", lambda f: md.from_wide(md.to_wide(f, 3)), plain.with_markers),
+    "replay books": Case("books", lambda f: replayed(f, "books"), books_of, 60),
+    "replay prices": Case("prices", lambda f: replayed(f, "prices"), lambda r: r, 60),
+    "replay metrics": Case("metrics", lambda f: replayed(f, "metrics"), lambda r: r, 60),
+}
+CASES |= {
+    "available_at": Case(
+        "prices",
+        lambda f: in_order(once(md.available_at(f, "10m"))),
+        lambda r: [{**x, "known": x["ts"] + 600} for x in r],
+        600,
+    ),
+    "check books": Case("books", lambda f: report(f, "crossed", "locked", "one_sided"), lambda r: [oddities(r)]),
+    "check prices": Case("prices", lambda f: report(f, "outside_0_1"), lambda _: [{"outside_0_1": 0}]),
+    "pivot": Case(
+        "prices", lambda f: md.pivot(f).reset_index() if hasattr(md.pivot(f), "reset_index") else md.pivot(f), matrix
+    ),
+    "hftbacktest": Case("books", lambda f: [{"events": len(md.to_hftbacktest(f, "1m"))}], event_count, 60),
+    "nautilus quotes": Case(
+        "books", lambda f: [{"quotes": len(list(md.to_nautilus_quotes(f, "1m")))}], quote_count, 60
+    ),
+}
+# What a call may say of these rows beside "finer than the frame".
+REFUSED: dict[str, Callable[[Rows], bool]] = {
+    "pivot": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
+    "hftbacktest": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > 1,
+    "nautilus quotes": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
+}
+# Faults that a call looks for and reports, or that do not matter to it.
+TOLD_APART = {"check books", "check prices", "available_at"}
+
+
+def plain_rows(frame: Any) -> Rows:
+    """Rows of any frame as dictionaries: times as seconds, texts and numbers as Python has them, NaN as None."""
+    if isinstance(frame, list):
+        return frame
+    data = nw.from_native(frame)
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    columns = {}
+    for name in data.columns:
+        column = data[name]
+        if isinstance(column.dtype, nw.Datetime):
+            values = [None if v is None else v // 1_000_000 for v in column.dt.timestamp("us").to_list()]
+        elif isinstance(column.dtype, nw.Categorical | nw.Enum):
+            values = column.cast(nw.String).to_list()
+        else:
+            values = column.to_list()
+        values = [None if v is None or str(v) in ("<NA>", "nan", "NaT") else v for v in values]
+        columns[name] = [math.floor(v.timestamp()) if isinstance(v, dt.datetime) else v for v in values]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(a == b)
+
+
+def judged(case: Case, drawn: foreign.Foreign) -> tuple[str, str]:
+    """Whether the verb was "right" or "refused" as it should, "wrong", or failed with an error that is "untyped"."""
+    coarse = case.told is not None and plain.is_coarse(drawn.rows, case.told)
+    name = next(name for name, one in CASES.items() if one is case)
+    coarse = coarse or (name in REFUSED and REFUSED[name](drawn.rows))
+    try:
+        got = plain_rows(case.call(drawn.frame))
+    except md.NotTidyError as error:
+        return ("refused" if drawn.fault and len(str(error)) > 30 else "wrong"), f"{error}"
+    except md.ConfigError as error:
+        return ("refused" if coarse or drawn.fault else "wrong"), f"{error}"
+    except Exception as error:
+        return "untyped", f"{type(error).__name__}: {error}"
+    if coarse:
+        return "wrong", "a coarser frame was not refused"
+    want = case.want(drawn.rows)
+    missing = {c for row in want[:1] for c in row} - {c for row in got[:1] for c in row}
+    same = len(got) == len(want) and not (missing and got)
+    same = same and all(close(g[c], w[c]) for g, w in zip(got, want, strict=True) for c in w)
+    if drawn.fault and name in TOLD_APART:
+        return "right", ""
+    if drawn.fault and not same:
+        return "wrong", f"not refused: {drawn.fault}; got {got[:3]} want {want[:3]}"
+    at = next(
+        (i for i, (g, w) in enumerate(zip(got, want, strict=False)) if any(not close(g.get(c), w[c]) for c in w)), -1
+    )
+    shown = f"got {len(got)} rows, {got[at : at + 2]}, want {len(want)} rows, {want[at : at + 2]}"
+    return ("right" if same else "wrong"), shown
+
+
+def strategy(view: str) -> Any:
+    return getattr(foreign, view)()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) -> None:
+    """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
+    case, seen = CASES[name], Counter[str]()
+
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
+    @given(drawn=strategy(case.view))
+    def run(drawn: foreign.Foreign) -> None:
+        verdict, text = judged(case, drawn)
+        seen[verdict] += 1
+        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()
