@@ -199,7 +199,7 @@ def _polars(series: Any, width: int | None) -> Any:
     import polars as pl
 
     if isinstance(series.dtype, pl.List) and series.dtype.inner == pl.String:
-        short = shorten(series.explode().drop_nulls().unique().to_list(), width)
+        short = shorten(series.explode(empty_as_null=False).drop_nulls().unique().to_list(), width)
         return pl.col(series.name).list.eval(pl.element().replace(short)) if short else None
     if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
         return None

@@ -104,7 +104,7 @@ def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
     ids = id_columns("books")
     lists = rows.select("ts", *ids, *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
     place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
-    levels = lists.with_columns(place=place).explode("place", "price", "size")
+    levels = lists.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)
     is_bid = pl.col("place") < pl.col("bids")
     level = pl.when(is_bid).then("place").otherwise(pl.col("place") - pl.col("bids"))
     return levels.with_columns(
