@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from marketdata.archive.coverage.policy import (
 )
 from marketdata.archive.query import FrameName, checked_markets, frame_of
 from marketdata.archive.records import Record
+from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
@@ -31,6 +33,9 @@ _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 _LISTED_AGAIN = 600 * SECOND
 _DISCOVERY = "discovery"
+# Of so many views of markets two processes do not fetch the same: a lock each. Of more they may; no point is doubled.
+_LOCKED = 64
+_WAIT = 600.0
 
 
 class Asked(NamedTuple):
@@ -71,7 +76,15 @@ class Pull:
         if self._dry_run:
             self.asked += [Asked(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
         elif todo:
-            self._fill(todo)
+            with contextlib.ExitStack() as stack:
+                wanted_by = sorted({(view, m) for view, m, _ in todo})
+                for view, m in wanted_by if len(wanted_by) <= _LOCKED else ():
+                    name = f"fetching {view} of market {m[:200]!r}"
+                    stack.enter_context(lock(self._store.root, f"{view}\x1f{m}", _WAIT, name))
+                # Another process may have filled them while this one waited.
+                todo = [(v, m, gap) for v, m in dict.fromkeys(t[:2] for t in todo) for gap in self._gaps(v, m, wanted)]
+                if todo:
+                    self._fill(todo)
         for name in unknown:
             self._client.market(name)  # it was not found before, and says so in the words of the service
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,6 +24,9 @@ from marketdata.wire.columns import VIEWS, AnyColumns, View
 FrameName = Literal["pandas", "polars"]
 Missing = Literal["warn", "raise", "partial", "fetch"]
 ALL_TIME = Range(-(2**61), 2**61)
+# From so many files on they are read by threads.
+_MANY_FILES = 4
+_THREADS = min(8, os.cpu_count() or 1)
 # Up to so many slices of a batch cost less than a copy of its rows.
 _SLICES = 16
 _DOUBTFUL = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
@@ -55,11 +60,19 @@ def read(
     else:
         hull = ALL_TIME
     ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
-    found: list[pa.Table] = []
-    for file in files_of(version or table.version(), ids, hull):
+
+    def rows_of(file: DataFile) -> list[pa.Table]:
         groups = table.footer(file).groups(ids, hull.start, hull.end)
-        if groups:
-            found.extend(_selected(table.read(file, groups), ids, hull, token_id))
+        return list(_selected(table.read(file, groups), ids, hull, token_id)) if groups else []
+
+    files = files_of(version or table.version(), ids, hull)
+    if len(files) < _MANY_FILES:
+        parts = [rows_of(file) for file in files]
+    else:
+        # Fetching and decoding leave the interpreter to others.
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = list(pool.map(rows_of, files))
+    found = [rows for part in parts for rows in part]
     with errors.parsing(f"The {view} table"):
         columns = from_tables(view, found).sort()
     return columns if ranges is None else _clipped(columns, ranges)
@@ -81,7 +94,7 @@ def _clipped(columns: AnyColumns, ranges: Mapping[str, Range]) -> AnyColumns:
 def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, token_id: str | None) -> Iterable[pa.Table]:
     """The rows that are meant. They are sorted, so they are a few slices, which cost no copy."""
     for batch in rows.to_batches():
-        ts = batch.column("ts").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
         mask = (ts >= wanted.start) & (ts < wanted.end)
         if markets is not None:
             mask &= _is_in(batch.column("market_id"), markets)
@@ -101,8 +114,9 @@ def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, toke
 def _is_in(array: pa.Array, names: Sequence[str]) -> Any:
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     some = set(names)
-    wanted = [i for i, name in enumerate(encoded.dictionary.to_pylist()) if name in some]
-    return np.isin(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), wanted)
+    wanted = np.array([*(name in some for name in encoded.dictionary.to_pylist()), False])
+    codes = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
+    return wanted[codes.to_numpy(zero_copy_only=False)]
 
 
 def coarser(columns: AnyColumns, resolution: Resolution) -> AnyColumns:

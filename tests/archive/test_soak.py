@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import random
@@ -20,7 +21,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, points_of
 from archive.test_faults import books, data_files, held
 from archive.test_processes import start
-from archive.writers import limited, write_for_ever, write_rounds
+from archive.writers import keep_up, limited, part_of, rows_of, write_for_ever, write_part, write_rounds
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
@@ -111,8 +112,8 @@ EVENTS = (
     "def watched(owner, name):\n    real = getattr(owner, name)\n    said = f'{owner.__name__}.{name}'\n"
     "    def call(*args, **kwargs):\n        point(f'before {said}')\n        out = real(*args, **kwargs)\n"
     "        point(f'after {said}')\n        return out\n    setattr(owner, name, call)\n"
-    "for name in ('write', 'settle', 'delete'):\n    watched(Store, name)\n"
-    "for name in ('create', 'put', 'commit', '_settle', 'add_columns'):\n    watched(Table, name)\n"
+    "for name in ('write', 'delete'):\n    watched(Store, name)\n"
+    "for name in ('create', 'put', 'commit', 'add_columns'):\n    watched(Table, name)\n"
     "watched(os, 'fsync')\nwatched(DeltaTable, 'vacuum')\n"
 )
 WORK = {
@@ -243,6 +244,60 @@ def test_eight_writers_of_fifty_rounds_all_land(
     assert fresh.verify().is_empty()
     with capsys.disabled():
         print(f"\n8 writers x 50 rounds: 800 of 800 commits, {reads} reads meanwhile, each of one version")
+
+
+@pytest.mark.parametrize("what", ["tokens", "days"])
+def test_AR37_eight_writers_of_one_market_beside_compaction(
+    archive: Archive, forks: Any, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """8 processes add 15 times a token, or a day, of one market while another compacts and vacuums: all points stay."""
+    workers = [forks.Process(target=write_part, args=(archive.location, what, k, 15)) for k in range(8)]
+    keeper = forks.Process(target=keep_up, args=(archive.location,))
+    for worker in [*workers, keeper]:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    keeper.terminate()
+    keeper.join()
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    fresh = Archive(archive.location, frame="polars")
+    found = fresh.columns("prices", "one")
+    want = {
+        (token.token_id, int(ts)): price
+        for k in range(8)
+        for n in range(15)
+        for token, ts, price in rows_of(part_of(what, k, n))
+    }
+    assert len(found) == len(want)
+    assert {(t.token_id, int(ts)): p for t, ts, p in rows_of(found)} == want
+    assert fresh.verify(repair=True).is_empty()
+    with capsys.disabled():
+        print(f"\n8 writers x 15 adds of {what} of one market: {len(found)} of {len(want)} points, 0 doubled")
+
+
+@pytest.mark.parametrize("wrong", ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES"])
+def test_AR38_a_storage_that_stutters_at_every_call_of_every_verb(
+    archive: Archive, tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever system call fails in whichever verb: a typed error or success, old points or new, none missing."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("a C compiler makes the shim of this test")
+    shim = tmp_path / "stutter.so"
+    code = Path(__file__).with_name("stutter.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, code, "-ldl"], check=True)
+    for first, count, size in ((0, 20, 1.0), (20, 10, 1.0), (5, 10, 2.0)):
+        archive.add(books=books(M, first, count, size=size))
+    done = subprocess.run(
+        [sys.executable, "-m", "archive.stutter", archive.location, str(getattr(errno, wrong)), "90"],
+        env={
+            **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "LD_PRELOAD": str(shim)
+        },
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    with capsys.disabled():
+        print(f"\n{wrong}: {done.stdout.strip()}")
 
 
 def fill(archive: Archive) -> int:

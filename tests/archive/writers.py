@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import signal
+from collections.abc import Iterator
 
 # Loaded before the fork, so that a kill hits work and not the start of Python.
 import deltalake.transaction  # noqa: F401
@@ -18,7 +19,7 @@ import marketdata.accessor
 import marketdata.tidy.runs  # noqa: F401
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.wire.columns import BookColumns, Token
+from marketdata.wire.columns import BookColumns, PriceColumns, Token
 
 M = MARKETS[0]
 
@@ -50,6 +51,35 @@ def write_rounds(location: str, k: int, rounds: int) -> None:
     for n in range(rounds):
         archive.add(books=books(M, 0, 30, size=float(1000 * k + n + 1)))
         archive.add(books=one_batch(k, n))
+
+
+def part_of(what: str, k: int, n: int) -> PriceColumns:
+    """Thirty prices of one market: of a token of the writer's own, or of a day of its own."""
+    token = Token("one", str(k if what == "tokens" else 0), "Yes")
+    day = 0 if what == "tokens" else k
+    ts = START + (1440 * day + 20 * n + np.arange(30)) * MINUTE
+    return PriceColumns((token,), np.zeros(30, np.int32), ts, np.full(30, (100 * k + n) / 1000))
+
+
+def rows_of(columns: PriceColumns) -> Iterator[tuple[Token, int, float]]:
+    """Token, time and price of each point."""
+    for code, ts, price in zip(columns.token.tolist(), columns.ts.tolist(), columns.price.tolist(), strict=True):
+        yield columns.tokens[code], ts, price
+
+
+def write_part(location: str, what: str, k: int, rounds: int) -> None:
+    """Add parts that overlap the writer's last one."""
+    archive = Archive(location, frame="polars")
+    for n in range(rounds):
+        archive.add(prices=part_of(what, k, n))
+
+
+def keep_up(location: str) -> None:
+    """Compact and vacuum without end."""
+    archive = Archive(location, frame="polars")
+    while True:
+        archive.compact()
+        archive.vacuum(1)
 
 
 def limited(location: str, limit: int) -> None:

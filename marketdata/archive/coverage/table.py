@@ -246,7 +246,8 @@ def _merged(rows: pa.Table) -> pa.Table:
         "commit": pa.array(np.maximum.reduceat(_ints(rows, "commit"), at)),
     }
     for name, values in columns.items():
-        first = first.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+        field = SCHEMA.field(name)
+        first = first.set_column(SCHEMA.get_field_index(name), field, values.cast(field.type))
     return first
 
 

@@ -84,7 +84,7 @@ class Store:
 
     def open(self, name: str) -> Any:
         """A file for reading, unbuffered."""
-        return self._fs.open_input_file(name) if self.remote else Path(self.uri, name).open("rb", buffering=0)
+        return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
 
     def delete(self, name: str) -> None:
         """Remove a file that no commit names; where that fails, ``vacuum`` finds it later."""
@@ -155,6 +155,8 @@ class Footer:
     """What the footer of a file tells: where its row groups are and what they hold."""
 
     metadata: Any
+    ids: Sequence[str]
+    rows: Sequence[int]
     starts: Sequence[int]
     market_min: Sequence[str | None]
     market_max: Sequence[str | None]
@@ -307,9 +309,10 @@ def _footer(metadata: Any, end: int) -> Footer:
     low: list[str | None] = [None] * count
     high: list[str | None] = [None] * count
     ts_min, ts_max = np.full(count, -FAR), np.full(count, FAR)
-    starts = []
+    starts, rows = [], []
     for i in range(count):
         group = metadata.row_group(i)
+        rows.append(group.num_rows)
         first = group.column(0)
         starts.append(first.dictionary_page_offset or first.data_page_offset)
         for name in ("market_id", "ts"):
@@ -319,7 +322,8 @@ def _footer(metadata: Any, end: int) -> Footer:
                     ts_min[i], ts_max[i] = stats.min_raw, stats.max_raw
                 else:
                     low[i], high[i] = stats.min, stats.max
-    return Footer(metadata, [*starts, end], low, high, ts_min, ts_max)
+    ids = [name for name in ID_COLUMNS if name in names]
+    return Footer(metadata, ids, rows, [*starts, end], low, high, ts_min, ts_max)
 
 
 def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
@@ -343,13 +347,13 @@ def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[i
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),
             metadata=footer.metadata,
-            read_dictionary=[name for name in ID_COLUMNS if name in footer.metadata.schema.to_arrow_schema().names],
+            read_dictionary=footer.ids,
             page_checksum_verification=True,
         )
         rows = reader.read_row_groups(some, use_threads=len(some) >= _MANY_GROUPS)
         # The checksums leave out the headers of pages; what a flipped bit in these does shows here.
         rows.validate(full=True)
-        if rows.num_rows != sum(footer.metadata.row_group(i).num_rows for i in some):
+        if rows.num_rows != sum(footer.rows[i] for i in some):
             raise ValueError("it has other rows than were written")
         return rows
 

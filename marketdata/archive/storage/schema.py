@@ -106,7 +106,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
 
 
 def _ints(array: pa.Array) -> Any:
-    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return array.view(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
