@@ -36,6 +36,13 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    """A module of the package or a file of the tests that a page names is there."""
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|js|pyi))`", page.read_text(encoding="utf-8"))
+    assert not [one for one in named if not any((root / one).exists() for root in (ROOT, ROOT / "marketdata"))]
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 def test_a_notebook_runs(path: Path) -> None:
     """Every cell of the notebook runs without an error, from an empty kernel."""
