@@ -434,6 +434,15 @@ def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
         plot.coverage(held.drop(columns="state"), backend=backend)
 
 
+def test_an_archive_names_its_markets_by_their_questions(archive) -> None:
+    """The coverage chart of an archive needs to be told nothing: its records have the questions."""
+    shown = texts(archive.plot_coverage())
+    record = next(m for m in archive.records("markets") if len(m["tokens"]) == 2)
+    assert any(text.startswith(record["question"][:20]) for text in shown)
+    assert "simulated data" in shown
+    assert isinstance(archive.plot_coverage(backend="plotly"), go.Figure)
+
+
 def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
     """df.md.plot has every chart but the page, and passes its options on."""
     market = pair(archive)

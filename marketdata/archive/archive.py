@@ -781,7 +781,13 @@ class Archive(Generic[Frame]):
         """
         return cast("Frame", query.coverage_frame(self._store.coverage, frame or self._frame))
 
-    def plot_coverage(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+    def plot_coverage(
+        self,
+        ax: Axes | None = None,
+        *,
+        title: str | None = None,
+        backend: Literal["matplotlib", "plotly"] = "matplotlib",
+    ) -> Any:
         """Draw what is held: one bar per market and view, coloured by state.
 
         Parameters
@@ -789,11 +795,14 @@ class Archive(Generic[Frame]):
         ax : Axes, optional
             Where to draw; a new figure without it.
         title : str, optional
+            Text above.
+        backend : "matplotlib" or "plotly"
+            plotly draws an interactive figure.
 
         Returns
         -------
-        Axes
-            x: time [UTC]; y: market and view.
+        matplotlib Axes, or plotly Figure
+            x: time [UTC]; y: question of the market, and view.
 
         Examples
         --------
@@ -805,8 +814,10 @@ class Archive(Generic[Frame]):
         """
         from marketdata import plot
 
-        drawn: Axes = plot.coverage(self.coverage(), ax, title=title, simulated=self.simulated)
-        return drawn
+        records = self.records("markets")
+        named = {r["id"]: text for r in records if (text := r.get("question") or r.get("slug"))}
+        held = self.coverage()
+        return plot.coverage(held, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
         """Rewrite many small files as few large ones; readers and other versions are not disturbed.
