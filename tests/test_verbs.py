@@ -19,7 +19,7 @@ from marketdata.accessor import Accessor
 ROOT = Path(__file__).resolve().parents[1]
 VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
 # They have tests of their own on engines, or refuse them.
-APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "pivot", "show"}
+APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "pivot", "show", "outcomes"}
 
 
 def parameters(function: object) -> list[tuple[str, object, object]]:

@@ -84,6 +84,15 @@ class EngineTable:
         level = [nw.col("level").cast(nw.Int32)] if self.kind == "books" else []
         return out.with_columns(utc(out).alias("ts"), *texts, *(n for n in numbers), *level)
 
+    def with_micros(self, name: str) -> Any:
+        """The whole frame with ``ts`` as microseconds since the epoch in one more column."""
+        native = self.data.to_native()
+        if self.is_duckdb:
+            return nw.from_native(native.project(f'*, epoch_us(ts) AS "{name}"'))
+        from pyspark.sql import functions
+
+        return nw.from_native(native.withColumn(name, functions.expr("unix_micros(ts)")))
+
     def with_bucket(self, data: Any, width: BucketWidth, name: str) -> Any:
         """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
         native = data.to_native()

@@ -23,7 +23,7 @@ from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")
-_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
+_LEFT, _MOMENT, _OFFSET, _MICROS = "time_to_resolution", "moment", "offset", "__micros"
 _TIME = pl.Datetime("us", "UTC")
 _SPAN = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -72,11 +72,15 @@ def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
     _require_market(table)
     if not table.is_eager:
         seconds = pl.DataFrame(
-            {"market_id": pl.Series([*ends], dtype=pl.String), _LEFT: [t / SECOND for t in ends.values()]}
+            {
+                "market_id": pl.Series([*ends], dtype=pl.String),
+                _LEFT: pl.Series([t / SECOND for t in ends.values()], dtype=pl.Float64),
+            }
         )
         known = nw.from_native(as_kind_of(table.data.to_native(), seconds))
-        data = table.data.drop(_LEFT, strict=False).join(known, on="market_id", how="left")
-        return data.with_columns(nw.col(_LEFT) - nw.col("ts").dt.timestamp("us") / SECOND)
+        names = [c for c in table.names if c != _LEFT]
+        data = table.with_micros(_MICROS).select(*names, _MICROS).join(known, on="market_id", how="left")
+        return data.select(*names, nw.col(_LEFT) - nw.col(_MICROS) / SECOND)
     market, ts = table.array("market_id"), table.array("ts")
     codes, first = np.unique(market, return_index=True)
     at = np.array([ends.get(str(name), np.nan) for name in table.texts("market_id", first)], float)
@@ -209,8 +213,9 @@ def _in_engine(
     small |= {c: moments.source.raw(c) for c in further}
     told = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})
     known = nw.from_native(as_kind_of(table.data.to_native(), told))
-    data = table.data.join(known, on=keys) if keys else table.data.join(known, how="cross")
-    data = data.with_columns((nw.col("ts").dt.timestamp("us") - nw.col(_OFFSET)).alias(_OFFSET))
+    rows = table.with_micros(_MICROS)
+    data = rows.join(known, on=keys) if keys else rows.join(known, how="cross")
+    data = data.with_columns((nw.col(_MICROS) - nw.col(_OFFSET)).alias(_OFFSET))
     data = data.filter((nw.col(_OFFSET) >= -reach[0]) & (nw.col(_OFFSET) < reach[1]))
     offset = nw.col(_OFFSET) / SECOND
     if width is not None:

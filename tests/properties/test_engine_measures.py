@@ -45,7 +45,6 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "arbitrage": lambda b, p, m: md.arbitrage(b),
     "probabilities": lambda b, p, m: md.probabilities(p),
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
-    "outcomes": lambda b, p, m: md.outcomes(RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
     "around any market": lambda b, p, m: md.around(
