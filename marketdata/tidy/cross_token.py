@@ -295,13 +295,22 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
 
 def _scaled(table: Any, counts: Counts) -> Any:
     value = "price" if table.kind == "prices" else "mid"
-    data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
-    data = data.select("ts", *WHO, __value=nw.col(value))
-    total = nw.col("__value").sum().over(*_MARKET)
-    there = nw.col("__there").sum().over(*_MARKET)
-    data = data.with_columns(__there=(~nw.col("__value").is_null()).cast(nw.Int64))
-    data = data.with_columns(__total=total, __there=there).join(_known(data, counts), on="market_id", how="left")
-    good = (nw.col("__there") == nw.col(_ALL)) & (nw.col("__total") > 0)
-    data = data.with_columns(probability=nw.when(good).then(nw.col("__value") / nw.col("__total")))
-    data = data.select("ts", *WHO, "probability")
+    if value == "mid":
+        ids = data = top(table)
+    elif table.is_eager:
+        ordered = table.in_order((value,))
+        data, ids = ordered.frame(), ordered.take(ordered.groups).frame()
+    else:
+        ids = data = table.frame()
+    known = _known(ids, counts)
+    if table.is_eager:
+        rows, small = data.to_native(), known.to_native()
+        data = nw.from_native(rows.join(small, on="market_id", how="left", maintain_order="left"))
+    else:
+        data = data.join(known, on="market_id", how="left")
+    p, total, there = nw.col(value), nw.col("__total"), nw.col("__there")
+    # In one step, so that the rows are grouped once.
+    data = data.with_columns(__total=p.sum().over(*_MARKET), __there=p.count().over(*_MARKET))
+    probability = nw.when((there == nw.col(_ALL)) & (total > 0)).then(p / total)
+    data = data.select("ts", *WHO, probability.alias("probability"))
     return data if table.is_eager else data.sort(*WHO, "ts", nulls_last=True)
