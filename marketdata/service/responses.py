@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from marketdata.service.cache import Index
 from marketdata.service.pagination import Page, PageRows
 from marketdata.wire import models
-from marketdata.wire.columns import BookColumns, Floats, MetricColumns, PriceColumns, Token
+from marketdata.wire.columns import BookColumns, Floats, PriceColumns, Token
 
 GZIP_FROM = 1_000
 
@@ -116,29 +116,28 @@ def _by_token(rows: PageRows) -> Iterator[tuple[Token, Index]]:
 
 def _points(part: PageRows, index: Index) -> list[Any]:
     columns = part.chunk.columns
-    times = _times(columns.ts[index])
     if isinstance(columns, BookColumns):
-        return _books(part, columns, index, times)
-    if isinstance(columns, PriceColumns):
-        return _numbers({"p": columns.price, **columns.extra}, index, times)
-    assert isinstance(columns, MetricColumns)
-    return _numbers(columns.values, index, times)
+        return _books(part, columns, index)
+    values = {"p": columns.price, **columns.extra} if isinstance(columns, PriceColumns) else columns.values
+    return _numbers(values, index, _times(columns.ts[index]))
 
 
-def _books(part: PageRows, columns: BookColumns, index: Index, times: list[str]) -> list[orjson.Fragment]:
-    """Snapshots as JSON, which the chunk keeps: a second page that holds them only joins the texts."""
+def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fragment]:
+    """Snapshots as JSON, which the chunk keeps: a second page that has them only joins the texts."""
     levels, starts, texts = columns.levels, part.chunk.level_starts, part.chunk.texts
-    fresh = [k for k, i in enumerate(index.tolist()) if texts[i] is None]
+    places = index.tolist()
+    fresh = [i for i in places if texts[i] is None]
     if fresh:
-        wanted = index[fresh]
-        edges = zip(*(starts[2 * wanted + side].tolist() for side in range(3)), strict=True)
+        wanted = np.array(fresh)
+        edges = (starts[2 * wanted + side].tolist() for side in range(3))
         points = [
-            {"t": times[k], "bids": levels[a:b], "asks": levels[b:c]} for k, (a, b, c) in zip(fresh, edges, strict=True)
+            {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
+            for t, a, b, c in zip(_times(columns.ts[wanted]), *edges, strict=True)
         ]
-        # Behind a time there are numbers only, so where a snapshot begins is where these bytes stand.
-        for i, text in zip(wanted.tolist(), to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
+        # Behind a time there are numbers only, so where a snapshot begins is where these bytes are.
+        for i, text in zip(fresh, to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
             texts[i] = orjson.Fragment(_SNAPSHOT + text.removesuffix(b","))
-    return [texts[i] for i in index.tolist()]
+    return [texts[i] for i in places]
 
 
 def _numbers(columns: Mapping[str, Floats], index: Index, times: list[str]) -> list[Point]:
