@@ -7,17 +7,15 @@ import pytest
 
 # Rows of the fault matrix: N network, P pages and contract, D values, T time, K keys and secrets.
 LAST = {"N": 36, "P": 30, "D": 17, "T": 12, "K": 8}
-_NAME = re.compile(r"^ *(?:async )?def test_([NPDTK]\d+)_\w+\(", re.MULTILINE)
 _MARK = re.compile(r"^ *@pytest\.mark\.fault\(([^)]*)\)", re.MULTILINE)
 _ROW = re.compile(r"[NPDTK]\d+")
 
 
 @pytest.fixture(scope="module")
 def named() -> set[str]:
-    """Rows that tests carry in their markers or names."""
+    """Rows that tests carry in their markers."""
     texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py")]
-    marked = {row for text in texts for rows in _MARK.findall(text) for row in _ROW.findall(rows)}
-    return marked | {row for text in texts for row in _NAME.findall(text)}
+    return {row for text in texts for rows in _MARK.findall(text) for row in _ROW.findall(rows)}
 
 
 @pytest.mark.parametrize("letter", LAST)

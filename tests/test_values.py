@@ -38,16 +38,18 @@ def levels(page: Page) -> list[list[float]]:
     return page.columns.levels.tolist()  # type: ignore[union-attr,no-any-return]
 
 
+@pytest.mark.fault("D1")
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("view", ["books", "prices"])
-def test_D1_numbers_that_are_not_json_are_refused(number: str, view: Any) -> None:
+def test_numbers_that_are_not_json_are_refused(number: str, view: Any) -> None:
     """NaN, Infinity and what overflows to it are no numbers of an answer."""
     point = book([[0.5, 7.25]]) if view == "books" else {"t": T0, "p": 7.25}
     with pytest.raises(ContractError):
         decode_page(view, body(view, point).replace(b"7.25", number.encode()))
 
 
-def test_D2_a_null_price_or_metric_stays_null_and_is_counted() -> None:
+@pytest.mark.fault("D2")
+def test_a_null_price_or_metric_stays_null_and_is_counted() -> None:
     """Null is null in the frame, never 0 and never the value before."""
     page = read("prices", {"t": T0, "p": 0.5}, {"t": "2026-01-01T00:01:00Z", "p": None})
     assert page.notes["null_value"] == 1
@@ -56,7 +58,8 @@ def test_D2_a_null_price_or_metric_stays_null_and_is_counted() -> None:
     assert to_frame(page.columns, "polars")["volume"].to_list() == [None]
 
 
-def test_D3_a_number_written_as_text_is_read_by_a_strict_rule() -> None:
+@pytest.mark.fault("D3")
+def test_a_number_written_as_text_is_read_by_a_strict_rule() -> None:
     """A quoted 0.53 is repaired and counted; what only Python would read is refused."""
     page = read("books", book([["0.53", "10"]]))
     assert levels(page) == [[0.53, 10.0]]
@@ -66,8 +69,9 @@ def test_D3_a_number_written_as_text_is_read_by_a_strict_rule() -> None:
             read("prices", {"t": T0, "p": text})
 
 
+@pytest.mark.fault("D4")
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_D4_a_truth_value_is_no_number(view: Any) -> None:
+def test_a_truth_value_is_no_number(view: Any) -> None:
     """True is refused, though Python counts it as 1."""
     point = {
         "books": book([[0.5, True]]),
@@ -78,7 +82,8 @@ def test_D4_a_truth_value_is_no_number(view: Any) -> None:
         read(view, point[view])
 
 
-def test_D5_integers_first_and_floats_later_keep_every_value() -> None:
+@pytest.mark.fault("D5")
+def test_integers_first_and_floats_later_keep_every_value() -> None:
     """A column is float64 from its first row, whatever type JSON wrote there."""
     points = [{"t": to_text(RANGE.start + i * 60_000_000), "p": 1 if i < 200 else 0.5} for i in range(201)]
     for kind in ("pandas", "polars"):
@@ -86,7 +91,8 @@ def test_D5_integers_first_and_floats_later_keep_every_value() -> None:
         assert list(frame["price"])[-1] == 0.5
 
 
-def test_D6_prices_outside_0_to_1_are_kept_and_counted() -> None:
+@pytest.mark.fault("D6")
+def test_prices_outside_0_to_1_are_kept_and_counted() -> None:
     """Nothing is clamped."""
     page = read("prices", {"t": T0, "p": 1.2})
     assert page.columns.price.tolist() == [1.2]  # type: ignore[union-attr]
@@ -94,48 +100,55 @@ def test_D6_prices_outside_0_to_1_are_kept_and_counted() -> None:
     assert read("books", book([[-0.1, 5]])).notes["price_outside_0_1"] == 1
 
 
-def test_D7_sizes_of_zero_or_less_are_kept_and_counted() -> None:
+@pytest.mark.fault("D7")
+def test_sizes_of_zero_or_less_are_kept_and_counted() -> None:
     """A level of no size stays a level."""
     page = read("books", book([[0.5, 0], [0.4, -1]]))
     assert levels(page) == [[0.5, 0], [0.4, -1]]
     assert page.notes["size_not_positive"] == 2
 
 
-def test_D8_crossed_and_locked_books_are_kept_and_counted() -> None:
+@pytest.mark.fault("D8")
+def test_crossed_and_locked_books_are_kept_and_counted() -> None:
     """It happens in real books; the mid stays computable."""
     page = read("books", book([[0.6, 1]], [[0.5, 1]]), book([[0.5, 1]], [[0.5, 1]], t="2026-01-01T00:01:00Z"))
     assert (page.notes["crossed_book"], page.notes["locked_book"]) == (1, 1)
 
 
-def test_D9_unsorted_levels_are_put_best_first() -> None:
+@pytest.mark.fault("D9")
+def test_unsorted_levels_are_put_best_first() -> None:
     """Bids fall, asks rise, and each side that was mended is counted."""
     page = read("books", book([[0.1, 1], [0.3, 3], [0.2, 2]], [[0.9, 1], [0.8, 2]]))
     assert levels(page) == [[0.3, 3], [0.2, 2], [0.1, 1], [0.8, 2], [0.9, 1]]
     assert page.notes["levels_sorted"] == 2
 
 
-def test_D10_the_same_price_twice_is_kept_and_counted() -> None:
+@pytest.mark.fault("D10")
+def test_the_same_price_twice_is_kept_and_counted() -> None:
     """Both levels stay, in the order they came."""
     page = read("books", book([[0.5, 1], [0.5, 2]]))
     assert levels(page) == [[0.5, 1], [0.5, 2]]
     assert page.notes["same_price_twice"] == 1
 
 
+@pytest.mark.fault("D11")
 @pytest.mark.parametrize("pair", [[0.5], [], 0.5, {"price": 0.5}, None])
-def test_D11_what_is_no_pair_is_refused_with_its_path(pair: Any) -> None:
+def test_what_is_no_pair_is_refused_with_its_path(pair: Any) -> None:
     """The error names the level."""
     with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.bids\[0\]"):
         read("books", book([pair]))
 
 
-def test_D12_further_numbers_of_a_level_are_left_and_counted() -> None:
+@pytest.mark.fault("D12")
+def test_further_numbers_of_a_level_are_left_and_counted() -> None:
     """The first two are price and size."""
     page = read("books", book([[0.5, 1, 99]]))
     assert levels(page) == [[0.5, 1]]
     assert page.notes["level_with_more_than_two_numbers"] == 1
 
 
-def test_D13_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> None:
+@pytest.mark.fault("D13")
+def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> None:
     """[] is an empty side, null is read as one, and an absent side can not be read."""
     assert not read("books", book([], [])).notes
     assert read("books", book(None, [])).notes["null_side"] == 1
@@ -143,8 +156,9 @@ def test_D13_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -
         read("books", {"t": T0, "bids": []})
 
 
+@pytest.mark.fault("D14")
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "9" * 5000, "18446744073709551616"])
-def test_D14_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -> None:
+def test_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -> None:
     """What no float holds is a ContractError; 2 to the 64 is a float."""
     text = body("books", book([[0.5, 7.25]])).replace(b"7.25", number.encode())
     if len(number) < 100:
@@ -154,21 +168,24 @@ def test_D14_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -
             decode_page("books", text)
 
 
-def test_D15_bits_of_numbers_are_kept() -> None:
+@pytest.mark.fault("D15")
+def test_bits_of_numbers_are_kept() -> None:
     """Negative zero and 0.30000000000000004 come through as they are."""
     page = read("books", book([[0.30000000000000004, 1], [-0.0, 1]]))
     assert levels(page)[0][0] == 0.30000000000000004
     assert math.copysign(1, levels(page)[1][0]) == -1
 
 
-def test_D16_a_book_of_ten_thousand_levels_is_a_book() -> None:
+@pytest.mark.fault("D16")
+def test_a_book_of_ten_thousand_levels_is_a_book() -> None:
     """Depth has no limit but the size of the answer."""
     side = [[1 - i / 20_000, 1] for i in range(10_000)]
     frame = to_frame(read("books", book(side)).columns, "polars")
     assert frame["level"].max() == 9_999
 
 
-def test_D17_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
+@pytest.mark.fault("D17")
+def test_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
     """UTF-8 is the only text."""
     plain = body("prices", {"t": T0, "p": 0.5})
     assert decode_page("prices", b"\xef\xbb\xbf" + plain).points == 1
@@ -176,24 +193,27 @@ def test_D17_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
         decode_page("prices", plain.replace(b"Yes", b"Y\xffs"))
 
 
-def test_T1_a_time_without_zone_is_utc_and_counted() -> None:
+@pytest.mark.fault("T1")
+def test_a_time_without_zone_is_utc_and_counted() -> None:
     """Never local time."""
     page = read("prices", {"t": "2026-01-01T00:00:00", "p": 0.5})
     assert page.columns.ts.tolist() == [RANGE.start]
     assert page.notes["time_without_zone"] == 1
 
 
+@pytest.mark.fault("T2")
 @pytest.mark.parametrize(
     ("text", "utc"),
     [("2026-01-01T05:30:00+05:30", T0), ("2026-01-01T00:00:00-00:00", T0), ("2025-12-31T19:00:00-05", T0)],
 )
-def test_T2_offsets_are_converted(text: str, utc: str) -> None:
+def test_offsets_are_converted(text: str, utc: str) -> None:
     """Every offset names the same instant in UTC."""
     assert read("books", book([[0.5, 1]], t=text)).columns.ts.tolist() == [to_micros(utc, "t")]
 
 
+@pytest.mark.fault("T3")
 @pytest.mark.parametrize("text", ["2026-01-01T23:59:60Z", "2026-01-01T24:00:00Z", "2026-13-01T00:00:00Z"])
-def test_T3_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None:
+def test_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None:
     """No bucket starts there, in an answer or in a question."""
     with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.t"):
         read("books", book(t=text))
@@ -201,7 +221,8 @@ def test_T3_a_leap_second_and_other_impossible_times_are_refused(text: str) -> N
         to_range(text, "2027-01-01")
 
 
-def test_T4_a_time_as_number_is_read_only_where_it_lands_in_the_range() -> None:
+@pytest.mark.fault("T4")
+def test_a_time_as_number_is_read_only_where_it_lands_in_the_range() -> None:
     """Seconds and milliseconds are told apart by size; what falls outside of the range is refused."""
     for number in (1_767_225_600, 1_767_225_600_000):
         page = read("prices", {"t": number, "p": 0.5})
@@ -211,14 +232,16 @@ def test_T4_a_time_as_number_is_read_only_where_it_lands_in_the_range() -> None:
         read("prices", {"t": 1_500_000_000, "p": 0.5})
 
 
-def test_T5_fractions_are_kept_to_the_microsecond() -> None:
+@pytest.mark.fault("T5")
+def test_fractions_are_kept_to_the_microsecond() -> None:
     """What is below a microsecond is cut and counted."""
     page = read("prices", {"t": "2026-01-01T00:00:00.5Z", "p": 0.5}, {"t": "2026-01-01T00:00:01.0000001Z", "p": 0.5})
     assert (page.columns.ts - RANGE.start).tolist() == [500_000, 1_000_000]
     assert page.notes["time_below_a_microsecond"] == 1
 
 
-def test_T6_far_years_work_to_9999() -> None:
+@pytest.mark.fault("T6")
+def test_far_years_work_to_9999() -> None:
     """Microseconds reach them where nanoseconds do not."""
     for kind in ("pandas", "polars"):
         frame = to_frame(read("prices", {"t": "9999-12-31T23:59:00Z", "p": 0.5}).columns, kind)  # type: ignore[arg-type]
@@ -227,21 +250,24 @@ def test_T6_far_years_work_to_9999() -> None:
         read("prices", {"t": "10000-01-01T00:00:00Z", "p": 0.5})
 
 
+@pytest.mark.fault("T7")
 @pytest.mark.parametrize("value", [None, "", "NaT", "٢٠٢٦-٠١-٠١T00:00:00Z", "yesterday", True, []])
-def test_T7_what_is_no_time_is_refused(value: Any) -> None:
+def test_what_is_no_time_is_refused(value: Any) -> None:
     """The error names the point."""
     with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.t"):
         read("books", book(t=value))
 
 
-def test_T8_a_time_off_the_grid_is_kept_and_counted() -> None:
+@pytest.mark.fault("T8")
+def test_a_time_off_the_grid_is_kept_and_counted() -> None:
     """The point stays where the service put it."""
     page = read("prices", {"t": "2026-01-01T00:00:30Z", "p": 0.5})
     assert page.notes["time_not_on_a_bucket"] == 1
     assert page.points == 1
 
 
-def test_T9_times_of_a_question_are_read_as_users_write_them() -> None:
+@pytest.mark.fault("T9")
+def test_times_of_a_question_are_read_as_users_write_them() -> None:
     """Aware, naive, date, text, seconds and numpy name the same instant; junk and milliseconds are refused."""
     import datetime as dt
 
@@ -280,12 +306,14 @@ def test_T9_times_of_a_question_are_read_as_users_write_them() -> None:
         to_range("2026-01-01", "2026-01-01")
 
 
-def test_T10_questions_are_sent_in_the_z_form() -> None:
+@pytest.mark.fault("T10")
+def test_questions_are_sent_in_the_z_form() -> None:
     """No plus sign can be lost in a query."""
     assert to_text(to_micros("2026-01-01T05:30:00.250+05:30", "start")) == "2026-01-01T00:00:00.250000Z"
 
 
-def test_T11_arithmetic_is_exact_utc_everywhere() -> None:
+@pytest.mark.fault("T11")
+def test_arithmetic_is_exact_utc_everywhere() -> None:
     """Nights of clock changes, 1969 and the epoch itself are ordinary."""
     assert to_micros("1970-01-01", "start") == 0 == to_micros(0, "start")
     assert to_micros("1969-12-31T23:59:59.5Z", "start") == -500_000 == to_micros(-0.5, "start")

@@ -81,8 +81,9 @@ def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.archive.store.lock", lambda *_: threading.Lock())
 
 
+@pytest.mark.fault("AR36")
 @pytest.mark.usefixtures("unlocked")
-def test_AR36_a_plan_is_made_again_when_another_commit_came_first(archive: Archive, between: Any) -> None:
+def test_a_plan_is_made_again_when_another_commit_came_first(archive: Archive, between: Any) -> None:
     """Line 1: a writer of another day commits between a plan and its commit; no row is lost or doubled."""
     archive.add(books=books(M, 0, 40))
     between("books", lambda: opened(archive).add(books=books(M, 20, 40, size=2.0)))
@@ -96,9 +97,10 @@ def test_AR36_a_plan_is_made_again_when_another_commit_came_first(archive: Archi
     assert opened(archive).scan("books").select(pl.struct("token_id", "ts").n_unique()).collect().item() == len(want)
 
 
+@pytest.mark.fault("AR37")
 @pytest.mark.usefixtures("unlocked")
 @pytest.mark.parametrize("what", ["tokens", "days"])
-def test_AR37_two_writers_of_one_market_at_once_both_stay(archive: Archive, between: Any, what: str) -> None:
+def test_two_writers_of_one_market_at_once_both_stay(archive: Archive, between: Any, what: str) -> None:
     """Line 2: Yes and No, or two days, that are added at the same time are both there, and verify finds nothing."""
     first = token_prices(0, 0, 30, 0.25)
     second = token_prices(1, 0, 30, 0.75) if what == "tokens" else token_prices(0, DAY, 30, 0.75)
@@ -112,8 +114,9 @@ def test_AR37_two_writers_of_one_market_at_once_both_stay(archive: Archive, betw
 STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, errno.ETIMEDOUT)
 
 
+@pytest.mark.fault("AR38")
 @pytest.mark.parametrize("wrong", STORAGE)
-def test_AR38_a_failure_of_the_storage_is_never_damage(
+def test_a_failure_of_the_storage_is_never_damage(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
     """Line 3: whatever read fails in any verb, the error is no ArchiveCorruptError, and nothing is given up."""
@@ -146,6 +149,7 @@ def test_AR38_a_failure_of_the_storage_is_never_damage(
     assert opened(archive).verify(repair=True).is_empty()
 
 
+@pytest.mark.fault("AR38")
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
@@ -158,7 +162,7 @@ def test_AR38_a_failure_of_the_storage_is_never_damage(
         ("error sending request: operation timed out", False),
     ],
 )
-def test_AR38_only_what_the_storage_says_is_not_there_is_missing(text: str, missing: bool) -> None:
+def test_only_what_the_storage_says_is_not_there_is_missing(text: str, missing: bool) -> None:
     """Line 3: of messages of storage libraries only a plain "not found" of one file is a missing file."""
     from marketdata.archive.storage import errors
 
@@ -167,7 +171,8 @@ def test_AR38_only_what_the_storage_says_is_not_there_is_missing(text: str, miss
     assert isinstance(info.value, ArchiveCorruptError) == missing
 
 
-def test_AR39_a_silent_hour_is_asked_again(archive: Archive) -> None:
+@pytest.mark.fault("AR39")
+def test_a_silent_hour_is_asked_again(archive: Archive) -> None:
     """Line 4: an hour without points inside of an answer is observed empty, and its points come when they are there."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(300) if not 100 <= n < 161}
@@ -185,7 +190,8 @@ def test_AR39_a_silent_hour_is_asked_again(archive: Archive) -> None:
     assert states(archive) == [(0, 300, "final")]
 
 
-def test_AR39_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
+@pytest.mark.fault("AR39")
+def test_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
     """Line 4: points that are an hour apart have no hole between them."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(0, 300, 60)}
@@ -194,15 +200,17 @@ def test_AR39_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
     assert states(archive) == [(0, 300, "final")]
 
 
+@pytest.mark.fault("AR42")
 @pytest.mark.parametrize("hours", [-1, -0.001, math.nan, math.inf, -math.inf, "a week", None, True])
-def test_AR42_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any) -> None:
+def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any) -> None:
     """Line 5: below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
     with pytest.raises(ConfigError, match="retention_hours"):
         archive.vacuum(hours)
 
 
+@pytest.mark.fault("AR42")
 @pytest.mark.parametrize("hours", [0.9, 0.001, 1, 1e300])
-def test_AR42_vacuum_keeps_what_younger_versions_need(archive: Archive, hours: float) -> None:
+def test_vacuum_keeps_what_younger_versions_need(archive: Archive, hours: float) -> None:
     """Line 5: part of an hour keeps the versions of that hour; any finite number of hours is taken."""
     archive.add(books=books(M, 0, 10))
     old = archive.scan("books")
@@ -213,7 +221,8 @@ def test_AR42_vacuum_keeps_what_younger_versions_need(archive: Archive, hours: f
     assert len(archive.vacuum(0)) > 0
 
 
-def test_AR40_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
+@pytest.mark.fault("AR40")
+def test_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
     """Line 6: three corrected snapshots replace three; what was final stays final."""
     archive.add(books=books(M, 0, 300), complete=True)
     archive.add(books=columns_of("books", M, [(0, 0), (0, 150), (0, 299)], [([(0.5, 9.0)], [])] * 3))
@@ -225,7 +234,8 @@ def test_AR40_corrections_of_a_few_points_leave_the_others(archive: Archive) -> 
     assert archive.verify().is_empty()
 
 
-def test_AR39_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -> None:
+@pytest.mark.fault("AR39")
+def test_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -> None:
     """Line 6: Yes alone, or three snapshots in five hours, are held and not final; a read-through asks for the rest."""
     source = Source()
     source.points = {("books", M, t, n): ([(0.4, float(n + 1))], []) for t in (0, 1) for n in range(300)}
@@ -240,7 +250,8 @@ def test_AR39_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -
     assert states(archive, "books") == [(0, 300, "final")]
 
 
-def test_AR39_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> None:
+@pytest.mark.fault("AR39")
+def test_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> None:
     """Line 6: complete=True needs every token of the market; with them the range is final."""
     market = {"market_id": M, "slug": "s", "token_ids": [t.token_id for t in TOKENS[M]], "token_labels": ["Yes", "No"]}
     archive.add(markets=[market])
@@ -251,7 +262,8 @@ def test_AR39_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> No
     assert states(archive) == [(0, 10, "final")]
 
 
-def test_AR40_replace_takes_the_range_of_each_token(archive: Archive) -> None:
+@pytest.mark.fault("AR40")
+def test_replace_takes_the_range_of_each_token(archive: Archive) -> None:
     """Line 6: replace=True removes what a token has between its first and last new point, and nothing else."""
     archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20))
     archive.add(prices=columns_of("prices", M, [(0, 2), (0, 6)], [0.1, 0.2]), replace=True)
@@ -261,8 +273,9 @@ def test_AR40_replace_takes_the_range_of_each_token(archive: Archive) -> None:
     assert archive.verify().is_empty()
 
 
+@pytest.mark.fault("AR41")
 @pytest.mark.parametrize("action", ["remove", "add"])
-def test_AR41_a_flipped_bit_in_the_commit_log_is_seen(archive: Archive, action: str) -> None:
+def test_a_flipped_bit_in_the_commit_log_is_seen(archive: Archive, action: str) -> None:
     """Line 7: a bit in the path of a removed file, or in statistics, flips; no replaced file comes back, none hides."""
     archive.add(books=books(M, 0, 20))
     before = held(archive)
@@ -344,7 +357,8 @@ def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Pat
         archive.add_files(tmp_path / "p.jsonl")
 
 
-def test_AR6_no_room_for_a_lock_is_an_error_of_ours(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("AR6")
+def test_no_room_for_a_lock_is_an_error_of_ours(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line 9: where there is no room for the first lock a pull is an ArchiveFullError."""
     real = os.open
 
@@ -391,7 +405,8 @@ def test_coverage_is_read_and_written_by_threads_at_once(archive: Archive) -> No
     assert opened(archive).verify().is_empty()
 
 
-def test_AR14_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
+@pytest.mark.fault("AR14")
+def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
     """Line 12: reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
     archive.add(books=books(M, 0, 200))
     victim = data_files(archive)[0]
@@ -410,8 +425,9 @@ def test_AR14_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_
     assert opened(archive).scan("books").collect_schema().names()[0] == "ts"
 
 
+@pytest.mark.fault("AR43")
 @pytest.mark.parametrize("at", ["unproven", "points"])
-def test_AR43_a_writer_that_ends_between_points_and_coverage_is_asked_again(
+def test_a_writer_that_ends_between_points_and_coverage_is_asked_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     """A process that ends before or after its points are committed leaves no final range with other content."""
@@ -443,8 +459,9 @@ def test_AR43_a_writer_that_ends_between_points_and_coverage_is_asked_again(
     assert states(fresh) == [(0, 60, "final")]
 
 
+@pytest.mark.fault("AR43")
 @pytest.mark.usefixtures("unlocked")
-def test_AR43_a_slow_writer_does_not_cover_what_a_later_one_has_replaced(
+def test_a_slow_writer_does_not_cover_what_a_later_one_has_replaced(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without locks: the record of an older version that arrives late does not hide that the points were replaced."""
@@ -482,7 +499,8 @@ def test_AR43_a_slow_writer_does_not_cover_what_a_later_one_has_replaced(
     assert fresh.verify().is_empty()
 
 
-def test_AR44_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Path) -> None:
+@pytest.mark.fault("AR44")
+def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Path) -> None:
     """Of many markets and files a read opens the footer of one file, and parses the record of one market."""
     archive = Archive(tmp_path / "a", frame="polars")
     for n in range(40):
@@ -546,7 +564,8 @@ def test_reads_of_provisional_and_unproven_ranges_say_so(archive: Archive) -> No
     assert archive.prices(N).height == 10
 
 
-def test_AR11_a_writer_that_is_stopped_is_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("AR11")
+def test_a_writer_that_is_stopped_is_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A view that another process writes for too long is an ArchiveBusyError with its process id."""
     monkeypatch.setattr("marketdata.archive.store._WAIT", 0.05)
     with (

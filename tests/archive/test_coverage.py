@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +46,9 @@ def instants(some: list[Range]) -> set[int]:
     return {t for r in some for t in range(r.start, r.end)}
 
 
+@pytest.mark.fault("AR29")
 @given(claims())
-def test_AR29_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> None:
+def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> None:
     """Of overlapping, touching, nested and reversed claims the latest shows, and pieces never overlap."""
     oracle: dict[int, CoverageRecord] = {}
     for claim in some:
@@ -57,16 +59,18 @@ def test_AR29_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]
     assert shown == {t: (c.state, c.seq) for t, c in oracle.items()}
 
 
+@pytest.mark.fault("AR29")
 @given(claims())
-def test_AR29_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
+def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
     """Rows and hash of a piece are those of its whole claim, or not known."""
     whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
     for piece in overlay(some):
         assert (piece.rows, piece.digest) == whole.get((piece.start, piece.end, piece.seq), (None, None))
 
 
+@pytest.mark.fault("AR29")
 @given(st.lists(ranges(), max_size=8), ranges())
-def test_AR29_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> None:
+def test_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> None:
     """What is held and what is missing are disjoint and together exactly what was asked."""
     missing = gaps(some, wanted)
     assert instants(missing) == instants([wanted]) - instants(some)
@@ -74,16 +78,18 @@ def test_AR29_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> 
     assert len(missing) <= len(union(some)) + 1
 
 
+@pytest.mark.fault("AR29")
 @given(st.lists(ranges(), max_size=8))
-def test_AR29_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> None:
+def test_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> None:
     """A union holds the same instants in the fewest ranges."""
     out = union(some)
     assert instants(out) == instants(some)
     assert all(a.end < b.start for a, b in itertools.pairwise(out))
 
 
+@pytest.mark.fault("AR29")
 @given(claims())
-def test_AR29_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
+def test_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
     """Merged pieces show the same states at the same instants, and their rows and hashes add up."""
     pieces = overlay(some)
     out = merged(pieces)
@@ -94,8 +100,9 @@ def test_AR29_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
     assert sum(p.digest or 0 for p in out) % 2**64 == sum(p.digest or 0 for p in pieces) % 2**64
 
 
+@pytest.mark.fault("AR29")
 @given(claims(), ranges())
-def test_AR29_cutting_and_looking_within_are_complements(some: list[CoverageRecord], wanted: Range) -> None:
+def test_cutting_and_looking_within_are_complements(some: list[CoverageRecord], wanted: Range) -> None:
     """What lies within a range and what a cut of it leaves are disjoint and make the whole."""
     pieces = overlay(some)
     inside = instants([p.range for p in within(pieces, wanted)])
@@ -104,8 +111,9 @@ def test_AR29_cutting_and_looking_within_are_complements(some: list[CoverageReco
     assert outside == instants([p.range for p in pieces]) - instants([Range(wanted.start, max(*wanted))])
 
 
+@pytest.mark.fault("AR29")
 @given(claims())
-def test_AR29_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None:
+def test_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None:
     """Only a claim that says missing is not held."""
     pieces = overlay(some)
     shown = {t: p.state for p in pieces for t in range(p.start, p.end)}

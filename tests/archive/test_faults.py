@@ -56,7 +56,8 @@ def filled(archive: Archive) -> Archive:
     return archive
 
 
-def test_AR1_AR2_leftovers_of_a_killed_writer_are_swept(filled: Archive) -> None:
+@pytest.mark.fault("AR1", "AR2")
+def test_leftovers_of_a_killed_writer_are_swept(filled: Archive) -> None:
     """A file that no commit names is never read, and vacuum removes it once no write can still be under way."""
     folder = data_files(filled)[0].parent
     torn = folder / ("0" * 32 + "-00000000.parquet")
@@ -72,7 +73,8 @@ def test_AR1_AR2_leftovers_of_a_killed_writer_are_swept(filled: Archive) -> None
     assert held(filled) == before
 
 
-def test_AR4_old_files_stay_until_their_time_has_passed(filled: Archive) -> None:
+@pytest.mark.fault("AR4")
+def test_old_files_stay_until_their_time_has_passed(filled: Archive) -> None:
     """Compaction leaves the files of older versions; vacuum takes them when the retention has passed."""
     before, old = held(filled), data_files(filled)
     assert filled.compact() > 0
@@ -86,8 +88,9 @@ def test_AR4_old_files_stay_until_their_time_has_passed(filled: Archive) -> None
     assert filled.verify().is_empty()
 
 
+@pytest.mark.fault("AR6", "AR7")
 @pytest.mark.parametrize("wrong", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EDQUOT])
-def test_AR6_AR7_a_failed_write_at_any_call_leaves_what_was_there(
+def test_a_failed_write_at_any_call_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
     """When the n-th write of a file fails, an error of the archive says so, and all earlier commits are readable."""
@@ -117,7 +120,8 @@ def test_AR6_AR7_a_failed_write_at_any_call_leaves_what_was_there(
         assert archive.verify().is_empty()
 
 
-def test_AR8_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("AR8")
+def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """When fsync fails the file is removed and never named by a commit; the next add writes a new one."""
     before, files = held(filled), set(data_files(filled)[0].parent.iterdir())
 
@@ -132,7 +136,8 @@ def test_AR8_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeyp
     assert held(filled) == before
 
 
-def test_AR5_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("AR5")
+def test_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every data file is flushed, then its folder, and only then does the commit appear, which is flushed too."""
     archive.add(books=books(M, 0, 5))
     folder = data_files(archive)[0].parent
@@ -155,8 +160,9 @@ def test_AR5_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypa
     assert mine[3][0] == folder / "_delta_log"
 
 
+@pytest.mark.fault("AR13")
 @pytest.mark.parametrize("how", ["torn", "empty", "gone"])
-def test_AR13_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archive, how: str) -> None:
+def test_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archive, how: str) -> None:
     """A torn, empty or missing file is an ArchiveCorruptError; repair gives up just its ranges, which add fills."""
     before = held(filled)
     victim = next(Path(f) for f in filled.files("books", M, START / 1e6, START / 1e6 + 1))
@@ -177,7 +183,8 @@ def test_AR13_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archi
     assert held(fresh, market=N) == points_of("books", fresh.columns("books", N))
 
 
-def test_AR14_every_flipped_bit_is_seen(filled: Archive) -> None:
+@pytest.mark.fault("AR14")
+def test_every_flipped_bit_is_seen(filled: Archive) -> None:
     """Of 300 single flipped bits in data files none is read silently: the read fails, or the rows are the same."""
     rng = random.Random(7)
     before = {market: held(filled, market=market) for market in MARKETS}
@@ -196,7 +203,8 @@ def test_AR14_every_flipped_bit_is_seen(filled: Archive) -> None:
         victim.write_bytes(good)
 
 
-def test_AR15_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
+@pytest.mark.fault("AR15")
+def test_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
     """A valid file under the name of another one is refused, by size, by name or by its own footer."""
     first, second = data_files(filled)[:2]
     bodies = first.read_bytes(), second.read_bytes()
@@ -210,7 +218,8 @@ def test_AR15_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
     assert Archive(filled.location, frame="polars").verify().is_empty()
 
 
-def test_AR16_files_of_strangers_are_left_alone(filled: Archive, tmp_path: Path) -> None:
+@pytest.mark.fault("AR16")
+def test_files_of_strangers_are_left_alone(filled: Archive, tmp_path: Path) -> None:
     """A README, a hidden file, foreign Parquet and a link out of the root are neither read, followed nor removed."""
     folder = data_files(filled)[0].parent
     outside = tmp_path / "outside.parquet"
@@ -230,7 +239,8 @@ def test_AR16_files_of_strangers_are_left_alone(filled: Archive, tmp_path: Path)
     assert held(filled) == before
 
 
-def test_AR18_a_newer_format_is_not_written_to(filled: Archive) -> None:
+@pytest.mark.fault("AR18")
+def test_a_newer_format_is_not_written_to(filled: Archive) -> None:
     """A table of a newer protocol is refused with a clear error, and stays as it is."""
     import json
 
@@ -244,7 +254,8 @@ def test_AR18_a_newer_format_is_not_written_to(filled: Archive) -> None:
     assert len(list(log.glob("*.json"))) == version + 1
 
 
-def test_AR19_columns_that_come_later_are_null_before(archive: Archive) -> None:
+@pytest.mark.fault("AR19")
+def test_columns_that_come_later_are_null_before(archive: Archive) -> None:
     """A metric that appears later is a further column, null in older rows; integers become floats."""
     when = [dt.datetime(2026, 1, 1, 0, n, tzinfo=dt.UTC) for n in range(3)]
     archive.add(metrics=pl.DataFrame({"ts": when[:1], "market_id": ["m"], "volume": [3]}))
@@ -259,7 +270,8 @@ def test_AR19_columns_that_come_later_are_null_before(archive: Archive) -> None:
     assert archive.verify().is_empty()
 
 
-def test_AR20_rows_keep_the_label_that_was_seen(archive: Archive) -> None:
+@pytest.mark.fault("AR20")
+def test_rows_keep_the_label_that_was_seen(archive: Archive) -> None:
     """A token that is added or renamed later changes no older row."""
     old, new = Token("m", "1", "Yes"), Token("m", "1", "YES")
     for n, token in enumerate((old, new)):
@@ -274,7 +286,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_AR21_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
+@pytest.mark.fault("AR21")
+def test_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
     """Ids that look alike, like paths, like queries or like nothing each have their own data, all under the root."""
     root = tmp_path / "inside" / "archive"
     archive = Archive(root, frame="polars")
@@ -300,7 +313,8 @@ def test_AR21_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "inside").iterdir()] == ["archive"]
 
 
-def test_AR22_an_archive_can_be_moved_and_read_without_the_right_to_write(filled: Archive, tmp_path: Path) -> None:
+@pytest.mark.fault("AR22")
+def test_an_archive_can_be_moved_and_read_without_the_right_to_write(filled: Archive, tmp_path: Path) -> None:
     """A copy elsewhere reads the same, and reading writes nothing at all."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(filled.location, copy)
@@ -312,7 +326,8 @@ def test_AR22_an_archive_can_be_moved_and_read_without_the_right_to_write(filled
     assert sorted((p, p.stat().st_mtime_ns) for p in copy.rglob("*")) == before
 
 
-def test_AR31_AR32_a_reader_sees_one_version_while_others_replace_and_compact(filled: Archive) -> None:
+@pytest.mark.fault("AR31", "AR32")
+def test_a_reader_sees_one_version_while_others_replace_and_compact(filled: Archive) -> None:
     """A scan that is open shows the version it was made of, however the archive goes on."""
     scan = filled.scan("books")
     before = scan.collect()
@@ -322,7 +337,8 @@ def test_AR31_AR32_a_reader_sees_one_version_while_others_replace_and_compact(fi
     assert not filled.scan("books").collect().equals(before)
 
 
-def test_AR35_a_crafted_file_is_an_error_of_ours(filled: Archive) -> None:
+@pytest.mark.fault("AR35")
+def test_a_crafted_file_is_an_error_of_ours(filled: Archive) -> None:
     """Bytes that no writer of ours made, under a name that a commit has, are refused as corrupt."""
     victim = data_files(filled)[0]
     size = victim.stat().st_size

@@ -43,7 +43,8 @@ def finished(*processes: subprocess.Popen[str]) -> list[str]:
     return out
 
 
-def test_AR10_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
+@pytest.mark.fault("AR10")
+def test_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
     """Four processes that add ten ranges each of one market lose none, and tear no record."""
     code = (
         "k = int(sys.argv[2])\n"
@@ -57,7 +58,8 @@ def test_AR10_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
     assert archive.verify().is_empty()
 
 
-def test_AR9_writers_of_one_range_leave_the_points_of_one_of_them(archive: Archive) -> None:
+@pytest.mark.fault("AR9")
+def test_writers_of_one_range_leave_the_points_of_one_of_them(archive: Archive) -> None:
     """Three processes that replace the same range again and again leave no point twice, and one writer's whole."""
     code = "for n in range(8):\n    a.add(books=books(MARKETS[0], 0, 30, size=float(sys.argv[2])))\n"
     finished(*(start(code, archive.location, k + 1) for k in range(3)))
@@ -67,7 +69,8 @@ def test_AR9_writers_of_one_range_leave_the_points_of_one_of_them(archive: Archi
     assert archive.verify().is_empty()
 
 
-def test_AR9_two_pulls_of_one_range_fetch_it_once(archive: Archive) -> None:
+@pytest.mark.fault("AR9")
+def test_two_pulls_of_one_range_fetch_it_once(archive: Archive) -> None:
     """Of two processes that pull the same, one fetches, and the other waits and finds nothing to do."""
     code = (
         "import time\nfrom archive.source import Source\ns = Source()\n"
@@ -84,7 +87,8 @@ def test_AR9_two_pulls_of_one_range_fetch_it_once(archive: Archive) -> None:
     assert len(held(archive, "prices")) == 300
 
 
-def test_AR12_a_file_system_without_locks_is_an_error(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("AR12")
+def test_a_file_system_without_locks_is_an_error(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the file system has no locks a pull says so, and does not go on unlocked."""
     import errno
 
@@ -116,7 +120,8 @@ def consistent(archive: Archive, most: int) -> int:
     return len(batches)
 
 
-def test_AR1_AR2_AR3_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
+@pytest.mark.fault("AR1", "AR2", "AR3")
+def test_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
     """After SIGKILL at any moment every commit is there whole, no claim is ahead of data, and writing goes on."""
     code = (
         "first = int(sys.argv[2])\nprint('go', flush=True)\n"
@@ -152,8 +157,9 @@ EVENTS = (
 )
 
 
+@pytest.mark.fault("AR3", "AR4")
 @pytest.mark.parametrize("what", ["replace", "compact"])
-def test_AR3_AR4_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive, what: str) -> None:
+def test_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive, what: str) -> None:
     """Killed before or after each write, flush and commit, an archive holds the old points or the new, and is sound."""
     work = "a.add(books=books(MARKETS[0], 10, 30, size=5.0))" if what == "replace" else "a.compact()"
     archive.add(books=books(M, 0, 20))
@@ -180,7 +186,8 @@ def test_AR3_AR4_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive
     assert set(seen) == {0, -9}
 
 
-def test_AR32_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
+@pytest.mark.fault("AR32")
+def test_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
     """Every read during rewrites of a range shows the points of exactly one writer."""
     archive.add(books=books(M, 0, 50, size=1.0))
     code = (
@@ -197,7 +204,8 @@ def test_AR32_readers_see_whole_commits_while_others_write(archive: Archive) -> 
     assert reads > 5
 
 
-def test_AR34_many_files_open_quickly_and_need_few_descriptors(archive: Archive) -> None:
+@pytest.mark.fault("AR34")
+def test_many_files_open_quickly_and_need_few_descriptors(archive: Archive) -> None:
     """An archive of hundreds of files reads one market without opening the others, and compacts to a few."""
     for n in range(60):
         archive.add(prices=_one_price(n))

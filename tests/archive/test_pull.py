@@ -97,7 +97,8 @@ def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source:
     assert archive.records("events")[0]["slug"] == "e"
 
 
-def test_AR26_a_stopped_pull_goes_on_where_it_was(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR26")
+def test_a_stopped_pull_goes_on_where_it_was(archive: Archive, source: Source) -> None:
     """After a cut in any page the pages before it are kept, and at most one is asked for again."""
     for pages in range(6):
         source.cut_after = 2
@@ -111,7 +112,8 @@ def test_AR26_a_stopped_pull_goes_on_where_it_was(archive: Archive, source: Sour
     assert held(archive) == {k: v for k, v in truth(source).items() if k[0] == "books"}
 
 
-def test_AR33_an_interrupted_pull_keeps_what_had_come(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR33")
+def test_an_interrupted_pull_keeps_what_had_come(archive: Archive, source: Source) -> None:
     """Ctrl-C during a page loses that page and nothing else."""
     whole = source.iter_columns
 
@@ -127,7 +129,8 @@ def test_AR33_an_interrupted_pull_keeps_what_had_come(archive: Archive, source: 
     assert states(archive, "metrics") == [(0, 21, "final")]
 
 
-def test_AR24_the_live_edge_is_provisional_and_fetched_until_it_has_settled(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR24")
+def test_the_live_edge_is_provisional_and_fetched_until_it_has_settled(archive: Archive, source: Source) -> None:
     """Buckets that are open, or closed for less than ten minutes, are fetched again; later ones never claimed."""
     source.now = START + 100 * MINUTE + 30_000_000
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(DAY))
@@ -144,7 +147,8 @@ def test_AR24_the_live_edge_is_provisional_and_fetched_until_it_has_settled(arch
     assert held(archive)["books", M, 0, 95] == ([(0.1, 1.0)], [])
 
 
-def test_AR23_a_local_clock_ahead_finalises_nothing(
+@pytest.mark.fault("AR23")
+def test_a_local_clock_ahead_finalises_nothing(
     archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has settled is told by the server's clock; without it nothing of the last day is final."""
@@ -158,7 +162,8 @@ def test_AR23_a_local_clock_ahead_finalises_nothing(
     assert states(archive, "metrics") == [(0, 120, "provisional")]
 
 
-def test_AR25_a_revised_bucket_counts_only_with_refresh(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR25")
+def test_a_revised_bucket_counts_only_with_refresh(archive: Archive, source: Source) -> None:
     """A final bucket that the source revises stays, until a refresh: then the last fetch wins."""
     archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60))
     source.points["prices", M, 1, 30] = 0.9
@@ -169,7 +174,8 @@ def test_AR25_a_revised_bucket_counts_only_with_refresh(archive: Archive, source
     assert archive.verify().is_empty()
 
 
-def test_AR27_an_empty_answer_near_now_is_asked_again_before_it_is_believed(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR27")
+def test_an_empty_answer_near_now_is_asked_again_before_it_is_believed(archive: Archive, source: Source) -> None:
     """No points near now: observed empty, asked again after an hour, a day and a week, then final."""
     source.now = START + 500 * MINUTE
     for wait in (0, 61, DAY + 1, 7 * DAY + 1):
@@ -184,7 +190,8 @@ def test_AR27_an_empty_answer_near_now_is_asked_again_before_it_is_believed(arch
     assert states(archive, "prices") == [(200, 300, "final")]
 
 
-def test_AR27_an_empty_answer_from_long_ago_is_final(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR27")
+def test_an_empty_answer_from_long_ago_is_final(archive: Archive, source: Source) -> None:
     """No points of a range that ended more than a week ago: nothing more will come."""
     source.now = START + 30 * DAY * MINUTE
     archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))
@@ -192,7 +199,8 @@ def test_AR27_an_empty_answer_from_long_ago_is_final(archive: Archive, source: S
     assert archive.prices(M, minute(200), minute(300)).is_empty()
 
 
-def test_AR28_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR28")
+def test_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Source) -> None:
     """The last page of an unproven walk is held but unproven, and asked for again."""
     source.proves_its_end = False
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
@@ -229,7 +237,8 @@ def test_an_unknown_market_does_not_keep_others_from_coming(archive: Archive, so
     assert states(archive, "prices") == [(0, 20, "final")]
 
 
-def test_AR9_two_pulls_of_one_range_leave_each_point_once(archive: Archive, source: Source) -> None:
+@pytest.mark.fault("AR9")
+def test_two_pulls_of_one_range_leave_each_point_once(archive: Archive, source: Source) -> None:
     """Two writers that fetch the same range at the same time replace each other's points; nothing is doubled."""
     with ThreadPoolExecutor(2) as pool:
         pulls = [

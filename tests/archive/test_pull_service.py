@@ -55,7 +55,8 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
     assert to_micros(archive.coverage()["end"].max(), "end") == to_micros(end, "end")
 
 
-def test_AR23_now_is_the_date_of_an_answer_and_not_what_health_says(
+@pytest.mark.fault("AR23")
+def test_now_is_the_date_of_an_answer_and_not_what_health_says(
     origin: Archive, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service whose health names a moment long ago is asked for all of a range, and it is final."""

@@ -64,9 +64,10 @@ def gone(path: Path) -> None:
     shutil.rmtree(path.parent)
 
 
+@pytest.mark.fault("AR17")
 @pytest.mark.parametrize("harm", [hole, emptied, torn, noise, gone])
 @pytest.mark.parametrize("table", ["books", "coverage", "markets"])
-def test_AR17_a_damaged_log_is_read_as_far_as_it_goes_and_made_anew(
+def test_a_damaged_log_is_read_as_far_as_it_goes_and_made_anew(
     filled: Archive, harm: Callable[[Path], None], table: str
 ) -> None:
     """The last good version is shown with a warning and never written to; a rebuild and a refill bring all back."""
@@ -109,7 +110,8 @@ def filled_books(wanted: dict[Any, Any], market: str) -> Any:
     return columns_of("books", market, [k[2:] for k in keys], [wanted[k] for k in keys])
 
 
-def test_AR17_a_log_that_is_whole_stays(filled: Archive) -> None:
+@pytest.mark.fault("AR17")
+def test_a_log_that_is_whole_stays(filled: Archive) -> None:
     """Rebuild of a sound archive changes nothing."""
     before, log = everything(filled), commit(filled, "books", 0).name
     assert filled.rebuild().is_empty()
@@ -117,7 +119,8 @@ def test_AR17_a_log_that_is_whole_stays(filled: Archive) -> None:
     assert commit(filled, "books", 0).name == log
 
 
-def test_AR17_without_any_log_the_newest_points_come_back(archive: Archive) -> None:
+@pytest.mark.fault("AR17")
+def test_without_any_log_the_newest_points_come_back(archive: Archive) -> None:
     """All logs gone: points, records and coverage come from the files alone, and a pull makes it whole."""
     source = Source()
     source.points = {("prices", M, 0, n): n / 60 for n in range(60)}

@@ -101,7 +101,8 @@ def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> 
         archive.scan("books", "nobody")
 
 
-def test_AR30_only_base_points_are_stored(archive: Archive) -> None:
+@pytest.mark.fault("AR30")
+def test_only_base_points_are_stored(archive: Archive) -> None:
     """A range that was asked at two resolutions is held once, at 1m; a coarse scan or read stores nothing."""
     archive.add(books=books(M, 0, 120))
     before = archive.coverage(), archive.files("books")
@@ -113,7 +114,8 @@ def test_AR30_only_base_points_are_stored(archive: Archive) -> None:
     assert np.all(np.diff(np.unique(archive.columns("books", M).ts)) == MINUTE)
 
 
-def test_AR30_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
+@pytest.mark.fault("AR30")
+def test_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
     """Hourly books or means are refused where 1m points are held; elsewhere they are no proof of the minutes."""
     before = filled.coverage()
     with pytest.raises(ArchiveError, match="1h"):

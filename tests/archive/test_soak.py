@@ -64,10 +64,9 @@ def check(archive: Archive, k: int, least: int) -> int:
     return len(found)
 
 
+@pytest.mark.fault("AR1", "AR2", "AR3")
 @pytest.mark.parametrize("processes", [1, 4])
-def test_AR1_AR2_AR3_two_thousand_kills(
-    tmp_path: Path, forks: Any, processes: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_thousand_kills(tmp_path: Path, forks: Any, processes: int, capsys: pytest.CaptureFixture[str]) -> None:
     """After each of 2,000 kills at random no acknowledged batch is lost, doubled, changed or unreadable."""
     rng, kills, points, open_times = random.Random(processes), 0, 0, []
     while kills < 2000:
@@ -246,8 +245,9 @@ def test_eight_writers_of_fifty_rounds_all_land(
         print(f"\n8 writers x 50 rounds: 800 of 800 commits, {reads} reads meanwhile, each of one version")
 
 
+@pytest.mark.fault("AR37")
 @pytest.mark.parametrize("what", ["tokens", "days"])
-def test_AR37_eight_writers_of_one_market_beside_compaction(
+def test_eight_writers_of_one_market_beside_compaction(
     archive: Archive, forks: Any, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """8 processes add 15 times a token, or a day, of one market while another compacts and vacuums: all points stay."""
@@ -275,8 +275,9 @@ def test_AR37_eight_writers_of_one_market_beside_compaction(
         print(f"\n8 writers x 15 adds of {what} of one market: {len(found)} of {len(want)} points, 0 doubled")
 
 
+@pytest.mark.fault("AR38")
 @pytest.mark.parametrize("wrong", ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES"])
-def test_AR38_a_storage_that_stutters_at_every_call_of_every_verb(
+def test_a_storage_that_stutters_at_every_call_of_every_verb(
     archive: Archive, tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever system call fails in whichever verb: a typed error or success, old points or new, none missing."""

@@ -230,7 +230,8 @@ def waiting_service() -> tuple[FaultServer, threading.Event]:
     return server, asked
 
 
-def test_N34_a_cancelled_coroutine_sends_nothing_more() -> None:
+@pytest.mark.fault("N34")
+def test_a_cancelled_coroutine_sends_nothing_more() -> None:
     """After those on their way no request is sent, and no thread of the fetch stays."""
     server, asked = waiting_service()
 
@@ -252,7 +253,8 @@ def test_N34_a_cancelled_coroutine_sends_nothing_more() -> None:
         assert len(server.asks) < 200
 
 
-def test_N34_a_closed_iterator_sends_nothing_more() -> None:
+@pytest.mark.fault("N34")
+def test_a_closed_iterator_sends_nothing_more() -> None:
     """Who leaves a loop over frames ends the fetch."""
     server, _ = waiting_service()
     with server:

@@ -44,7 +44,8 @@ NOON = "Fri, 01 Jan 2100 12:00:00 GMT"
 NOON_AND_7 = "Fri, 01 Jan 2100 12:00:07 GMT"
 
 
-def test_N1_connect_refused(connect: Connect, clock: Clock) -> None:
+@pytest.mark.fault("N1")
+def test_connect_refused(connect: Connect, clock: Clock) -> None:
     """A refused connection is tried five times in less than 2 s, then an error that asks whether a service runs."""
     with pytest.raises(NetworkError, match="refused") as caught:
         connect("http://127.0.0.1:1").get(["x"])
@@ -54,7 +55,8 @@ def test_N1_connect_refused(connect: Connect, clock: Clock) -> None:
     assert 0 < clock.slept < 2
 
 
-def test_N1_unknown_host(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("N1")
+def test_unknown_host(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host without an address is tried five times."""
 
     def unknown(*_: object, **__: object) -> None:
@@ -66,7 +68,8 @@ def test_N1_unknown_host(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.attempts == 5
 
 
-def test_N2_connect_hangs(connect: Connect) -> None:
+@pytest.mark.fault("N2")
+def test_connect_hangs(connect: Connect) -> None:
     """A connection that is never accepted ends after the connect timeout, each time."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -82,14 +85,16 @@ def test_N2_connect_hangs(connect: Connect) -> None:
     assert caught.value.attempts == 2
 
 
+@pytest.mark.fault("N3")
 @pytest.mark.parametrize("fault", [RESET_PEER, HANG_UP], ids=["reset", "closed"])
-def test_N3_reset_before_headers(server: FaultServer, transport: Transport, fault: Act) -> None:
+def test_reset_before_headers(server: FaultServer, transport: Transport, fault: Act) -> None:
     """A connection that ends before the answer is tried again."""
     server.script = [fault, GOOD]
     assert transport.get(["x"]).attempts == 2
 
 
-def test_N3_stale_keep_alive(server: FaultServer, transport: Transport, clock: Clock) -> None:
+@pytest.mark.fault("N3")
+def test_stale_keep_alive(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """On a connection that was used before, the first retry is sent at once."""
     server.script = [GOOD, RESET_PEER, GOOD]
     transport.get(["x"])
@@ -97,29 +102,33 @@ def test_N3_stale_keep_alive(server: FaultServer, transport: Transport, clock: C
     assert clock.slept == 0
 
 
+@pytest.mark.fault("N4")
 @pytest.mark.parametrize("reset", [False, True])
-def test_N4_cut_body(server: FaultServer, transport: Transport, reset: bool) -> None:
+def test_cut_body(server: FaultServer, transport: Transport, reset: bool) -> None:
     """A body shorter than its Content-Length is never read as an answer."""
     server.script = [Act(body=GOOD.body, limit_data=100, reset=reset), GOOD]
     answer = transport.get(["x"])
     assert (answer.attempts, answer.body) == (2, GOOD.body)
 
 
-def test_N5_cut_chunks(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N5")
+def test_cut_chunks(server: FaultServer, transport: Transport) -> None:
     """A chunked body without its last chunk is tried again."""
     server.script = [Act(body=GOOD.body, framing="chunked", limit_data=300), Act(body=GOOD.body, framing="chunked")]
     answer = transport.get(["x"])
     assert (answer.attempts, answer.body) == (2, GOOD.body)
 
 
-def test_N6_cut_without_length(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N6")
+def test_cut_without_length(server: FaultServer, transport: Transport) -> None:
     """A body that ends with its connection shows its cut only as JSON; it is asked for again."""
     server.script = [Act(body=GOOD.body, framing="close", limit_data=300), GOOD]
     assert transport.get_json(["x"]) == json.loads(GOOD.body)
     assert len(server.asks) == 2
 
 
-def test_N7_truncated_json(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N7")
+def test_truncated_json(server: FaultServer, transport: Transport) -> None:
     """JSON that is cut with the right length is asked for once more, then named with a short start of it."""
     server.answer = lambda ask: Act(body=json.dumps({"key": ask.header("X-API-Key"), "z": "z" * 900}).encode()[:-9])
     with pytest.raises(ContractError, match="not JSON") as caught:
@@ -129,8 +138,9 @@ def test_N7_truncated_json(server: FaultServer, transport: Transport) -> None:
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.fault("N8")
 @pytest.mark.parametrize("at", [-6, -2, 40], ids=["crc", "length", "data"])
-def test_N8_corrupt_gzip(server: FaultServer, transport: Transport, at: int) -> None:
+def test_corrupt_gzip(server: FaultServer, transport: Transport, at: int) -> None:
     """A gzip stream with one wrong byte is tried again, the checksum included."""
     data = bytearray(gzip.compress(os.urandom(300).hex().encode()))
     data[at] ^= 0xFF
@@ -139,16 +149,18 @@ def test_N8_corrupt_gzip(server: FaultServer, transport: Transport, at: int) -> 
     assert (answer.attempts, answer.body) == (2, GOOD.body)
 
 
+@pytest.mark.fault("N9")
 @pytest.mark.parametrize("cut", [8, 4, 200])
-def test_N9_gzip_without_trailer(server: FaultServer, transport: Transport, cut: int) -> None:
+def test_gzip_without_trailer(server: FaultServer, transport: Transport, cut: int) -> None:
     """A gzip stream without its end or checksum is tried again, although its length is right."""
     server.script = [GOOD.zipped(gzip.compress(GOOD.body)[:-cut]), GOOD.zipped()]
     answer = transport.get(["x"])
     assert (answer.attempts, answer.body) == (2, GOOD.body)
 
 
+@pytest.mark.fault("N9")
 @pytest.mark.parametrize("name", ["br", "deflate", "zstd", "gzip, gzip", "evil"])
-def test_N9_unasked_encoding(server: FaultServer, transport: Transport, name: str) -> None:
+def test_unasked_encoding(server: FaultServer, transport: Transport, name: str) -> None:
     """A body in an encoding that was not asked for is off the interface, after one more try."""
     server.answer = lambda ask: GOOD.with_header("Content-Encoding", name)
     with pytest.raises(ContractError, match="encoded as"):
@@ -156,7 +168,8 @@ def test_N9_unasked_encoding(server: FaultServer, transport: Transport, name: st
     assert len(server.asks) == 2
 
 
-def test_N9_gzip_undone_on_the_way(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N9")
+def test_gzip_undone_on_the_way(server: FaultServer, transport: Transport) -> None:
     """JSON under the name of gzip is JSON: recorders and some proxies unpack a body and leave the header."""
     server.answer = lambda ask: GOOD.zipped(GOOD.body)
     assert transport.get(["x"]).body == GOOD.body
@@ -164,13 +177,15 @@ def test_N9_gzip_undone_on_the_way(server: FaultServer, transport: Transport) ->
     assert transport.get(["x"]).attempts == 2
 
 
-def test_N9_gzip_of_several_members(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N9")
+def test_gzip_of_several_members(server: FaultServer, transport: Transport) -> None:
     """A gzip body may be made of several members; each is proven."""
     server.answer = lambda ask: GOOD.zipped(gzip.compress(b"[1,") + gzip.compress(b"2]"))
     assert transport.get(["x"]).body == b"[1,2]"
 
 
-def test_N10_drip(server: FaultServer, connect: Connect) -> None:
+@pytest.mark.fault("N10")
+def test_drip(server: FaultServer, connect: Connect) -> None:
     """A body that drips is left when the attempt's time is over, though no single byte is late."""
     server.answer = lambda ask: Act(body=GOOD.body, slicer=(1, 0.005))
     began = time.monotonic()
@@ -180,7 +195,7 @@ def test_N10_drip(server: FaultServer, connect: Connect) -> None:
     assert time.monotonic() - began < 1.1
 
 
-def test_N10_dripping_header(server: FaultServer, connect: Connect) -> None:
+def test_dripping_header(server: FaultServer, connect: Connect) -> None:
     """A header that drips is left in the same way."""
     server.answer = lambda ask: Act(headers=(("X-Long", "x" * 9000),), slicer=(1, 0.005))
     began = time.monotonic()
@@ -189,8 +204,9 @@ def test_N10_dripping_header(server: FaultServer, connect: Connect) -> None:
     assert time.monotonic() - began < 1.1
 
 
+@pytest.mark.fault("N11")
 @pytest.mark.parametrize("act", [Act(body=b"x" * 300_000), ok("0" * 300_000).zipped()], ids=["long", "bomb"])
-def test_N11_huge_body(server: FaultServer, connect: Connect, act: Act) -> None:
+def test_huge_body(server: FaultServer, connect: Connect, act: Act) -> None:
     """A body larger than the cap is left there and not asked for again."""
     server.answer = lambda ask: act
     with pytest.raises(PayloadTooLargeError) as caught:
@@ -198,7 +214,8 @@ def test_N11_huge_body(server: FaultServer, connect: Connect, act: Act) -> None:
     assert len(server.asks) == caught.value.attempts == 1
 
 
-def test_N11_ratio(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N11")
+def test_ratio(server: FaultServer, transport: Transport) -> None:
     """A gzip stream that grows a thousandfold is left long before the cap of 64 MiB."""
     server.answer = lambda ask: ok("0" * (8 << 20)).zipped()
     with pytest.raises(PayloadTooLargeError, match="200-fold"):
@@ -206,14 +223,16 @@ def test_N11_ratio(server: FaultServer, transport: Transport) -> None:
     assert len(server.asks) == 1
 
 
-def test_N12_retry_after_seconds(server: FaultServer, transport: Transport, clock: Clock) -> None:
+@pytest.mark.fault("N12")
+def test_retry_after_seconds(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """After a 429 all threads wait what the service asked for, and at most a second more."""
     server.script = [refuse(429, "Rate limit exceeded.", Retry_After="7"), GOOD]
     assert transport.get(["x"]).attempts == 2
     assert 7 <= clock.slept <= 8.01
 
 
-def test_N12_gate_for_all_threads(server: FaultServer, transport: Transport, clock: Clock) -> None:
+@pytest.mark.fault("N12")
+def test_gate_for_all_threads(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """While the service asked to wait, no thread sends."""
     transport.pacer.pause(50.0)
     began = clock.monotonic()
@@ -222,15 +241,17 @@ def test_N12_gate_for_all_threads(server: FaultServer, transport: Transport, clo
     assert clock.monotonic() - began >= 50
 
 
-def test_N13_retry_after_date(server: FaultServer, transport: Transport, clock: Clock) -> None:
+@pytest.mark.fault("N13")
+def test_retry_after_date(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """A date is measured against the answer's own Date, so a clock that is decades off does no harm."""
     server.script = [refuse(429, Retry_After=NOON_AND_7, Date=NOON), GOOD]
     transport.get(["x"])
     assert 7 <= clock.slept <= 8.01
 
 
+@pytest.mark.fault("N14")
 @pytest.mark.parametrize("value", [None, "1.5", "-1", "", "0", "soon", "٣", NOON_AND_7])
-def test_N14_retry_after_invalid(server: FaultServer, transport: Transport, clock: Clock, value: str | None) -> None:
+def test_retry_after_invalid(server: FaultServer, transport: Transport, clock: Clock, value: str | None) -> None:
     """Where Retry-After says nothing of use, the wait is the throttling backoff."""
     act = refuse(429)
     server.script = [act if value is None else act.with_header("Retry-After", value.encode().decode("latin-1")), GOOD]
@@ -238,8 +259,9 @@ def test_N14_retry_after_invalid(server: FaultServer, transport: Transport, cloc
     assert 0.5 <= clock.slept <= 1.01
 
 
+@pytest.mark.fault("N15")
 @pytest.mark.parametrize("value", ["1000000000", "Fri, 31 Dec 9999 23:59:59 GMT", "121"])
-def test_N15_retry_after_far(server: FaultServer, transport: Transport, clock: Clock, value: str) -> None:
+def test_retry_after_far(server: FaultServer, transport: Transport, clock: Clock, value: str) -> None:
     """A wait of more than two minutes is an error that says until when, and no sleep."""
     server.answer = lambda ask: refuse(429, Retry_After=value, Date="Thu, 01 Jan 2026 00:00:00 GMT")
     with pytest.raises(RateLimitError) as caught:
@@ -249,7 +271,8 @@ def test_N15_retry_after_far(server: FaultServer, transport: Transport, clock: C
     assert (clock.slept, len(server.asks)) == (0, 1)
 
 
-def test_N16_429_for_ever(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N16")
+def test_429_for_ever(server: FaultServer, transport: Transport) -> None:
     """An endless 429 ends by attempts, or sooner by the deadline of the call."""
     server.answer = lambda ask: refuse(429, "Rate limit exceeded. Please try again later.", Retry_After="60")
     with pytest.raises(RateLimitError, match="try again later") as caught:
@@ -260,7 +283,8 @@ def test_N16_429_for_ever(server: FaultServer, transport: Transport) -> None:
     assert caught.value.attempts == 2
 
 
-def test_N17_single_500(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N17")
+def test_single_500(server: FaultServer, transport: Transport) -> None:
     """One 500 is tried again; a server that keeps failing is left after five attempts."""
     server.script = [refuse(500, "Failed to fetch data."), GOOD]
     assert transport.get(["x"]).attempts == 2
@@ -270,7 +294,8 @@ def test_N17_single_500(server: FaultServer, transport: Transport) -> None:
     assert caught.value.attempts == 5
 
 
-def test_N17_outage_does_not_become_a_storm(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N17")
+def test_outage_does_not_become_a_storm(server: FaultServer, transport: Transport) -> None:
     """In an outage sixteen threads share forty retries at most."""
     server.answer = lambda ask: refuse(500)
 
@@ -285,8 +310,9 @@ def test_N17_outage_does_not_become_a_storm(server: FaultServer, transport: Tran
     assert len(server.asks) == 64 + 1 + transport.retries  # one asks what the key may spend
 
 
+@pytest.mark.fault("N18")
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_N18_proxy_html(server: FaultServer, transport: Transport, status: int) -> None:
+def test_proxy_html(server: FaultServer, transport: Transport, status: int) -> None:
     """The HTML of a proxy is tried again by its status; its text is shown without tags, cut at 200 characters."""
     page = Act(
         status=status, body=b"<html><style>p{}</style><h1>Bad <b>gateway</b></h1>" + b"<p>more</p>" * 200 + b"</html>"
@@ -299,20 +325,23 @@ def test_N18_proxy_html(server: FaultServer, transport: Transport, status: int) 
     assert len(caught.value.detail) <= 200
 
 
-def test_N19_503_retry_after(server: FaultServer, transport: Transport, clock: Clock) -> None:
+@pytest.mark.fault("N19")
+def test_503_retry_after(server: FaultServer, transport: Transport, clock: Clock) -> None:
     """A 503 that says how long to wait is obeyed as a 429 is."""
     server.script = [refuse(503, Retry_After="9"), GOOD]
     transport.get(["x"])
     assert 9 <= clock.slept <= 10.01
 
 
-def test_N20_408(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N20")
+def test_408(server: FaultServer, transport: Transport) -> None:
     """A request timeout of the server is tried again."""
     server.script = [refuse(408), GOOD]
     assert transport.get(["x"]).attempts == 2
 
 
-def test_N21_login_page(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N21")
+def test_login_page(server: FaultServer, transport: Transport) -> None:
     """A page of HTML with status 200 is asked for once more, then named by its type."""
     server.answer = lambda ask: ok({}).with_header("Content-Type", "text/html; charset=utf-8")
     with pytest.raises(ContractError, match="text/html"):
@@ -320,8 +349,9 @@ def test_N21_login_page(server: FaultServer, transport: Transport) -> None:
     assert len(server.asks) == 2
 
 
+@pytest.mark.fault("N22")
 @pytest.mark.parametrize("kind", ["text/plain", ""])
-def test_N22_content_type(server: FaultServer, transport: Transport, kind: str) -> None:
+def test_content_type(server: FaultServer, transport: Transport, kind: str) -> None:
     """JSON under another name is read, with one warning for the whole walk."""
     oracle = Oracle.of_prices(300)
     server.answer = lambda ask: oracle(ask).with_header("Content-Type", kind)
@@ -330,8 +360,9 @@ def test_N22_content_type(server: FaultServer, transport: Transport, kind: str) 
     assert report.warnings == {"content_type_not_json": 1}
 
 
+@pytest.mark.fault("N23")
 @pytest.mark.parametrize("status", [204, 206, 304, 299])
-def test_N23_unknown_success(server: FaultServer, transport: Transport, status: int) -> None:
+def test_unknown_success(server: FaultServer, transport: Transport, status: int) -> None:
     """Any other success than 200 is off the interface, and not asked for again."""
     server.answer = lambda ask: Act(status=status)
     with pytest.raises(ContractError, match=str(status)):
@@ -339,9 +370,10 @@ def test_N23_unknown_success(server: FaultServer, transport: Transport, status: 
     assert len(server.asks) == 1
 
 
+@pytest.mark.fault("N24")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("where", ["other", "same", "relative"])
-def test_N24_redirect(server: FaultServer, transport: Transport, status: int, where: str) -> None:
+def test_redirect(server: FaultServer, transport: Transport, status: int, where: str) -> None:
     """A redirect is refused and the key goes nowhere; the message names scheme and host alone."""
     with FaultServer() as other:
         location = {"other": other.base_url, "same": server.base_url, "relative": ""}[where] + "/v1/elsewhere?secret=1"
@@ -353,11 +385,12 @@ def test_N24_redirect(server: FaultServer, transport: Transport, status: int, wh
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.fault("N25")
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(401, AuthenticationError), (403, PlanError), (404, NotFoundError), (422, ParameterError), (405, RequestError)],
 )
-def test_N25_refusals(server: FaultServer, transport: Transport, status: int, kind: type[RequestError]) -> None:
+def test_refusals(server: FaultServer, transport: Transport, status: int, kind: type[RequestError]) -> None:
     """A refusal is one request and its own class, the detail whole."""
     server.answer = lambda ask: refuse(status, "Your plan does not allow historical order books.")
     with pytest.raises(kind) as caught:
@@ -371,6 +404,7 @@ def test_N25_refusals(server: FaultServer, transport: Transport, status: int, ki
 PROBLEMS = [{"loc": ["query", "resolution"], "msg": "allowed: 1m, 10m", "type": "enum", "input": "x"}]
 
 
+@pytest.mark.fault("N26")
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
@@ -387,7 +421,7 @@ PROBLEMS = [{"loc": ["query", "resolution"], "msg": "allowed: 1m, 10m", "type": 
     ],
     ids=["text", "problems", "object", "null", "none", "list", "empty", "bytes", "deep", "huge"],
 )
-def test_N26_detail(server: FaultServer, transport: Transport, body: bytes, shown: str) -> None:
+def test_detail(server: FaultServer, transport: Transport, body: bytes, shown: str) -> None:
     """Whatever shape an error body has, it becomes a text of at most 2 kB."""
     server.answer = lambda ask: Act(status=422, body=body)
     with pytest.raises(ParameterError) as caught:
@@ -455,14 +489,16 @@ def tls(certificate: Path) -> Iterator[Callable[..., str]]:
         listener.close()
 
 
-def test_N27_certificate_invalid(tls: Callable[..., str], connect: Connect) -> None:
+@pytest.mark.fault("N27")
+def test_certificate_invalid(tls: Callable[..., str], connect: Connect) -> None:
     """A certificate that nobody vouches for ends the request, without a retry."""
     with pytest.raises(NetworkError, match="certificate") as caught:
         connect(tls()).get(["x"])
     assert caught.value.attempts == 1
 
 
-def test_N27_host_mismatch(
+@pytest.mark.fault("N27")
+def test_host_mismatch(
     tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A certificate for another host ends the request, without a retry."""
@@ -472,10 +508,9 @@ def test_N27_host_mismatch(
     assert caught.value.attempts == 1
 
 
+@pytest.mark.fault("N27")
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_N27_old_tls(
-    tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_tls(tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that speaks TLS 1.0 alone is not talked to."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate.with_name("cert.pem")))
     with pytest.raises(NetworkError, match="TLS") as caught:
@@ -483,15 +518,17 @@ def test_N27_old_tls(
     assert caught.value.attempts == 1
 
 
+@pytest.mark.fault("N28")
 @pytest.mark.parametrize("url", ["http://example.org", "http://10.0.0.1/v1", "http://127.0.0.1.example.org"])
-def test_N28_http_beyond_this_machine(url: str) -> None:
+def test_http_beyond_this_machine(url: str) -> None:
     """Without TLS the key leaves this machine only if the user says so."""
     with pytest.raises(ConfigError, match="allow_insecure"):
         Transport(url, "k" * 20)
     assert Transport(url, "k" * 20, allow_insecure=True).base_url == url.removesuffix("/v1")
 
 
-def test_N29_netrc_and_http_proxy(
+@pytest.mark.fault("N29")
+def test_netrc_and_http_proxy(
     server: FaultServer, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither netrc nor a proxy for plain http is used."""
@@ -504,7 +541,8 @@ def test_N29_netrc_and_http_proxy(
     assert server.asks[0].header("Authorization") == []
 
 
-def test_N29_https_proxy_and_bundle(
+@pytest.mark.fault("N29")
+def test_https_proxy_and_bundle(
     server: FaultServer, tls: Callable[..., str], connect: Connect, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For https the proxy and the CA bundle of the environment are used, and the proxy does not see the key."""
@@ -518,9 +556,8 @@ def test_N29_https_proxy_and_bundle(
     assert server.asks[0].header("X-API-Key") == []
 
 
-def test_N30_clock_jumps(
-    server: FaultServer, transport: Transport, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.fault("N30")
+def test_clock_jumps(server: FaultServer, transport: Transport, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock of the machine that jumps while waiting changes no wait."""
     jumps = iter(range(0, 10**9, 10**6))
     monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
@@ -529,7 +566,8 @@ def test_N30_clock_jumps(
     assert clock.slept < 20
 
 
-def test_N31_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N31")
+def test_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
     """Ctrl-C leaves at once, what arrived is kept, and the rest is fetched later without asking for it again."""
     oracle = Oracle.of_prices(2000)
     server.answer = oracle
@@ -573,7 +611,8 @@ except KeyboardInterrupt:
 """
 
 
-def test_N31_signal(server: FaultServer) -> None:
+@pytest.mark.fault("N31")
+def test_signal(server: FaultServer) -> None:
     """A real Ctrl-C ends a process whose every connection waits for an answer."""
     asked = threading.Event()
     over = threading.Event()
@@ -595,7 +634,8 @@ def test_N31_signal(server: FaultServer) -> None:
     assert (out, process.returncode) == ("left True\n", 0)
 
 
-def test_N32_fork(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N32")
+def test_fork(server: FaultServer, transport: Transport) -> None:
     """A forked child opens connections of its own."""
     server.answer = lambda ask: ok({"path": ask.path})
     transport.get(["parent"])
@@ -620,7 +660,8 @@ def test_N32_fork(server: FaultServer, transport: Transport) -> None:
     assert by_path["/v1/parent"] == by_path["/v1/after"] != by_path["/v1/child"]
 
 
-def test_N32_fifty_threads(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N32")
+def test_fifty_threads(server: FaultServer, transport: Transport) -> None:
     """Fifty threads on one transport each get the answer to their own question."""
     server.answer = lambda ask: ok({"path": ask.path})
     with ThreadPoolExecutor(50) as pool:
@@ -629,6 +670,7 @@ def test_N32_fifty_threads(server: FaultServer, transport: Transport) -> None:
     assert answers == [f"/v1/{n}" for n in names]
 
 
+@pytest.mark.fault("N33")
 @pytest.mark.parametrize(
     "act",
     [
@@ -642,14 +684,15 @@ def test_N32_fifty_threads(server: FaultServer, transport: Transport) -> None:
     ],
     ids=["two lengths", "long header", "many headers", "early hints", "endless 100", "no http", "no status"],
 )
-def test_N33_odd_headers(server: FaultServer, connect: Connect, act: Act) -> None:
+def test_odd_headers(server: FaultServer, connect: Connect, act: Act) -> None:
     """Headers off the rules are a typed error, never a hang."""
     server.answer = lambda ask: act
     with pytest.raises(MarketDataError):
         connect(attempts=2).get(["x"])
 
 
-def test_N33_continue(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("N33")
+def test_continue(server: FaultServer, transport: Transport) -> None:
     """An interim 100 before the answer is passed over."""
     server.script = [Act(body=b"{}", before=b"HTTP/1.1 100 Continue\r\n\r\n")]
     assert transport.get(["x"]).body == b"{}"

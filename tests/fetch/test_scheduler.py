@@ -180,7 +180,8 @@ def test_in_order(transport: Transport, oracle: Oracle, workers: int, buffer: in
     assert (report.pages, report.points) == (30, 6000)
 
 
-def test_N35_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("N35")
+def test_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Who takes windows slowly does not make others pile up, however long the history."""
     fetching = fetch(transport, oracle.request(3000), workers=8, buffer=5, in_order=True)
     most = 0
@@ -290,8 +291,9 @@ def slow(oracle: Oracle) -> Callable[[Ask], Act]:
     return answer
 
 
+@pytest.mark.fault("N34")
 @pytest.mark.parametrize("in_order", [True, False])
-def test_N34_a_closed_generator_sends_nothing_more(
+def test_a_closed_generator_sends_nothing_more(
     server: FaultServer, transport: Transport, oracle: Oracle, *, in_order: bool
 ) -> None:
     """After those on their way there are no requests, and no thread stays."""
@@ -304,7 +306,8 @@ def test_N34_a_closed_generator_sends_nothing_more(
     assert len(server.asks) <= before + 6
 
 
-def test_N34_an_error_stops_the_others(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("N34")
+def test_an_error_stops_the_others(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A refusal in one window ends all: what is on its way comes, nothing more is sent."""
     server.answer = lambda ask: slow(oracle)(ask) if "T00:00" in ask.params.get("start_ts", "T00:00") else refuse(403)
     with pytest.raises(Exception, match="403"):
@@ -345,8 +348,9 @@ def paged(oracle: Oracle, keys: list[tuple[str, int]], ask: Ask, size: int, told
     return ok(oracle.body(keys[at : at + size], told or size, more)).with_header("Date", DATE)
 
 
+@pytest.mark.fault("P18")
 @pytest.mark.parametrize("minutes_", [90, 1000])
-def test_P18_limit_clamped_to_50(server: FaultServer, transport: Transport, minutes_: int) -> None:
+def test_limit_clamped_to_50(server: FaultServer, transport: Transport, minutes_: int) -> None:
     """A service that gives 50 points where 200 were asked is read to its end, at little more than its pages."""
     oracle = Oracle.of_prices(minutes_)
     served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask), ask, min(50, int(ask.params["limit"]))))
@@ -356,15 +360,17 @@ def test_P18_limit_clamped_to_50(server: FaultServer, transport: Transport, minu
     assert len(history(server)) <= 1.12 * (2 * minutes_ / 50) + 2
 
 
+@pytest.mark.fault("P6")
 @pytest.mark.parametrize("size", [30, 200])
-def test_P6_newest_first(server: FaultServer, transport: Transport, size: int) -> None:
+def test_newest_first(server: FaultServer, transport: Transport, size: int) -> None:
     """Where the newest points come first, inside of pages and from page to page, all arrive in order."""
     oracle = Oracle.of_prices(700)
     served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask)[::-1], ask, size))
     assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
 
 
-def test_P18_limit_ignored(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P18")
+def test_limit_ignored(server: FaultServer, transport: Transport) -> None:
     """A service that gives everything it has, or its own number of points, whatever was asked, loses nothing."""
     oracle = Oracle.of_prices(700)
     served(server, oracle, lambda o, ask: ok(o.body(keys_of(o, ask), 10**6)))
@@ -373,7 +379,8 @@ def test_P18_limit_ignored(server: FaultServer, transport: Transport) -> None:
     assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
 
 
-def test_P18_limit_of_times(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P18")
+def test_limit_of_times(server: FaultServer, transport: Transport) -> None:
     """Where limit and count are of distinct times, windows become as wide as such a page."""
     oracle = Oracle.of_prices(3000)
 
@@ -391,7 +398,8 @@ def test_P18_limit_of_times(server: FaultServer, transport: Transport) -> None:
     assert len(history(server)) <= 1.12 * 15 + 2
 
 
-def test_P2_a_cursor_that_never_ends(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P2")
+def test_a_cursor_that_never_ends(server: FaultServer, transport: Transport) -> None:
     """Cursors without an end are left with a typed error, and what is left can be resumed."""
     oracle = Oracle.of_prices(300)
     names = itertools.count()
@@ -406,8 +414,9 @@ def test_P2_a_cursor_that_never_ends(server: FaultServer, transport: Transport) 
     assert len(history(server)) < 300
 
 
+@pytest.mark.fault("P19")
 @pytest.mark.parametrize("count", [3, 200])
-def test_P19_markets_of_many_tokens(server: FaultServer, transport: Transport, count: int) -> None:
+def test_markets_of_many_tokens(server: FaultServer, transport: Transport, count: int) -> None:
     """A market of 3 tokens, and one of 200 of which a page holds a single bucket, arrive whole."""
     oracle = Oracle.of_prices(240 if count == 3 else 30, [f"t{i:03}" for i in range(count)])
     total = 240 if count == 3 else 30
@@ -416,7 +425,8 @@ def test_P19_markets_of_many_tokens(server: FaultServer, transport: Transport, c
     assert len(history(server)) <= 1.12 * -(-total // (200 // count)) + 3
 
 
-def test_P20_a_market_of_210_tokens(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P20")
+def test_a_market_of_210_tokens(server: FaultServer, transport: Transport) -> None:
     """A market too wide for a page is asked token by token, and its windows come when all their tokens did."""
     oracle = Oracle.of_prices(20, [f"t{i:03}" for i in range(210)])
     oracle.labels = {x: f"id{x}" for x in oracle.labels}
@@ -438,8 +448,9 @@ def test_P20_a_market_of_210_tokens(server: FaultServer, transport: Transport) -
     assert len(history(server)) == 210 + 1
 
 
+@pytest.mark.fault("N14")
 @pytest.mark.parametrize("usage", [None, {}, {"limits": {"requests_per_minute": 10**9, "requests_remaining": 10**9}}])
-def test_N14_a_plan_that_is_absent_or_lies(server: FaultServer, transport: Transport, usage: Any) -> None:
+def test_a_plan_that_is_absent_or_lies(server: FaultServer, transport: Transport, usage: Any) -> None:
     """Without usage, or with one that promises too much, refusals teach the rate and every row arrives."""
     oracle = Oracle.of_prices(3000)
     clock, times, lock = transport._clock, list[float](), threading.Lock()

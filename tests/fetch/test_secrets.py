@@ -52,7 +52,8 @@ def everything(value: Any) -> str:
     return "\n".join(dumps)
 
 
-def test_K1_repr(transport: Transport, server: FaultServer) -> None:
+@pytest.mark.fault("K1")
+def test_repr(transport: Transport, server: FaultServer) -> None:
     """No representation of a transport, its parts or its errors shows more than four characters of the key."""
     transport.get(["x"])
     for thing in (transport, transport.keys, transport.pacer, transport._sessions, transport.quota, transport.policy):
@@ -61,8 +62,9 @@ def test_K1_repr(transport: Transport, server: FaultServer) -> None:
     assert (mask("x" * 15), mask("0123456789abcdef")) == ("***", "…cdef")
 
 
+@pytest.mark.fault("K2")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_K2_tracebacks_and_logs(
+def test_tracebacks_and_logs(
     server: FaultServer, transport: Transport, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No error shows the key, neither in a traceback with locals nor in a pickle nor in a log at DEBUG."""
@@ -73,7 +75,8 @@ def test_K2_tracebacks_and_logs(
     assert KEY not in caplog.text
 
 
-def test_K2_interrupted(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("K2")
+def test_interrupted(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ctrl-C while the answer is read passes the frames of the HTTP library, and even their locals are masked."""
 
     def press(*_: object) -> None:
@@ -87,7 +90,8 @@ def test_K2_interrupted(server: FaultServer, transport: Transport, monkeypatch: 
     assert KEY not in shown
 
 
-def test_K3_pickles(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("K3")
+def test_pickles(server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pickle of a transport holds no key; what it makes reads the environment again."""
     data = pickle.dumps(transport)
     assert KEY.encode() not in data
@@ -99,7 +103,8 @@ def test_K3_pickles(server: FaultServer, transport: Transport, monkeypatch: pyte
     assert KEY.encode() not in pickle.dumps(Secret(KEY))
 
 
-def test_K3_errors_hold_no_request(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("K3")
+def test_errors_hold_no_request(server: FaultServer, transport: Transport) -> None:
     """An error keeps plain data alone."""
     server.answer = lambda ask: refuse(401, "Invalid or expired API key.")
     with pytest.raises(AuthenticationError) as caught:
@@ -107,10 +112,11 @@ def test_K3_errors_hold_no_request(server: FaultServer, transport: Transport) ->
     assert {type(v) for v in vars(caught.value).values()} <= {int, str, float, type(None)}
 
 
+@pytest.mark.fault("K4")
 @pytest.mark.parametrize(
     "key", ["", " ", "abc def", "abc\n", "abc\r\nX-Evil: 1", "schlüssel", "key\x00", "\tcanary", "\u043aey"]
 )
-def test_K4_malformed_key(key: str) -> None:
+def test_malformed_key(key: str) -> None:
     """A key that no header can carry is a ValueError before any request, and is not shown."""
     with pytest.raises(ValueError, match="api_key") as caught:
         Transport("https://service.invalid", key)
@@ -118,7 +124,8 @@ def test_K4_malformed_key(key: str) -> None:
     assert not key.strip() or key.strip() not in str(caught.value)
 
 
-def test_K4_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("K4")
+def test_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes from a text, a callable or the environment, and from nowhere else."""
     monkeypatch.delenv("MARKETDATA_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="api_key is missing"):
@@ -131,7 +138,8 @@ def test_K4_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KeyProvider().get() == KeyProvider(lambda: KEY).get() == KEY
 
 
-def test_K5_what_is_kept(server: FaultServer, clock: Clock, tmp_path: Path) -> None:
+@pytest.mark.fault("K5")
+def test_what_is_kept(server: FaultServer, clock: Clock, tmp_path: Path) -> None:
     """Neither a cassette nor pages, reports or positions hold the key."""
     oracle = Oracle.of_prices(300)
     server.answer = oracle
@@ -152,14 +160,16 @@ def test_K5_what_is_kept(server: FaultServer, clock: Clock, tmp_path: Path) -> N
     assert KEY.encode() not in pickle.dumps((recorded, report))
 
 
+@pytest.mark.fault("K6")
 @pytest.mark.parametrize("slug", [".", "..", "", "x" * 201, "\ud800"])
-def test_K6_slug_refused(server: FaultServer, transport: Transport, slug: str) -> None:
+def test_slug_refused(server: FaultServer, transport: Transport, slug: str) -> None:
     """A slug that would change the path, or has no length the interface allows, is refused before any request."""
     with pytest.raises(ConfigError):
         transport.get(["markets", slug, "books"])
     assert server.asks == []
 
 
+@pytest.mark.fault("K6")
 @pytest.mark.parametrize(
     ("slug", "quoted"),
     [
@@ -180,12 +190,13 @@ def test_K6_slug_refused(server: FaultServer, transport: Transport, slug: str) -
         ("😀" * 200, "%F0%9F%98%80" * 200),
     ],
 )
-def test_K6_slug_is_one_segment(server: FaultServer, transport: Transport, slug: str, quoted: str) -> None:
+def test_slug_is_one_segment(server: FaultServer, transport: Transport, slug: str, quoted: str) -> None:
     """Any other slug is one segment of the path, as it is."""
     transport.get(["markets", slug, "books"])
     assert server.asks[0].target == f"/v1/markets/{quoted}/books"
 
 
+@pytest.mark.fault("K7")
 @pytest.mark.parametrize(
     "url",
     [
@@ -206,7 +217,7 @@ def test_K6_slug_is_one_segment(server: FaultServer, transport: Transport, slug:
         "javascript:alert(1)",
     ],
 )
-def test_K7_base_url_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_url_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address with a user, a query, a fragment or another scheme is refused, without showing a password."""
     monkeypatch.delenv("MARKETDATA_BASE_URL", raising=False)
     with pytest.raises(ConfigError) as caught:
@@ -214,6 +225,7 @@ def test_K7_base_url_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pass@" not in str(caught.value)
 
 
+@pytest.mark.fault("K7")
 @pytest.mark.parametrize(
     ("url", "base"),
     [
@@ -226,12 +238,13 @@ def test_K7_base_url_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://[::1]:80/v1", "http://[::1]:80"),
     ],
 )
-def test_K7_base_url_taken(url: str, base: str) -> None:
+def test_base_url_taken(url: str, base: str) -> None:
     """A trailing slash or version is dropped."""
     assert Transport(url, KEY).base_url == base
 
 
-def test_K8_key_in_the_header_alone(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("K8")
+def test_key_in_the_header_alone(server: FaultServer, transport: Transport) -> None:
     """The key travels in one X-API-Key header, never in the address, and no parameter would take it."""
     transport.get(["x"], {"a": "b"})
     ask = server.asks[0]
@@ -241,7 +254,8 @@ def test_K8_key_in_the_header_alone(server: FaultServer, transport: Transport) -
     assert all(KEY not in v for n, v in ask.headers if n != "X-API-Key")
 
 
-def test_K8_registry_of_pacers(server: FaultServer) -> None:
+@pytest.mark.fault("K8")
+def test_registry_of_pacers(server: FaultServer) -> None:
     """Clients of one key share a pacer; it is found by a digest, never by the key."""
     one, two, three = (Transport(server.base_url, k) for k in (KEY, KEY, "another-key-0123456789"))
     assert one.pacer is two.pacer
@@ -249,8 +263,9 @@ def test_K8_registry_of_pacers(server: FaultServer) -> None:
     assert all(KEY not in name for name in _BY_KEY)
 
 
+@pytest.mark.fault("N36")
 @pytest.mark.parametrize("key", ["test", "Yes", "price", "tokens"])
-def test_N36_a_key_that_is_a_common_word(server: FaultServer, clock: Clock, key: str) -> None:
+def test_a_key_that_is_a_common_word(server: FaultServer, clock: Clock, key: str) -> None:
     """Data is never redacted: a short key that data holds by chance takes no letter of it."""
     oracle = Oracle.of_prices(30, ["Yes", "latest"])
     server.answer = oracle

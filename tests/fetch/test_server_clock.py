@@ -48,8 +48,9 @@ def fetched(transport: Transport, oracle: Oracle, report: Report) -> list[tuple[
     return sorted(rows(read(transport, oracle.request(COUNT), report=report)))
 
 
+@pytest.mark.fault("T12")
 @pytest.mark.parametrize("into", [0, 1, 59])
-def test_T12_open_by_the_servers_clock(skewed: None, server: FaultServer, transport: Transport, into: int) -> None:
+def test_open_by_the_servers_clock(skewed: None, server: FaultServer, transport: Transport, into: int) -> None:
     """Up to its last second by the server's Date a bucket is open: its last version wins, whatever our clock says."""
     oracle, server.answer = moving(http_date(LIVE + into * 1_000_000))
     report = Report()
@@ -58,22 +59,25 @@ def test_T12_open_by_the_servers_clock(skewed: None, server: FaultServer, transp
     assert report.warnings == {"open_bucket_changed": 1}
 
 
+@pytest.mark.fault("T12")
 @pytest.mark.parametrize("after", [0, 1, 86_400])
-def test_T12_closed_by_the_servers_clock(skewed: None, server: FaultServer, transport: Transport, after: int) -> None:
+def test_closed_by_the_servers_clock(skewed: None, server: FaultServer, transport: Transport, after: int) -> None:
     """From its end by the server's Date a bucket is closed: two values are an error, whatever our clock says."""
     oracle, server.answer = moving(http_date(LIVE + MINUTE + after * 1_000_000))
     with pytest.raises(ContractError, match="different values"):
         fetched(transport, oracle, Report())
 
 
-def test_T12_no_date(skewed: None, server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("T12")
+def test_no_date(skewed: None, server: FaultServer, transport: Transport) -> None:
     """A service that does not tell its time has no open buckets: ours is not taken in its place."""
     oracle, server.answer = moving(None)
     with pytest.raises(ContractError, match="different values"):
         fetched(transport, oracle, Report())
 
 
-def test_T12_one_bucket_that_closes_on_the_way(skewed: None, server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("T12")
+def test_one_bucket_that_closes_on_the_way(skewed: None, server: FaultServer, transport: Transport) -> None:
     """A bucket that was open when it came first and is closed when it comes again has its last value."""
     dates = iter([http_date(LIVE + 30_000_000), http_date(LIVE + 90_000_000)])
     oracle, answer = moving(None)

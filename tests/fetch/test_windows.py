@@ -87,7 +87,8 @@ def fails(transport: Transport, window: Window, kind: type[MarketDataError], **o
     return caught.value
 
 
-def test_P1_same_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P1")
+def test_same_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A cursor that comes again is not followed: the window is asked again in halves, and ends in an error."""
     page = oracle.body([("Yes", START), ("No", START)], cursor="always")
     server.answer = lambda ask: ok(page)
@@ -96,7 +97,8 @@ def test_P1_same_cursor(server: FaultServer, transport: Transport, oracle: Oracl
     assert "cursor" in str(error)
 
 
-def test_P1_smaller_windows_need_no_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P1")
+def test_smaller_windows_need_no_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A service that repeats a cursor but honours times is read in windows that need no cursor."""
     server.answer = bend(
         oracle,
@@ -107,7 +109,8 @@ def test_P1_smaller_windows_need_no_cursor(server: FaultServer, transport: Trans
     assert report.restarts >= 1
 
 
-def test_P2_cycle(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P2")
+def test_cycle(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Cursors that go round in a circle are seen by their names."""
     circle = {None: "a", "a": "b", "b": "c", "c": "a"}
     page = oracle.body([("Yes", START), ("No", START)])
@@ -120,7 +123,8 @@ def test_P2_cycle(server: FaultServer, transport: Transport, oracle: Oracle) -> 
     fails(transport, oracle.request(COUNT), PaginationStalledError)
 
 
-def test_P2_endless_new_cursors(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P2")
+def test_endless_new_cursors(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Cursors that are always new and bring nothing new are seen by their rows."""
     names = map(str, itertools.count())
     page = oracle.body([("Yes", START), ("No", START)])
@@ -129,7 +133,8 @@ def test_P2_endless_new_cursors(server: FaultServer, transport: Transport, oracl
     assert len(server.asks) < 50
 
 
-def test_P3_cursor_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P3")
+def test_cursor_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A window whose cursor expired is asked again in halves, which need fewer cursors."""
     expired = iter([True, False, True])
 
@@ -145,7 +150,8 @@ def test_P3_cursor_expired(server: FaultServer, transport: Transport, oracle: Or
     assert len(server.asks) <= 12
 
 
-def test_P3_always_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P3")
+def test_always_expired(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Where every cursor is refused, and smaller windows do not help either, there is an end."""
     page = oracle.body([("Yes", START), ("No", START)], cursor="x")
     server.answer = lambda ask: refuse(400, "cursor expired") if "cursor" in ask.params else ok(page)
@@ -175,8 +181,9 @@ def in_order(oracle: Oracle, keys: list[tuple[str, int]], size: int, last: str |
     return answer
 
 
+@pytest.mark.fault("P3")
 @pytest.mark.parametrize("size", [1, 7, 30])
-def test_P3_pages_that_end_inside_of_a_bucket(server: FaultServer, transport: Transport, size: int) -> None:
+def test_pages_that_end_inside_of_a_bucket(server: FaultServer, transport: Transport, size: int) -> None:
     """A walk is resumed at its last bucket, not behind it: a page may end inside of one."""
     oracle = Oracle.of_prices(40, ["A", "B", "C"])
     keys = sorted(oracle.points, key=lambda k: (k[1], k[0]))
@@ -186,7 +193,8 @@ def test_P3_pages_that_end_inside_of_a_bucket(server: FaultServer, transport: Tr
     assert fetched(transport, oracle.request(40, limit=size)) == expected(oracle.points)
 
 
-def test_P3_label_after_label(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P3")
+def test_label_after_label(server: FaultServer, transport: Transport) -> None:
     """Where points come label after label, a walk that lost its cursor begins anew, for time says nothing then."""
     oracle = Oracle.of_prices(40, ["A", "B", "C"])
     server.answer = expiring(9, in_order(oracle, sorted(oracle.points), 20))
@@ -199,9 +207,10 @@ def refusing(number: int, page: Callable[[Ask], Act]) -> Callable[[Ask], Act]:
     return lambda ask: refuse(400, "cursor expired") if "cursor" in ask.params and next(calls) == number else page(ask)
 
 
+@pytest.mark.fault("P3")
 @pytest.mark.parametrize("raw", [True, False], ids=["newest first", "newest pages first"])
 @pytest.mark.parametrize("number", range(1, 7))
-def test_P3_newest_first(server: FaultServer, transport: Transport, number: int, *, raw: bool) -> None:
+def test_newest_first(server: FaultServer, transport: Transport, number: int, *, raw: bool) -> None:
     """Where the newest points come first, a walk that lost its cursor begins anew, for time says nothing then."""
     oracle = Oracle.of_prices(60, ["A", "B"])
     keys = sorted(oracle.points, key=lambda k: -k[1])
@@ -212,7 +221,7 @@ def test_P3_newest_first(server: FaultServer, transport: Transport, number: int,
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-def test_P3_label_after_label_of_which_pages_name_their_own(
+def test_label_after_label_of_which_pages_name_their_own(
     server: FaultServer, transport: Transport, number: int
 ) -> None:
     """P10: pages name only the labels that they hold; what the market's record names must all be seen to pass."""
@@ -229,7 +238,8 @@ def test_P3_label_after_label_of_which_pages_name_their_own(
     assert fetched(transport, oracle.request(40, limit=12)) == expected(oracle.points)
 
 
-def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P4")
+def test_duplicates_across_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Points that come again as they were are dropped and counted."""
 
     def answer(ask: Ask) -> Act:
@@ -249,7 +259,8 @@ def test_P4_duplicates_across_pages(server: FaultServer, transport: Transport, o
         fetched(transport, oracle.request(COUNT), strict=True)
 
 
-def test_P4_books_and_metrics(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P4")
+def test_books_and_metrics(server: FaultServer, transport: Transport) -> None:
     """Books and metrics that come again are known by all their values; -0.0 is 0.0."""
     books = Oracle(
         {("Yes", START + i * MINUTE): ([[0.5, float(i)]], [[0.6, 0.0]] * (i % 2)) for i in range(150)}, {"Yes": "1"}
@@ -291,14 +302,16 @@ def conflict(date: str) -> tuple[Oracle, Callable[[Ask], Act]]:
     return oracle, answer
 
 
-def test_P5_conflict_in_closed_bucket(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P5")
+def test_conflict_in_closed_bucket(server: FaultServer, transport: Transport) -> None:
     """A closed bucket that comes twice with different values is an error."""
     oracle, server.answer = conflict(DATE)
     error = fails(transport, oracle.request(150), ContractError)
     assert "different values" in str(error)
 
 
-def test_P5_conflict_in_open_bucket(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P5")
+def test_conflict_in_open_bucket(server: FaultServer, transport: Transport) -> None:
     """By the server's own clock the bucket is still open: its last version is kept, with a warning."""
     oracle, server.answer = conflict("Thu, 01 Jan 2026 01:39:30 GMT")
     report = Report()
@@ -307,7 +320,8 @@ def test_P5_conflict_in_open_bucket(server: FaultServer, transport: Transport) -
     assert report.warnings == {"open_bucket_changed": 1}
 
 
-def test_P6_out_of_order(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P6")
+def test_out_of_order(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Points out of order inside a page are sorted, and the page counted."""
     server.answer = bend(oracle, on_page(2, lambda body: body["data"]["Yes"].reverse()))
     report = Report()
@@ -315,7 +329,8 @@ def test_P6_out_of_order(server: FaultServer, transport: Transport, oracle: Orac
     assert report.repairs == {"points_sorted": 1}
 
 
-def test_P7_count_differs_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P7")
+def test_count_differs_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page with fewer points than its count is asked for again."""
     lose = once(lambda body, ask: body["data"]["Yes"].pop(), lambda ask: "cursor" in ask.params)
     server.answer = bend(oracle, lose)
@@ -324,7 +339,8 @@ def test_P7_count_differs_once(server: FaultServer, transport: Transport, oracle
     assert (report.requests, report.warnings) == (6, {})
 
 
-def test_P7_count_differs_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P7")
+def test_count_differs_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A count that stays wrong is a warning, and an error for an archive, which is strict."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=7))
     report = Report()
@@ -334,7 +350,8 @@ def test_P7_count_differs_always(server: FaultServer, transport: Transport, orac
         fetched(transport, oracle.request(COUNT), strict=True)
 
 
-def test_P7_other_points_each_time(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P7")
+def test_other_points_each_time(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page that lacks another point each time it is asked for is an error: they get lost on the way."""
     picks = itertools.count()
     server.answer = bend(oracle, lambda body, ask: body["data"]["Yes"].pop(next(picks)) and None)
@@ -342,8 +359,9 @@ def test_P7_other_points_each_time(server: FaultServer, transport: Transport, or
     assert len(server.asks) == 2
 
 
+@pytest.mark.fault("P7")
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_P7_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle, number: int) -> None:
+def test_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle, number: int) -> None:
     """Where other pages are counted rightly, a page that lacks the same point twice is asked for in another way."""
     left = [1, 1]
     lose = on_page(number, lambda body: body["data"]["Yes"].pop(3) and left.pop() if left else None)
@@ -353,7 +371,8 @@ def test_P7_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle
     assert report.restarts == 1
 
 
-def test_P7_some_pages_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P7")
+def test_some_pages_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page whose count stays wrong however it is asked for is kept, with a warning."""
 
     def miscount(body: Body, ask: Ask) -> None:
@@ -367,13 +386,15 @@ def test_P7_some_pages_always(server: FaultServer, transport: Transport, oracle:
     assert len(server.asks) <= 24
 
 
-def test_P7_count_of_times(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P7")
+def test_count_of_times(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A count of distinct times, the other reading, is right too."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(count=len(body["data"]["Yes"])))
     assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
 
 
-def test_P8_outside_of_the_range(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P8")
+def test_outside_of_the_range(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Points outside of [start, end) are dropped and counted."""
     request = replace(oracle.request(COUNT), rng=minutes(40, first=10))
 
@@ -389,7 +410,8 @@ def test_P8_outside_of_the_range(server: FaultServer, transport: Transport, orac
     assert report.repairs == {"outside_range": 2}
 
 
-def test_P8_partial_first_bucket(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P8")
+def test_partial_first_bucket(server: FaultServer, transport: Transport) -> None:
     """A range that starts inside of a bucket keeps that bucket, which is named by its start."""
     oracle = Oracle({("Yes", START): 0.5, ("Yes", START + 60 * MINUTE): 0.6}, {"Yes": "1"}, resolution="1h")
     request = replace(oracle.request(120), rng=minutes(60, first=30))
@@ -399,7 +421,8 @@ def test_P8_partial_first_bucket(server: FaultServer, transport: Transport) -> N
     assert not report.repairs
 
 
-def test_P9_label_without_data(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P9")
+def test_label_without_data(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A label of ``tokens`` that ``data`` lacks has no points, and is known."""
 
     def drop(body: Body, ask: Ask) -> None:
@@ -412,7 +435,8 @@ def test_P9_label_without_data(server: FaultServer, transport: Transport, oracle
     assert pages[0].labels == 2
 
 
-def test_P10_label_without_token(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P10")
+def test_label_without_token(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Points of a label that ``tokens`` lacks are kept, without an id, with a warning."""
     server.answer = bend(oracle, lambda body, ask: body.update(tokens={"Yes": oracle.labels["Yes"]}))
     report = Report()
@@ -422,7 +446,8 @@ def test_P10_label_without_token(server: FaultServer, transport: Transport, orac
     assert {t.token_id for p in pages for t in p.columns.tokens if t.token_label == "No"} == {None}
 
 
-def test_P11_empty_label(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P11")
+def test_empty_label(server: FaultServer, transport: Transport) -> None:
     """A label with an empty list has no points, and is known; so is a market without any."""
     oracle = Oracle({}, {"Yes": "1", "No": "2"})
     server.answer = oracle
@@ -430,44 +455,49 @@ def test_P11_empty_label(server: FaultServer, transport: Transport) -> None:
     assert (len(page.columns), page.labels) == (0, 2)
 
 
-def test_P12_token_id_changes(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P12")
+def test_token_id_changes(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A label that names another token on a later page is an error: two instruments would be mixed."""
     server.answer = bend(oracle, on_page(3, lambda body: body.update(tokens={"Yes": "9", "No": "8"})))
     error = fails(transport, oracle.request(COUNT), ContractError)
     assert "is now" in str(error)
 
 
+@pytest.mark.fault("P13")
 @pytest.mark.parametrize("change", [{"market_id": "other"}, {"resolution": "10m"}])
-def test_P13_identity(server: FaultServer, transport: Transport, oracle: Oracle, change: Body) -> None:
+def test_identity(server: FaultServer, transport: Transport, oracle: Oracle, change: Body) -> None:
     """Another market or resolution than before is an error, however right the rest looks."""
     server.answer = bend(oracle, on_page(2, lambda body: body.update(change)))
     fails(transport, oracle.request(COUNT), ContractError)
 
 
-def test_P13_wrong_from_the_start(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P13")
+def test_wrong_from_the_start(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """The first page too must have the resolution that was asked."""
     server.answer = bend(oracle, lambda body, ask: body.update(resolution="1h"))
     fails(transport, oracle.request(COUNT), ContractError)
 
 
+@pytest.mark.fault("P14")
 @pytest.mark.parametrize(
     "metadata", [None, [], {}, {"count": "5", "limit": 200}, {"count": 5, "limit": None}, {"limit": 200}]
 )
-def test_P14_metadata(server: FaultServer, transport: Transport, oracle: Oracle, metadata: Any) -> None:
+def test_metadata(server: FaultServer, transport: Transport, oracle: Oracle, metadata: Any) -> None:
     """Without metadata the end can not be proven: asked once more, then an error."""
     server.answer = bend(oracle, on_page(2, lambda body: body.update(metadata=metadata)))
     error = fails(transport, oracle.request(COUNT), ContractError)
     assert (len(server.asks), error.attempts) == (3, 2)
 
 
-def test_P14_metadata_missing_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_metadata_missing_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """One page without metadata costs one request."""
     server.answer = bend(oracle, once(lambda body, ask: body.pop("metadata"), lambda ask: "cursor" in ask.params))
     assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
     assert len(server.asks) == 6
 
 
-def test_P15_cursor_absent(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P15")
+def test_cursor_absent(server: FaultServer, transport: Transport) -> None:
     """An absent next_cursor is the end, as null is."""
     oracle = Oracle.of_prices(50)
     server.answer = bend(oracle, lambda body, ask: body["metadata"].pop("next_cursor") and None)
@@ -475,7 +505,8 @@ def test_P15_cursor_absent(server: FaultServer, transport: Transport) -> None:
     assert len(server.asks) == 1
 
 
-def test_P15_empty_cursor_at_the_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P15")
+def test_empty_cursor_at_the_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """An empty next_cursor is proven by asking both halves of the window, and warned of."""
 
     def blank(body: Body, ask: Ask) -> None:
@@ -488,13 +519,15 @@ def test_P15_empty_cursor_at_the_end(server: FaultServer, transport: Transport, 
     assert len(server.asks) <= 11
 
 
-def test_P15_empty_cursor_that_lies(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P15")
+def test_empty_cursor_that_lies(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Where points lie behind an empty next_cursor, smaller windows bring them."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(next_cursor=""))
     assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
 
 
-def test_P15_silent_label(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P15")
+def test_silent_label(server: FaultServer, transport: Transport) -> None:
     """An empty cursor of a market with a silent token loses no page."""
     oracle = Oracle.of_prices(COUNT, ["Yes"])
     oracle.labels["No"] = "2"
@@ -502,16 +535,18 @@ def test_P15_silent_label(server: FaultServer, transport: Transport) -> None:
     assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
 
 
+@pytest.mark.fault("P16")
 @pytest.mark.parametrize("cursor", [5, {"a": 1}, ["x"], True, "x" * 8193, "x" * 1_000_000])
-def test_P16_cursor_of_another_kind(server: FaultServer, transport: Transport, oracle: Oracle, cursor: Any) -> None:
+def test_cursor_of_another_kind(server: FaultServer, transport: Transport, oracle: Oracle, cursor: Any) -> None:
     """A cursor that is no text, or longer than any is, is an error."""
     server.answer = bend(oracle, lambda body, ask: body["metadata"].update(next_cursor=cursor))
     fails(transport, oracle.request(COUNT), ContractError)
     assert len(server.asks) == 2
 
 
+@pytest.mark.fault("P16")
 @pytest.mark.parametrize("cursor", ["&limit=1&cursor=2", "a\x00b", "../..?x#y", "ü€", " +%20", "x" * 8192])
-def test_P16_cursor_with_signs(server: FaultServer, transport: Transport, oracle: Oracle, cursor: str) -> None:
+def test_cursor_with_signs(server: FaultServer, transport: Transport, oracle: Oracle, cursor: str) -> None:
     """Whatever a cursor holds, it comes back as it was, and as a cursor alone."""
     first = oracle.body([("Yes", START), ("No", START)], cursor=cursor)
     server.script = [ok(first)]
@@ -520,7 +555,8 @@ def test_P16_cursor_with_signs(server: FaultServer, transport: Transport, oracle
     assert server.asks[1].params == server.asks[0].params | {"cursor": cursor}
 
 
-def test_P17_empty_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P17")
+def test_empty_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Up to fifty empty pages with cursors are walked through."""
     empty = [ok(oracle.body([], cursor=f"e{i}")) for i in range(49)]
     server.script = [*empty, ok(oracle.body([], cursor=f"c{START}"))]
@@ -528,7 +564,7 @@ def test_P17_empty_pages(server: FaultServer, transport: Transport, oracle: Orac
     assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
 
 
-def test_P17_empty_pages_without_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_empty_pages_without_end(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Empty pages without end are an error."""
     names = map(str, itertools.count())
     server.answer = lambda ask: ok(oracle.body([], cursor=next(names)))
@@ -536,7 +572,8 @@ def test_P17_empty_pages_without_end(server: FaultServer, transport: Transport, 
     assert len(server.asks) <= 170
 
 
-def test_P18_limit_clamped(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P18")
+def test_limit_clamped(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A service that gives smaller pages than asked is walked to its end, with one warning."""
     oracle.largest = 20
     server.answer = oracle
@@ -545,7 +582,8 @@ def test_P18_limit_clamped(server: FaultServer, transport: Transport, oracle: Or
     assert (report.pages, report.warnings) == (45, {"limit_clamped": 1})
 
 
-def test_P18_short_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P18")
+def test_short_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page with fewer points than its limit is not the end while there is a cursor."""
 
     def short(body: Body, ask: Ask) -> None:
@@ -561,7 +599,8 @@ def test_P18_short_pages(server: FaultServer, transport: Transport, oracle: Orac
 TOO_SMALL = "limit too small for this market. Minimum required: {}"
 
 
-def test_P19_limit_too_small(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P19")
+def test_limit_too_small(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """The limit is raised to what the service names, once, and remembered for the market."""
 
     def answer(ask: Ask) -> Act:
@@ -578,8 +617,9 @@ def test_P19_limit_too_small(server: FaultServer, transport: Transport, oracle: 
     assert len(server.asks) == 11
 
 
+@pytest.mark.fault("P19")
 @pytest.mark.parametrize("minimum", ["201", "50", "7", "x", "-3", "9" * 30])
-def test_P19_no_loop(server: FaultServer, transport: Transport, oracle: Oracle, minimum: str) -> None:
+def test_no_loop(server: FaultServer, transport: Transport, oracle: Oracle, minimum: str) -> None:
     """A minimum that can not help, or is refused again, is an error and no loop."""
     server.answer = lambda ask: refuse(400, TOO_SMALL.format(minimum))
     error = fails(transport, oracle.request(COUNT, limit=40), LimitTooSmallError)
@@ -587,7 +627,8 @@ def test_P19_no_loop(server: FaultServer, transport: Transport, oracle: Oracle, 
     assert error.minimum == (int(minimum) if minimum in ("201", "50", "7") else None)
 
 
-def test_P20_too_many_tokens(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P20")
+def test_too_many_tokens(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A market of more than 200 tokens is an error of its own that says where to ask instead."""
     server.answer = lambda ask: refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/books.")
     error = fails(transport, oracle.request(COUNT), TooManyTokensError)
@@ -595,7 +636,8 @@ def test_P20_too_many_tokens(server: FaultServer, transport: Transport, oracle: 
     assert len(server.asks) == 1
 
 
-def test_P20_token_endpoint(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P20")
+def test_token_endpoint(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A single token's history is walked in the same way."""
     yes = Oracle.of_prices(COUNT, ["Yes"])
 
@@ -620,8 +662,9 @@ def test_P20_token_endpoint(server: FaultServer, transport: Transport, oracle: O
     assert "is about the tokens" in str(error)
 
 
+@pytest.mark.fault("P21")
 @pytest.mark.parametrize("detail", ["the page must be bigger", "so many outcomes!", "position is stale", ""])
-def test_P21_reworded(server: FaultServer, transport: Transport, oracle: Oracle, detail: str) -> None:
+def test_reworded(server: FaultServer, transport: Transport, oracle: Oracle, detail: str) -> None:
     """A 400 in other words is a plain BadRequestError with these words, and no loop."""
     server.answer = lambda ask: refuse(400, detail)
     error = fails(transport, oracle.request(COUNT), BadRequestError)
@@ -630,7 +673,7 @@ def test_P21_reworded(server: FaultServer, transport: Transport, oracle: Oracle,
     assert len(server.asks) == 1
 
 
-def test_P21_reworded_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_reworded_cursor(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """That a cursor was refused is seen without any words: without it the same question had passed."""
     calls = itertools.count()
     server.answer = lambda ask: refuse(400, "stale") if next(calls) == 2 else oracle(ask)
@@ -651,7 +694,8 @@ def rotating(server: FaultServer, oracle: Oracle, keys: list[str]) -> Transport:
     return Transport(server.base_url, lambda: next(given, keys[-1]), pacer=Pacer(clock=clock), clock=clock)
 
 
-def test_P22_key_rotated(server: FaultServer, oracle: Oracle) -> None:
+@pytest.mark.fault("P22")
+def test_key_rotated(server: FaultServer, oracle: Oracle) -> None:
     """A key that was rotated in the middle of a walk is asked for anew, and the walk goes on with its cursor."""
     transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
     assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
@@ -659,7 +703,7 @@ def test_P22_key_rotated(server: FaultServer, oracle: Oracle) -> None:
     transport.close()
 
 
-def test_P22_key_rotated_in_bad_weather(server: FaultServer, oracle: Oracle) -> None:
+def test_key_rotated_in_bad_weather(server: FaultServer, oracle: Oracle) -> None:
     """That a retry came before does not take the new key its chance."""
     transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
     server.script = [refuse(500), refuse(401), refuse(500)]
@@ -667,7 +711,8 @@ def test_P22_key_rotated_in_bad_weather(server: FaultServer, oracle: Oracle) -> 
     transport.close()
 
 
-def test_P22_key_gone(server: FaultServer, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.fault("P22")
+def test_key_gone(server: FaultServer, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that left the environment meanwhile leaves the service's own refusal to be read."""
     monkeypatch.setenv("MARKETDATA_API_KEY", "old-key-0123456789")
     transport = Transport(server.base_url, pacer=Pacer())
@@ -677,7 +722,8 @@ def test_P22_key_gone(server: FaultServer, oracle: Oracle, monkeypatch: pytest.M
     transport.close()
 
 
-def test_P22_key_expired(server: FaultServer, oracle: Oracle) -> None:
+@pytest.mark.fault("P22")
+def test_key_expired(server: FaultServer, oracle: Oracle) -> None:
     """A key that has no successor is an error after one request, which says how to go on."""
     transport = rotating(server, oracle, ["old-key-0123456789"])
     error, got = ends(transport, oracle.request(COUNT), AuthenticationError)
@@ -707,7 +753,8 @@ def midway(server: FaultServer, transport: Transport, oracle: Oracle, status: in
     assert len(server.asks) == 6
 
 
-def test_P24_resume_in_words(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P24")
+def test_resume_in_words(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """What is left to ask can be read, in a few words."""
     server.answer = lambda ask: refuse(404)
     error, _ = ends(transport, oracle.request(COUNT), NotFoundError)
@@ -717,17 +764,20 @@ def test_P24_resume_in_words(server: FaultServer, transport: Transport, oracle: 
     assert repr(many).endswith("and 897 more>")
 
 
-def test_P23_plan_border(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P23")
+def test_plan_border(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A 403 in the middle keeps the pages before it, and the rest can be fetched later."""
     midway(server, transport, oracle, 403, PlanError)
 
 
-def test_P24_not_found_midway(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P24")
+def test_not_found_midway(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A 404 in the middle keeps the pages before it, and the rest can be fetched later."""
     midway(server, transport, oracle, 404, NotFoundError)
 
 
-def test_P25_slug_names_another_market(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P25")
+def test_slug_names_another_market(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A slug that meanwhile names another market is an error: slugs are names, not ids."""
     server.answer = oracle
     memory = Memory()
@@ -737,7 +787,8 @@ def test_P25_slug_names_another_market(server: FaultServer, transport: Transport
     assert "'another'" in str(error)
 
 
-def test_P26_unknown_fields(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P26")
+def test_unknown_fields(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Unknown numbers of points are kept as columns; unknown fields elsewhere are passed over."""
 
     def more(body: Body, ask: Ask) -> None:
@@ -751,7 +802,8 @@ def test_P26_unknown_fields(server: FaultServer, transport: Transport, oracle: O
     assert all("volume" in page.columns.values for page in pages)  # type: ignore[union-attr]
 
 
-def test_P27_duplicate_key(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P27")
+def test_duplicate_key(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """JSON with the same label twice is asked for once more, then an error: a parser would hide one of them."""
     server.answer = lambda ask: Act(body=json.dumps(oracle.page(ask)).replace('"No": [', '"Yes": [').encode())
     error = fails(transport, oracle.request(COUNT), ContractError)
@@ -759,21 +811,24 @@ def test_P27_duplicate_key(server: FaultServer, transport: Transport, oracle: Or
     assert len(server.asks) == 2
 
 
+@pytest.mark.fault("P28")
 @pytest.mark.parametrize("top", [[], None, "text", 5, {"market_id": "m1"}], ids=str)
-def test_P28_top_level(server: FaultServer, transport: Transport, oracle: Oracle, top: Any) -> None:
+def test_top_level(server: FaultServer, transport: Transport, oracle: Oracle, top: Any) -> None:
     """A body of another shape is an error."""
     server.answer = lambda ask: ok(top)
     fails(transport, oracle.request(COUNT), ContractError)
 
 
-def test_P28_data_is_a_list(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+@pytest.mark.fault("P28")
+def test_data_is_a_list(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A list where labels should be is an error."""
     server.answer = bend(oracle, lambda body, ask: body.update(data=body["data"]["Yes"]))
     fails(transport, oracle.request(COUNT), ContractError)
 
 
+@pytest.mark.fault("P28")
 @pytest.mark.parametrize("grouped", [False, True])
-def test_P28_metrics_envelope(server: FaultServer, transport: Transport, grouped: bool) -> None:
+def test_metrics_envelope(server: FaultServer, transport: Transport, grouped: bool) -> None:
     """Metrics come as a list of points, or as a map of one."""
     points = [{"t": "2026-01-01T00:00:00Z", "volume": 1, "liquidity": 2.5, "spread": None}]
     body = {
@@ -792,14 +847,16 @@ def test_P28_metrics_envelope(server: FaultServer, transport: Transport, grouped
 LABELS = ["", "x" * 10_000, "ÅNGSTRÖM", "ångström", "A\u030angstr\u00f6m", "__proto__", "t", "data.Yes[0]", "\u202eabc"]
 
 
-def test_P29_labels_verbatim(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P29")
+def test_labels_verbatim(server: FaultServer, transport: Transport) -> None:
     """Labels are kept sign by sign, whatever they look like."""
     oracle = Oracle.of_prices(60, LABELS)
     server.answer = oracle
     assert fetched(transport, oracle.request(60), strict=True) == expected(oracle.points)
 
 
-def test_P30_longer_than_any_window(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P30")
+def test_longer_than_any_window(server: FaultServer, transport: Transport) -> None:
     """A window of more pages than it can have ends, though each page brings something new."""
     oracle = Oracle.of_prices(20, [f"t{i}" for i in range(20)])
     order = itertools.count()
@@ -814,7 +871,8 @@ def test_P30_longer_than_any_window(server: FaultServer, transport: Transport) -
     assert len(server.asks) <= 4 * (20 * 20 // 200 * 2 + 50)
 
 
-def test_P30_pages_of_one_point(server: FaultServer, transport: Transport) -> None:
+@pytest.mark.fault("P30")
+def test_pages_of_one_point(server: FaultServer, transport: Transport) -> None:
     """A service whose pages are far below the limit that it tells is read to the last point, in smaller windows."""
     oracle = Oracle.of_prices(100, ["Yes"])
     small = replace(oracle, largest=1)
