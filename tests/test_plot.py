@@ -408,6 +408,20 @@ def test_calibration_draws_its_table(archive, ax) -> None:
     assert np.asarray(dots.customdata)[:, 0].tolist() == table["points"].tolist()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_calibration_draws_its_intervals(archive, backend: str) -> None:
+    """With an interval a bar goes through each dot, from the low to the high end that the table has."""
+    won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
+    prices = archive.prices(list(won), resolution="1h", on_missing="partial")
+    table = md.calibration(prices, won, bins=4, interval=0.9)
+    figure = plot.calibration(prices, won, bins=4, interval=0.9, backend=backend)
+    drawn = figure.data if backend == "plotly" else figure.lines
+    names = [one.name if backend == "plotly" else one.get_label() for one in drawn]
+    bar = drawn[names.index("90% interval over markets")]
+    y = np.asarray(bar.y if backend == "plotly" else bar.get_ydata(), float).reshape(-1, 3)
+    np.testing.assert_allclose(y[:, :2], table[["outcome_low", "outcome_high"]].astype(float))
+
+
 def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
     """No dot is drawn, and the chart says why."""
     plot.calibration(archive.prices(pair(archive)), {}, ax)

@@ -386,6 +386,8 @@ def calibration(
     ax: Any = None,
     *,
     bins: int = 10,
+    of: Literal["token", "market"] = "token",
+    interval: float | None = None,
     title: str | None = None,
     simulated: bool = False,
     backend: Backend = "matplotlib",
@@ -396,10 +398,11 @@ def calibration(
     ----------
     frame : tidy prices, books or bbo frame
         Of any kind, as `marketdata.calibration` takes it.
-    outcomes : mapping, or frame of market records
-        As `marketdata.calibration` takes it.
-    bins : int
-        Number of equal bins from 0 to 1.
+    outcomes, bins, of
+        As `marketdata.calibration` takes them.
+    interval : float, optional
+        Probability that an interval covers [0 to 1], for example 0.9: a bar through each dot, by a bootstrap over
+        markets.
     ax, title, simulated, backend
         As in `prices`.
 
@@ -413,7 +416,7 @@ def calibration(
     NotTidyError
         If a frame is not of its kind.
     ConfigError
-        If ``outcomes`` or ``bins`` is not one of those allowed.
+        If ``outcomes``, ``bins``, ``of`` or ``interval`` is not one of those allowed.
 
     Examples
     --------
@@ -423,7 +426,7 @@ def calibration(
     >>> md.plot.calibration(prices, {"rain": "11", "snow": "22"}, Figure().subplots()).get_ylabel()
     'share that came true'
     """
-    table = forecast_scores.calibration(in_memory(frame), outcomes, bins)
+    table = forecast_scores.calibration(in_memory(frame), outcomes, bins, of=of, interval=interval)
     forecast, outcome, points = (np.asarray(table[c], np.float64) for c in ("forecast", "outcome", "points"))
     panel = Panel("share that came true", "price [probability]", time=False, square=True)
     panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
@@ -434,6 +437,12 @@ def calibration(
             Line(ends, ends, "prices are right", FAINT, 0.9, dashed=True, legend="prices are right"),
         )
         panel.marks.append(Line(forecast, outcome, "", PALETTE[0], alpha=0.5))
+        if interval is not None:
+            low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
+            nothing = np.full(len(forecast), np.nan)
+            x, y = (np.column_stack(some).ravel() for some in ((forecast, forecast, nothing), (low, high, nothing)))
+            name = f"{interval:.0%} interval over markets"
+            panel.marks.append(Line(x, y, name, PALETTE[0], 1.2, 0.6, legend=name))
         area = 20 + 380 * points / points.max()
         counts = [_short_number(n) for n in points]
         panel.marks.append(

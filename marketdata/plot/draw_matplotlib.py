@@ -168,9 +168,10 @@ def _heat(ax: Axes, mark: Heat) -> None:
 def _dots(ax: Axes, mark: Dots) -> None:
     ax.scatter(mark.x, mark.y, s=mark.area, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
     for x, y, text, area in zip(mark.x, mark.y, mark.texts, mark.area, strict=True):
-        # Out of the dot, and inside of the axes.
-        shift = (0, (np.sqrt(area) / 2 + 3) * (1 if y < 0.9 else -1))
-        where: dict[str, Any] = {"ha": "center", "va": "bottom" if y < 0.9 else "top"}
+        # Beside the dot, and inside of the axes.
+        right = x < 0.9
+        shift = ((np.sqrt(area) / 2 + 3) * (1 if right else -1), 0)
+        where: dict[str, Any] = {"ha": "left" if right else "right", "va": "center"}
         ax.annotate(text, (x, y), shift, textcoords="offset points", fontsize="x-small", color=FAINT, **where)
 
 

@@ -190,7 +190,7 @@ def _dots(mark: Dots) -> go.Scatter:
         mode="markers+text",
         marker={"color": mark.colour, "size": np.sqrt(mark.area) * 1.3, "opacity": 0.75},
         text=list(mark.texts),
-        textposition=["top center" if y < 0.9 else "bottom center" for y in mark.y],
+        textposition=["middle right" if x < 0.9 else "middle left" for x in mark.x],
         textfont={"size": 10, "color": FAINT},
         showlegend=False,
         **_hover("", "%{x:.3f}, %{y:.3f}", mark.details),
