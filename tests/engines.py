@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,6 +75,7 @@ def _spark() -> Iterator[Engine]:
     if home is None:
         pytest.skip("Spark needs Java 17 or newer: apt-get install openjdk-17-jre-headless, or set JAVA_HOME")
     os.environ["JAVA_HOME"], os.environ["SPARK_LOCAL_IP"] = str(home), "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # its workers need what this process has
     with warnings.catch_warnings():
         # Spark 4 says that it does not know pandas 3 yet; here frames travel as Arrow.
         warnings.filterwarnings("ignore", category=FutureWarning)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
-from marketdata.archive import files, ingest, maintenance, query
+from marketdata.archive import files, ingest, maintenance, query, sql
 from marketdata.archive.catalog import KINDS, Kind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
-from marketdata.archive.scan import scan
+from marketdata.archive.scan import (
+    EngineName,
+    by_market,
+    checked_engine,
+    query_of,
+    to_arrow,
+    to_dask,
+    to_spark,
+)
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, View, empty
@@ -472,7 +481,7 @@ class Archive(Generic[Frame]):
         >>> [token.token_label for token in points.tokens], len(points.ts)
         (['No', 'Yes'], 8)
         """
-        width = Resolution.of(resolution)
+        width = BucketWidth.of(resolution)
         table = self._store.points[checked_view(view)]
         return query.coarser(query.read(table, view, market_id, rng, token_id), width)
 
@@ -622,6 +631,7 @@ class Archive(Generic[Frame]):
         found = self._store.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
 
+    @overload
     def scan(
         self,
         view: View,
@@ -629,13 +639,44 @@ class Archive(Generic[Frame]):
         start: Any = None,
         end: Any = None,
         resolution: str = "1m",
-    ) -> PolarsLazyFrame:
-        """A lazy polars frame of a view: tidy rows, one marker row per empty side of a book.
+        *,
+        levels: int | None = None,
+        engine: Literal["polars"] = "polars",
+        nested: bool = False,
+    ) -> PolarsLazyFrame: ...
 
-        It shows one committed version, and is made for archives larger than memory: filter, aggregate and write it
-        with ``sink_parquet``. Predicates on ``ts`` and ids, the choice of columns and limits reach the files. Books are
-        aggregated as whole snapshots, before their levels become rows. Polars reads the files itself: it does not
-        compare their checksums, as every other read of an archive does.
+    @overload
+    def scan(
+        self,
+        view: View,
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        engine: EngineName,
+        nested: bool = False,
+    ) -> Any: ...
+
+    def scan(
+        self,
+        view: View,
+        market: str | Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        resolution: str = "1m",
+        *,
+        levels: int | None = None,
+        engine: EngineName = "polars",
+        nested: bool = False,
+    ) -> Any:
+        """A view as a lazy frame of an engine: tidy rows, one marker row per empty side of a book.
+
+        It shows one committed version, and is made for archives larger than memory. Predicates on ``ts`` and ids, the
+        choice of columns and limits reach the files. Books are aggregated as whole snapshots, before their levels
+        become rows. DuckDB compares page checksums as it reads; polars, and what it computes for Arrow, Dask and Spark,
+        does not: run ``verify`` for that.
 
         Parameters
         ----------
@@ -644,20 +685,30 @@ class Archive(Generic[Frame]):
             Ids or slugs; all markets without it.
         start, end : time, optional
             Start inclusive, end exclusive [UTC].
-        resolution : {"1m", "10m", "1h", "6h", "1d"}
+        resolution : str
+            "1m", or any coarser width that ``md.resample`` takes.
+        levels : int, optional
+            At most so many levels of each side of a book.
+        engine : {"polars", "arrow", "duckdb", "dask", "spark"}
+            ``arrow`` gives a RecordBatchReader, ``duckdb`` a relation, ``dask`` and ``spark`` frames whose partitions
+            hold whole markets; Spark is that of the running session, whose workers must reach the files.
+        nested : bool
+            Books as one row per snapshot, with the list columns ``bid_price bid_size ask_price ask_size``.
 
         Returns
         -------
-        polars.LazyFrame
-            The columns of the view; ids are plain text. At 1m rows are sorted by market, token and time within each
-            file; coarser ones are in no order.
+        polars.LazyFrame, pyarrow.RecordBatchReader, duckdb.DuckDBPyRelation, or a frame of Dask or Spark
+            The columns of the view; ids are plain text. At 1m rows of polars are sorted by market, token and time
+            within each file; of coarser resolutions and other engines they are in no order.
 
         Raises
         ------
         NotArchivedError
             If a market is not known.
         ConfigError
-            If an argument is refused.
+            If an argument is refused, or no Spark session runs.
+        ModuleNotFoundError
+            If the engine is not installed.
 
         Examples
         --------
@@ -666,10 +717,165 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        width, table = Resolution.of(resolution), self._store.points[checked_view(view)]
+        table, engine = self._store.points[checked_view(view)], checked_engine(engine)
         ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
-        rows = scan(table, view, self._store.options, ids, _range(start, end), width)
-        return cast("PolarsLazyFrame", rows)
+        wanted, width = _range(start, end), BucketWidth.of(resolution)
+        what = query_of(
+            table, view, self._store.options, ids, wanted, width, levels=checked_levels(levels), nested=nested
+        )
+        if engine == "polars":
+            return what.lazy()
+        if engine == "arrow":
+            return to_arrow(what)
+        if engine == "duckdb":
+            return sql.relation(table, what)
+        every = ids if ids is not None else [str(record["id"]) for record in self._store.catalog["markets"].records()]
+        parts = by_market(table, what, every)
+        return to_dask(parts) if engine == "dask" else to_spark(parts)
+
+    def sql(self, statement: str, *, frame: FrameKind | None = None) -> Frame:
+        """Run SQL over the archive, by DuckDB in this process.
+
+        The views are ``books`` (tidy rows), ``snapshots`` (one row per snapshot, with list columns), ``prices`` and
+        ``metrics`` at 1m, and ``markets events series coverage``. Each statement sees one version of every table; only
+        the views that it names are read.
+
+        Parameters
+        ----------
+        statement : str
+            In the dialect of DuckDB; times are UTC.
+        frame : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            The rows and columns of the statement.
+
+        Raises
+        ------
+        ConfigError
+            If DuckDB refuses the statement.
+        ModuleNotFoundError
+            If DuckDB is not installed.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1, frame="polars")
+        >>> archive.sql("select count(distinct ts) as n from prices").rows()
+        [(1440,)]
+        """
+        import polars as pl
+
+        from marketdata.accessor import register
+
+        connection = sql.connect()
+        for view, table in self._store.points.items():
+            if re.search("books|snapshots" if view == "books" else view, statement, re.IGNORECASE):
+                stored = query_of(table, view, self._store.options, None, query.ALL_TIME)
+                connection.register("snapshots" if view == "books" else view, sql.dataset(table, stored))
+        if re.search("books", statement, re.IGNORECASE):
+            sql.define_books(connection)
+        for name in ("markets", "events", "series", "coverage"):
+            if re.search(name, statement, re.IGNORECASE):
+                records = getattr(self, name)(frame="polars")
+                connection.register(name, records.to_arrow())
+        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
+        kind = frame or self._frame
+        register(kind)
+        return cast("Frame", rows if kind == "polars" else rows.to_pandas())
+
+    def markets(
+        self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
+    ) -> Frame:
+        """Records of markets as a frame, as `Client.markets` gives them.
+
+        Parameters
+        ----------
+        event_slug : str, optional
+            Only those of one event.
+        search : str, optional
+            Only those whose id, slug or question holds this text; upper and lower case are equal.
+        frame : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            One row per market: ``market_id slug question status start_date end_date token_ids token_labels``, dates
+            [UTC], and whatever further fields the records have.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.markets(search="harbour")["token_labels"].map(len).tolist()
+        [2]
+        """
+        return self._record_frame("markets", {"event_slug": event_slug}, search, frame)
+
+    def events(
+        self, series_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
+    ) -> Frame:
+        """Records of events as a frame, as `Client.events` gives them.
+
+        Parameters
+        ----------
+        series_slug : str, optional
+            Only those of one series.
+        search : str, optional
+            Only those whose id, slug or title holds this text.
+        frame : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            One row per event: ``event_id slug title status start_date end_date tags``, and further fields.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> len(md.simulate(events=2, days=1).events())
+        2
+        """
+        return self._record_frame("events", {"series_slug": series_slug}, search, frame)
+
+    def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Frame:
+        """Records of series as a frame, as `Client.series` gives them.
+
+        Parameters
+        ----------
+        search : str, optional
+            Only those whose id, slug or title holds this text.
+        frame : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            One row per series: ``series_id slug title status start_date end_date``, and further fields.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> len(md.simulate(events=1, days=1).series())
+        1
+        """
+        return self._record_frame("series", {}, search, frame)
+
+    def _record_frame(
+        self, kind: Kind, filters: dict[str, str | None], search: str | None, frame: FrameKind | None
+    ) -> Frame:
+        from marketdata.accessor import register
+        from marketdata.tidy.records import to_frame
+
+        def is_meant(record: dict[str, Any]) -> bool:
+            texts = (str(record.get(name) or "") for name in ("id", "slug", "title", "question"))
+            found = search is None or any(search.casefold() in text.casefold() for text in texts)
+            return found and all(value is None or record.get(name) == value for name, value in filters.items())
+
+        chosen_kind = frame or self._frame
+        register(chosen_kind)
+        records = [record for record in self._store.catalog[kind].records() if is_meant(record)]
+        return cast("Frame", to_frame(kind, records, chosen_kind))
 
     def export(
         self,
@@ -958,7 +1164,7 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         from marketdata.accessor import to_frame
 
-        width, missing = Resolution.of(resolution), checked_missing(on_missing)
+        width, missing = BucketWidth.of(resolution), checked_missing(on_missing)
         if missing == "fetch":
             wanted = self._span(start, end)
             ranges = dict.fromkeys(self._fill(view, market, wanted), wanted)

@@ -17,7 +17,7 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
@@ -119,13 +119,13 @@ def _is_in(array: pa.Array, names: Sequence[str]) -> Any:
     return wanted[codes.to_numpy(zero_copy_only=False)]
 
 
-def coarser(columns: AnyColumns, resolution: Resolution) -> AnyColumns:
+def coarser(columns: AnyColumns, width: BucketWidth) -> AnyColumns:
     """Base points by the aggregation rules at a resolution."""
-    if resolution is Resolution.M1:
+    if width.micros == Resolution.M1.micros:
         return columns
     from marketdata.tidy.runs import resample_columns
 
-    return resample_columns(columns, resolution)  # type: ignore[type-var]
+    return resample_columns(columns, width)  # type: ignore[type-var]
 
 
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:

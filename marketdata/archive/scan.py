@@ -1,14 +1,23 @@
-"""A view as a lazy polars frame, read only where a query needs it, and never all at once."""
+"""A view as a lazy frame of an engine: rows are read where a query needs them, and never all at once.
+
+`Query` names the files of one version, and what is wanted of them. It pickles, so a part of it can be computed by
+another process or machine. polars computes it, also batch by batch for Arrow and market by market for Dask and Spark;
+DuckDB has the rules in SQL. Books are aggregated as whole snapshots, before their levels become rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
 
 from marketdata.archive.query import files_of
-from marketdata.archive.storage.schema import id_columns
+from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
-from marketdata.resolution import Resolution
+from marketdata.errors import ConfigError
+from marketdata.resolution import BucketWidth
 from marketdata.tidy.schema import ASK, BID, BOOKS
 from marketdata.times import Range, to_datetime
 from marketdata.wire.columns import View
@@ -16,81 +25,219 @@ from marketdata.wire.columns import View
 if TYPE_CHECKING:
     import polars as pl
 
+EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
+_ENGINES = ("polars", "arrow", "duckdb", "dask", "spark")
+BASE = BucketWidth.of("1m")
+# Partitions of Dask and Spark: few enough that each is worth its start.
+_PARTITIONS = 64
 
-def scan(
+
+@dataclass(frozen=True)
+class Query:
+    """Rows of one version of a table: of some markets (None: all), with start <= ts < end before they are aggregated.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Paths or addresses of the files that statistics leave, in tidy order.
+    levels : int or None
+        At most so many levels of each side of a book.
+    nested : bool
+        One row per snapshot with four list columns, instead of one per level.
+    """
+
+    view: View
+    files: tuple[str, ...]
+    schema: pa.Schema
+    options: dict[str, str] | None
+    markets: tuple[str, ...] | None
+    wanted: Range
+    width: BucketWidth = BASE
+    levels: int | None = None
+    nested: bool = False
+
+    def lazy(self) -> pl.LazyFrame:
+        """The rows as a polars query.
+
+        Predicates on ids and ``ts``, the choice of columns and limits reach the row groups of the files.
+        """
+        import polars as pl
+
+        schema = pl.DataFrame(pl.from_arrow(self.schema.empty_table())).schema
+        rows = pl.LazyFrame(schema=schema)
+        if self.files:
+            rows = pl.scan_parquet(
+                list(self.files), schema=schema, missing_columns="insert", storage_options=self.options
+            )
+        rows, ids = self._within(rows), id_columns(self.view)
+        if self.view != "books":
+            values = [name for name in schema if name not in {"ts", *ids}]
+            return rows.select("ts", *ids, *values) if self.width == BASE else _means(rows, ids, values, self.width)
+        rows = rows if self.width == BASE else _last(rows, ids, self.width)
+        if self.levels is not None:
+            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in SIDES)
+        return rows.select("ts", *ids, *SIDES) if self.nested else _levels(rows)
+
+    def _within(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        import polars as pl
+
+        if self.markets is not None:
+            rows = rows.filter(pl.col("market_id").is_in(list(self.markets)))
+        if self.wanted.start > -(2**60):
+            rows = rows.filter(pl.col("ts") >= to_datetime(self.wanted.start))
+        if self.wanted.end < 2**60:
+            rows = rows.filter(pl.col("ts") < to_datetime(self.wanted.end))
+        return rows
+
+    def pandas(self) -> Any:
+        """The rows as a pandas frame; lists are columns of Arrow, for Dask makes texts of objects."""
+        import pandas as pd
+
+        rows = self.lazy().collect()
+        if not self.nested:
+            return rows.to_pandas()
+        lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
+        return rows.to_arrow().to_pandas(types_mapper=lists.get)
+
+
+def query_of(
     table: Table,
     view: View,
     options: dict[str, str] | None,
     markets: Sequence[str] | None,
     wanted: Range,
-    resolution: Resolution,
-) -> pl.LazyFrame:
-    """Tidy rows of a table: of some markets (None: all), with start <= ts < end before they are aggregated.
-
-    The files are those of one version that statistics leave; predicates on ids and ``ts``, the choice of columns and
-    limits reach their row groups. Books are aggregated as whole snapshots, before their levels become rows.
-    """
-    import polars as pl
-
+    width: BucketWidth = BASE,
+    *,
+    levels: int | None = None,
+    nested: bool = False,
+) -> Query:
+    """A query of the newest version of a table."""
+    if (nested or levels is not None) and view != "books":
+        what = "nested=True" if nested else f"levels={levels}"
+        raise ConfigError(f"{what} is refused for {view}; only books have levels.")
     version = table.version()
     files = files_of(version, None if markets is None else sorted(markets), wanted)
-    schema = pl.DataFrame(pl.from_arrow(version.schema.empty_table())).schema
-    if files:
-        rows = pl.scan_parquet(
-            [table.store.address(f.path) for f in files],
-            schema=schema,
-            missing_columns="insert",
-            storage_options=options if table.remote else None,
-        )
-    else:
-        rows = pl.LazyFrame(schema=schema)
-    rows = _within(rows, markets, wanted)
-    ids = id_columns(view)
-    if view == "books":
-        return _levels(rows if resolution is Resolution.M1 else _last(rows, ids, resolution))
-    values = [name for name in schema if name not in {"ts", *ids}]
-    return rows.select("ts", *ids, *values) if resolution is Resolution.M1 else _means(rows, ids, values, resolution)
+    addresses = tuple(table.store.address(f.path) for f in files)
+    some = None if markets is None else tuple(markets)
+    return Query(
+        view, addresses, version.schema, options if table.remote else None, some, wanted, width, levels, nested
+    )
 
 
-def _within(rows: pl.LazyFrame, markets: Iterable[str] | None, wanted: Range) -> pl.LazyFrame:
+def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]:
+    """The same query in parts that hold whole markets, beside each other in the files."""
+    version, ids = table.version(), sorted(markets)
+    step = max(1, -(-len(ids) // _PARTITIONS))
+    parts = [ids[i : i + step] for i in range(0, len(ids), step)]
+    known = set(query.files)
+    out = []
+    for part in parts:
+        files = [table.store.address(f.path) for f in files_of(version, part, query.wanted)]
+        out.append(replace(query, files=tuple(f for f in files if f in known), markets=tuple(part)))
+    return out or [query]
+
+
+def checked_engine(engine: Any) -> EngineName:
+    """Check an ``engine`` argument.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of the five.
+    """
+    if engine not in _ENGINES:
+        raise ConfigError(f"engine={engine!r} does not exist; allowed are {', '.join(_ENGINES)}.")
+    return engine  # type: ignore[no-any-return]
+
+
+def to_arrow(query: Query) -> pa.RecordBatchReader:
+    """Batches of rows, each computed when it is asked for."""
+    rows = query.lazy()
+    schema = rows.collect_schema().to_frame().to_arrow().schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for frame in rows.collect_batches(maintain_order=True):
+            yield from frame.to_arrow().cast(schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def to_dask(parts: Sequence[Query]) -> Any:
+    """A Dask frame with a partition per part."""
+    import dask.dataframe as dd
+
+    meta = replace(parts[0], files=()).pandas()
+    return dd.from_map(Query.pandas, list(parts), meta=meta)  # type: ignore[no-untyped-call]
+
+
+def to_spark(parts: Sequence[Query]) -> Any:
+    """A frame of the running Spark session with a partition per part, computed by its workers.
+
+    Raises
+    ------
+    ConfigError
+        If no session runs.
+    """
+    import pickle
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigError("engine='spark' needs a running session; make one with SparkSession.builder.getOrCreate().")
+    schema = _spark_schema(replace(parts[0], files=()).lazy().collect().to_arrow().schema)
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for body in batch.column(0).to_pylist():
+                yield from pickle.loads(body).lazy().collect().to_arrow().cast(schema).to_batches()  # noqa: S301 ours
+
+    sent = session.createDataFrame([(pickle.dumps(part),) for part in parts], "part binary")
+    return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))
+
+
+def _spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Types that Spark has: plain text and lists instead of views and categories."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+            return pa.string()
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return pa.list_(plain(kind.value_type))
+        return kind
+
+    return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
+
+
+# -- the rules for polars
+
+
+def _bucket(width: BucketWidth) -> pl.Expr:
+    """Start of the bucket of ``ts``."""
     import polars as pl
 
-    if markets is not None:
-        rows = rows.filter(pl.col("market_id").is_in(list(markets)))
-    if wanted.start > -(2**60):
-        rows = rows.filter(pl.col("ts") >= to_datetime(wanted.start))
-    if wanted.end < 2**60:
-        rows = rows.filter(pl.col("ts") < to_datetime(wanted.end))
-    return rows
+    return width.floor(pl.col("ts").dt.epoch("us")).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")  # type: ignore[no-any-return]
 
 
-def _bucket(resolution: Resolution) -> pl.Expr:
-    """Start of the bucket of ``ts``, counted from the epoch."""
-    import polars as pl
-
-    width = resolution.micros
-    micros = pl.col("ts").dt.epoch("us")
-    return (micros // width * width).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-
-
-def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], resolution: Resolution) -> pl.LazyFrame:
+def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
     """The mean of each value over the points of a bucket, missing ones left out."""
     import polars as pl
 
     # As sum / count: a group mean differs between runs in the last bits.
     known = {v: pl.col(v).fill_nan(None) for v in values}
     means = [pl.when(x.count() > 0).then(x.sum() / x.count()).alias(v) for v, x in known.items()]
-    return rows.group_by(*ids, _bucket(resolution).alias("ts")).agg(means).select("ts", *ids, *values)
+    return rows.group_by(*ids, _bucket(width).alias("ts")).agg(means).select("ts", *ids, *values)
 
 
-def _last(rows: pl.LazyFrame, ids: Sequence[str], resolution: Resolution) -> pl.LazyFrame:
+def _last(rows: pl.LazyFrame, ids: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
     """The last snapshot of each token and bucket: first its time, of which there are few, then the whole of it."""
     import polars as pl
 
     keys = [*ids, "ts"]
-    times = rows.group_by(*ids, _bucket(resolution).alias("bucket")).agg(pl.col("ts").max()).select(keys)
+    times = rows.group_by(*ids, _bucket(width).alias("bucket")).agg(pl.col("ts").max()).select(keys)
     last = rows.join(times, on=keys, how="semi", nulls_equal=True)
-    return last.with_columns(_bucket(resolution).alias("ts"))
+    return last.with_columns(_bucket(width).alias("ts"))
 
 
 def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:

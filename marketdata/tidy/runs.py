@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns
 
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
@@ -141,7 +141,7 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
 
 
-def resample_columns(columns: C, resolution: str) -> C:
+def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
     """The service's aggregation rule on columns (interface 4.2 to 4.4).
 
     Books: the last whole snapshot of each token and bucket. Prices and metrics: the mean of each value over
@@ -152,11 +152,11 @@ def resample_columns(columns: C, resolution: str) -> C:
     BookColumns, PriceColumns or MetricColumns
         In tidy order; ``ts`` is the bucket start [microseconds UTC].
     """
-    width = Resolution.of(resolution).micros
+    width = BucketWidth.of(resolution)
     columns = columns.sort()
-    starts = bucket_starts(columns.ts, group_starts(columns.token), width)
+    starts = bucket_starts(columns.ts - width.offset, group_starts(columns.token), width.micros)
     if isinstance(columns, BookColumns):
         last = columns.take(np.append(starts[1:], len(columns)) - 1 if len(starts) else starts)
-        return BookColumns(last.tokens, last.token, floor(last.ts, width), last.counts, last.levels)
+        return BookColumns(last.tokens, last.token, width.floor(last.ts), last.counts, last.levels)
     values = {name: means(column, None, starts)[0] for name, column in columns.values.items()}
-    return columns.with_values(columns.tokens, columns.token[starts], floor(columns.ts[starts], width), values)
+    return columns.with_values(columns.tokens, columns.token[starts], width.floor(columns.ts[starts]), values)

@@ -86,6 +86,15 @@ class Store:
         """A file for reading, unbuffered."""
         return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
 
+    def dataset(self, addresses: Sequence[str], schema: pa.Schema, style: Any) -> Any:
+        """Files as an Arrow dataset; ``addresses`` as `address` gives them."""
+        import pyarrow.dataset as ds
+
+        if not self.remote:
+            return ds.dataset(list(addresses), schema=schema, format=style)
+        names = [address.removeprefix(f"{self.uri}/") for address in addresses]
+        return ds.dataset(names, schema=schema, format=style, filesystem=self._fs)
+
     def delete(self, name: str) -> None:
         """Remove a file that no commit names; where that fails, ``vacuum`` finds it later."""
         try:

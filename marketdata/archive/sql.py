@@ -1,0 +1,125 @@
+"""An archive in DuckDB: its tables as views, and the aggregation rules in SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from marketdata.archive.scan import BASE, Query
+from marketdata.archive.storage.schema import SIDES, id_columns
+from marketdata.archive.storage.tables import Table
+from marketdata.errors import ArchiveError, ConfigError
+from marketdata.times import to_text
+
+_ROWS = "stored"
+
+
+def connect() -> Any:
+    """A DuckDB connection of its own, with times in UTC.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If DuckDB is not installed; the message says how to install it.
+    """
+    try:
+        import duckdb
+    except ModuleNotFoundError as problem:
+        hint = "SQL on an archive needs duckdb, which is not installed: pip install 'marketdata[duckdb]'"
+        raise ModuleNotFoundError(hint, name="duckdb") from problem
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def relation(table: Table, query: Query) -> Any:
+    """The rows of a query as a DuckDB relation."""
+    connection = connect()
+    connection.register(_ROWS, dataset(table, query))
+    return connection.sql(statement(query), params={"markets": list(query.markets)} if query.markets else None)
+
+
+def dataset(table: Table, query: Query) -> Any:
+    """The files of a query as an Arrow dataset, whose page checksums are compared on reading."""
+    import pyarrow.dataset as ds
+
+    if not query.files:
+        return ds.dataset(query.schema.empty_table())
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    style = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    return table.store.dataset(query.files, query.schema, style)
+
+
+def statement(query: Query) -> str:
+    """The query as SQL on its rows."""
+    ids = ", ".join(id_columns(query.view))
+    limits = ["market_id in (select unnest($markets))"] if query.markets else []
+    if query.wanted.start > -(2**60):
+        limits.append(f"ts >= TIMESTAMPTZ '{to_text(query.wanted.start)}'")
+    if query.wanted.end < 2**60:
+        limits.append(f"ts < TIMESTAMPTZ '{to_text(query.wanted.end)}'")
+    rows = f"select * from {_ROWS}" + (f" where {' and '.join(limits)}" if limits else "")
+    origin = f"make_timestamp({query.width.offset})"
+    step = f"INTERVAL '{query.width.micros} microseconds'"
+    bucket = f"time_bucket({step}, ts AT TIME ZONE 'UTC', {origin}) AT TIME ZONE 'UTC'"
+    if query.view != "books":
+        values = [name for name in query.schema.names if name not in {"ts", *id_columns(query.view)}]
+        if query.width == BASE:
+            return f"select ts, {ids}, {', '.join(map(_quoted, values))} from ({rows})"
+        means = ", ".join(f"sum({v}) / nullif(count({v}), 0) as {v}" for v in map(_quoted, values))
+        return f"select {bucket} as ts, {ids}, {means} from ({rows}) group by {bucket}, {ids}"
+    cut = "" if query.levels is None else f"[1:{query.levels}]"
+    lists = ", ".join(f"{side}{cut} as {side}" for side in SIDES)
+    books = f"select ts, {ids}, {lists} from ({rows})"
+    if query.width != BASE:
+        newest = f"row_number() over (partition by {ids}, {bucket} order by ts desc) = 1"
+        books = f"select * replace ({bucket} as ts) from ({books} qualify {newest})"
+    return books if query.nested else levels_of(books)
+
+
+def levels_of(snapshots: str) -> str:
+    """One row per level of a side, and a row of nulls for an empty side."""
+    ids = ", ".join(id_columns("books"))
+
+    def side(name: str) -> str:
+        def column(values: str) -> str:
+            return f"unnest(case when len({name}_price) > 0 then {values} else [null] end)"
+
+        place = f"{column(f'range(len({name}_price))')}::INTEGER as level"
+        numbers = ", ".join(f"{column(f'{name}_{what}')} as {what}" for what in ("price", "size"))
+        return f"select ts, {ids}, '{name}' as side, {place}, {numbers} from snapshots_"
+
+    return f"with snapshots_ as materialized ({snapshots}) {side('bid')} union all {side('ask')}"
+
+
+def define_books(connection: Any) -> None:
+    """Make the view ``books`` of tidy rows over the view ``snapshots``."""
+    connection.execute(f"create view books as {levels_of('select * from snapshots')}")
+
+
+def answer(connection: Any, text: str) -> pa.Table:
+    """The rows of a statement.
+
+    Raises
+    ------
+    ConfigError
+        If DuckDB refuses the statement; the message is DuckDB's.
+    ArchiveError
+        If the storage does not answer.
+    """
+    import duckdb
+
+    try:
+        found = connection.sql(text)
+        if found is None:
+            raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
+        return found.to_arrow_table()
+    except duckdb.IOException as problem:
+        raise ArchiveError(f"The archive could not be read: {problem}") from problem
+    except duckdb.Error as problem:
+        raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,147 @@
+"""scan and sql: each engine gives the rows that polars gives, and these are the rows of the eager reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from archive.source import MARKETS
+from archive.test_faults import books, prices
+from engines import engine
+from polars.testing import assert_frame_equal
+
+import marketdata as md
+from marketdata.archive import Archive
+
+M, N = MARKETS
+IDS = ["market_id", "token_id", "token_label"]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """Two markets in several files, one range of them replaced, one book without bids."""
+    archive = Archive(tmp_path_factory.mktemp("scan") / "archive", frame="polars")
+    for market in MARKETS:
+        archive.add(books=books(market, 0, 180), prices=prices(market, 0, 180))
+        archive.add(books=books(market, 30, 60, size=2.0), prices=prices(market, 30, 60, value=0.25))
+    one = archive.books(M, frame="polars").filter(pl.col("ts") == pl.col("ts").max())
+    archive.add(books=one.filter(pl.col("side") == "ask"))
+    return archive
+
+
+@pytest.fixture(scope="module", params=["arrow", "duckdb", "dask", "spark"])
+def name(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of an engine that runs meanwhile."""
+    if request.param == "spark":
+        with engine("spark"):
+            yield request.param
+    else:
+        if request.param != "arrow":
+            pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+        yield request.param
+
+
+def fetched(frame: Any) -> pl.DataFrame:
+    """The rows of what an engine gave."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if hasattr(frame, "read_all"):
+        return pl.DataFrame(pl.from_arrow(frame.read_all()))
+    if hasattr(frame, "pl"):
+        return frame.pl()
+    return (
+        pl.DataFrame(pl.from_arrow(frame.toArrow())) if hasattr(frame, "toArrow") else pl.from_pandas(frame.compute())
+    )
+
+
+def plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Ids and sides as texts, rows in one order."""
+    texts = [c for c in (*IDS, "side") if c in frame.columns]
+    keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in frame.columns]
+    return frame.with_columns(pl.col(c).cast(pl.String) for c in texts).sort(keys)
+
+
+@pytest.mark.parametrize("resolution", ["1m", "5m", "1h", "1w"])
+@pytest.mark.parametrize("view", ["books", "prices"])
+def test_polars_scans_what_the_eager_read_gives(filled: Archive, view: Any, resolution: str) -> None:
+    """Rows of a scan are those of the read, at any width, whole markets or cut to levels."""
+    read = getattr(filled, view)(list(MARKETS), resolution=resolution)
+    assert_frame_equal(plain(fetched(filled.scan(view, resolution=resolution))), plain(read), check_dtypes=False)
+
+
+@pytest.mark.parametrize(
+    ("view", "options"),
+    [
+        ("prices", {}),
+        ("prices", {"resolution": "1h"}),
+        ("prices", {"market": M, "start": "2026-01-01T00:20", "end": "2026-01-01T00:50"}),
+        ("books", {}),
+        ("books", {"resolution": "1h", "levels": 1}),
+        ("books", {"market": N, "resolution": "15m", "nested": True}),
+        ("books", {"market": M, "start": "2030-01-01"}),
+    ],
+    ids=str,
+)
+def test_every_engine_scans_what_polars_scans(filled: Archive, name: Any, view: Any, options: dict[str, Any]) -> None:
+    """The rows do not depend on the engine that computes them."""
+    want = plain(fetched(filled.scan(view, **options)))
+    found = plain(fetched(filled.scan(view, **options, engine=name)).select(want.columns))
+    assert_frame_equal(found.cast({c: t for c, t in want.schema.items() if c != "ts"}), want, check_dtypes=False)
+
+
+def test_partitions_hold_whole_markets(filled: Archive) -> None:
+    """No market lies in two partitions, so verbs need no shuffle."""
+    pytest.importorskip("dask", reason="dask is not installed: pip install marketdata[dask]")
+    frame = filled.scan("prices", engine="dask")
+    homes = [
+        set(part["market_id"].unique()) for part in (frame.partitions[i].compute() for i in range(frame.npartitions))
+    ]
+    assert sorted(m for home in homes for m in home) == sorted(MARKETS)
+
+
+def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
+    """Views of points are at 1m, records and coverage beside them; rows are a frame of the archive's kind."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    assert filled.sql("select count(*) from books").item() == fetched(filled.scan("books")).height
+    assert filled.sql("select count(*) from snapshots").item() == fetched(filled.scan("books", nested=True)).height
+    mean = filled.sql("select avg(price) from prices where market_id = 'm/1'").item()
+    assert mean == pytest.approx(filled.prices(M)["price"].mean())
+    joined = filled.sql("select distinct slug, state from coverage join markets using (market_id)")
+    assert set(joined["state"]) == {"recorded"}
+    assert type(filled.sql("select 1 as one", frame="pandas")).__module__.startswith("pandas")
+    empty = Archive(tmp_path / "empty", frame="polars")
+    assert empty.sql("select * from prices").columns == ["market_id", "token_id", "token_label", "ts", "price"]
+
+
+@pytest.mark.parametrize("statement", ["select nothing from prices", "selct 1", "select * from no_such_table"])
+def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive, statement: str) -> None:
+    """The message is that of DuckDB."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    with pytest.raises(md.ConfigError, match="DuckDB refused"):
+        filled.sql(statement)
+
+
+def test_what_an_engine_cannot_do_is_said(filled: Archive) -> None:
+    """An unknown engine, levels of prices, and Spark without a session are refused with what is allowed."""
+    with pytest.raises(md.ConfigError, match="polars, arrow, duckdb, dask, spark"):
+        filled.scan("prices", engine="pandas")  # type: ignore[call-overload]
+    with pytest.raises(md.ConfigError, match="only books have levels"):
+        filled.scan("prices", levels=3)
+
+
+def test_records_are_frames_as_the_client_gives_them() -> None:
+    """Markets, events and series of an archive equal those of a client of its service."""
+    archive = md.simulate(events=2, days=0.1, frame="polars")
+    with md.serve(archive) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        for kind, key in (("markets", "market_id"), ("events", "event_id"), ("series", "series_id")):
+            ours, theirs = getattr(archive, kind)(), getattr(client, kind)()
+            assert_frame_equal(
+                ours.select(sorted(theirs.columns)).sort(key), theirs.select(sorted(theirs.columns)).sort(key)
+            )
+        slug = archive.events()["slug"][0]
+        assert set(archive.markets(slug)["slug"]) == set(client.markets(event_slug=slug)["slug"])
+    assert archive.markets(search="no such text").height == 0
