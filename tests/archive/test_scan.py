@@ -87,7 +87,7 @@ def test_a_scan_can_be_written_as_it_comes(filled: Archive, tmp_path: Path) -> N
 
 def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> None:
     """An empty archive has no rows but all columns; unknown markets, views and widths are named."""
-    wrong: list[tuple[Any, dict[str, Any]]] = [("trades", {}), ("books", {"resolution": "2h"})]
+    wrong: list[tuple[Any, dict[str, Any]]] = [("trades", {}), ("books", {"resolution": "7m"})]
     for resolution in ("1m", "1h"):
         scan = archive.scan("books", resolution=resolution)
         assert scan.collect().columns == [
