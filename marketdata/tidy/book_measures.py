@@ -55,6 +55,11 @@ class Measure:
     needs: frozenset[str] = frozenset()
 
 
+def tag(value: float | None) -> str:
+    """A number as part of the name of a column, without the dot that Spark takes for a struct."""
+    return str(value).replace(".", "_")
+
+
 def measured(frame: F, *measures: Measure) -> F:
     """One row per (token, ts) in tidy order: the ids and the columns of all measures.
 

@@ -8,7 +8,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured
+from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured, tag
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
@@ -287,4 +287,4 @@ def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozens
         return size, frozenset(), "depth"
     number("within", within, least=0.0)
     near = nw.when(nw.col(DISTANCE) <= within + _SLACK).then(size)
-    return near, frozenset({DISTANCE}), f"depth_within_{within}"
+    return near, frozenset({DISTANCE}), f"depth_within_{tag(within)}"

@@ -8,7 +8,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
-from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured
+from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured, tag
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
@@ -65,7 +65,7 @@ def fill_price_measure(size: float | None = None) -> Measure:
     wanted = 0.0 if size is None else number("size", size)
     taken = level if size is None else _part(level, wanted - nw.col(BEFORE))
     needs = frozenset() if size is None else frozenset({BEFORE})
-    shares, paid = (f"{what}_{size}" for what in ("shares_of", "paid_for"))
+    shares, paid = (f"{what}_{tag(size)}" for what in ("shares_of", "paid_for"))
     columns = {}
     for side in (BID, ASK):
         depth, sold = nw.col(f"{side}_depth"), nw.col(f"{side}_{shares}")
@@ -143,7 +143,7 @@ def sweep_measure(side: str, *, size: float | None = None, notional: float | Non
     else:
         unit, needs = level, BEFORE
         taken = _part(level, wanted - nw.col(BEFORE))
-    call = f"{name}_{wanted}"
+    call = f"{name}_{tag(wanted)}"
     sums = {f"there_{name}": unit, f"shares_{call}": taken, f"paid_{call}": price * taken}
     there, shares, paid = (nw.col(f"{taken_side}_{c}") for c in sums)
     filled = nw.when(there < wanted * (1 - TOLERANCE)).then(there).otherwise(wanted)
