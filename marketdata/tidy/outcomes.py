@@ -13,7 +13,7 @@ from narwhals.dependencies import is_dask_dataframe
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.backends import closed, in_memory, source_of
 from marketdata.tidy.records import columns_of, is_missing
-from marketdata.tidy.schema import WHO
+from marketdata.tidy.schema import WHO, check_names
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 
@@ -212,6 +212,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
         If the frame has no ids.
     """
     names = columns_in(frame)
+    check_names(names)
     ids = [c for c in WHO if c in names]
     missing = [c for c in _IDS if c not in ids]
     if missing:

@@ -1,0 +1,263 @@
+"""Measures of frames that the library did not write: right by a plain loop, or refused with what to do."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import plain
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from properties import test_foreign
+from properties.test_foreign import Case, judged, plain_rows, strategy
+
+import marketdata as md
+from marketdata.testing import foreign
+from marketdata.tidy.outcomes import tokens_of
+from marketdata.times import to_datetime
+
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+Rows = plain.Rows
+Levels = list[tuple[float, float]]
+BINS, SIZE, MONEY, MOMENT = 4, 150.0, 40.0, 1_767_229_200
+HALF = 0.05
+
+
+def each(measure: Callable[[Levels, Levels], dict[str, Any]]) -> Callable[[Rows], Rows]:
+    """A measure of every snapshot."""
+    return lambda rows: [{**head, **measure(bids, asks)} for head, bids, asks in plain.snapshots(rows)]
+
+
+def depth(bids: Levels, asks: Levels, levels: int | None = None, within: float | None = None) -> dict[str, Any]:
+    if within is not None:
+        mid = plain.top(bids, asks)["mid"]
+        if mid is None:
+            return {"bid_depth": None, "ask_depth": None}
+        near = [[level for level in side if abs(level[0] - mid) <= within + 1e-9] for side in (bids, asks)]
+        return {"bid_depth": sum(s for _, s in near[0]), "ask_depth": sum(s for _, s in near[1])}
+    sums = [sum(s for _, s in side[:levels]) if side else None for side in (bids, asks)]
+    return {"bid_depth": sums[0], "ask_depth": sums[1]}
+
+
+def imbalance(bids: Levels, asks: Levels) -> dict[str, Any]:
+    bid, ask = depth(bids, asks).values()
+    return {"imbalance": (bid - ask) / (bid + ask) if bids and asks and bid + ask > 0 else None}
+
+
+def of_top(bids: Levels, asks: Levels) -> dict[str, Any]:
+    top = plain.top(bids, asks)
+    names = ("best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
+    bid, bid_size, ask, ask_size, mid, spread = (top[c] for c in names)
+    if mid is None:
+        return {"microprice": None, "spread_bps": None, "locked": False, "crossed": False}
+    total = bid_size + ask_size
+    return {
+        "microprice": (bid * ask_size + ask * bid_size) / total if total > 0 else None,
+        "spread_bps": 10_000 * spread / mid if mid > 0 else None,
+        "locked": bid == ask,
+        "crossed": bid > ask,
+    }
+
+
+def taken(side: Levels, wanted: float, *, money: bool) -> tuple[float, float]:
+    shares = paid = 0.0
+    for price, size in side:
+        left = wanted - (paid if money else shares)
+        if left <= 0:
+            break
+        part = max(0.0, min(size, left) if not money else size if left >= price * size else left / price)
+        shares, paid = shares + part, paid + part * price
+    return shares, paid
+
+
+def fill_price(bids: Levels, asks: Levels) -> dict[str, Any]:
+    out = {}
+    for name, side in (("bid", bids), ("ask", asks)):
+        shares, paid = taken(side, SIZE, money=False)
+        enough = sum(s for _, s in side) >= SIZE * (1 - 1e-9) and shares > 0
+        out[f"{name}_fill_price"] = paid / shares if enough else None
+    return out
+
+
+def sweep(side: Levels, wanted: float, *, money: bool) -> dict[str, Any]:
+    shares, paid = taken(side, wanted, money=money)
+    there = sum(p * s if money else s for p, s in side)
+    filled = there if there < wanted * (1 - 1e-9) else wanted
+    average = paid / shares if shares > 0 else None
+    slip = abs(average - side[0][0]) if average is not None else None
+    names = ("filled", "shortfall", "average_price", "slippage", "shares", "notional")
+    return dict(zip(names, (filled, wanted - filled, average, slip, shares, paid), strict=True))
+
+
+def together(rows: Rows) -> Rows:
+    """Each market and time with the values of all its tokens: None where one is missing or only one is known."""
+    known, at = defaultdict(set), defaultdict(dict)
+    for row in rows:
+        known[row["market_id"]].add(row["token_id"])
+        at[row["market_id"], row["ts"]][row["token_id"]] = row
+    return [
+        {"ts": ts, "market_id": market, "rows": found, "whole": len(found) == len(known[market]) > 1}
+        for (market, ts), found in sorted(at.items(), key=lambda item: (item[0][0], item[0][1]))
+    ]
+
+
+def sums(rows: Rows) -> Rows:
+    out = []
+    for one in together(plain.bbo(rows)):
+        found: dict[str, Any] = {"ts": one["ts"], "market_id": one["market_id"], "tokens": len(one["rows"])}
+        for name, column in (("bid_sum", "best_bid"), ("mid_sum", "mid"), ("ask_sum", "best_ask")):
+            values = [row[column] for row in one["rows"].values()]
+            found[name] = sum(values) if one["whole"] and None not in values else None
+        out.append(found)
+    return out
+
+
+def flags(rows: Rows) -> Rows:
+    return [
+        {
+            "ts": one["ts"],
+            "market_id": one["market_id"],
+            "buy_all": one["ask_sum"] is not None and one["ask_sum"] < 1 - 1e-9,
+            "sell_all": one["bid_sum"] is not None and one["bid_sum"] > 1 + 1e-9,
+        }
+        for one in sums(rows)
+    ]
+
+
+def scaled(rows: Rows, value: str) -> Rows:
+    found = {(one["market_id"], one["ts"]): one for one in together(rows)}
+    out = []
+    for row in rows:
+        one = found[row["market_id"], row["ts"]]
+        values = [other[value] for other in one["rows"].values()]
+        total = sum(values) if one["whole"] and None not in values else 0
+        out.append({"ts": row["ts"], **plain.who(row), "probability": row[value] / total if total > 0 else None})
+    return out
+
+
+def mirrored(rows: Rows) -> Rows:
+    tokens = {
+        market: [*dict.fromkeys(r["token_id"] for r in rows if r["market_id"] == market)]
+        for market in {r["market_id"] for r in rows}
+    }
+    labels = {(r["market_id"], r["token_id"]): r["token_label"] for r in rows}
+    out = []
+    for head, bids, asks in plain.snapshots(rows):
+        (other,) = set(tokens[head["market_id"]]) - {head["token_id"]}
+        who = {
+            "ts": head["ts"],
+            "market_id": head["market_id"],
+            "token_id": other,
+            "token_label": labels[head["market_id"], other],
+        }
+        for side, levels in (("bid", asks), ("ask", bids)):
+            out += [{**who, "side": side, "level": i, "price": 1 - p, "size": s} for i, (p, s) in enumerate(levels)]
+    return sorted(out, key=lambda r: (r["market_id"], r["token_id"], r["ts"], r["side"] == "ask", r["level"]))
+
+
+def levels_only(frame: Any) -> Rows:
+    return [row for row in plain_rows(frame) if row["price"] is not None]
+
+
+def won(tokens: Any) -> dict[str, str]:
+    """The first token of each market came true."""
+    found: dict[str, str] = {}
+    for market, token, *_ in sorted(tokens):
+        found.setdefault(market, token)
+    return found
+
+
+def told(frame: Any) -> dict[str, str]:
+    return won((market, token) for market, token, _ in tokens_of(frame))
+
+
+def errors(rows: Rows, value: str) -> Rows:
+    first, out = won({(r["market_id"], r["token_id"]) for r in rows}), []
+    for (market, token), some in plain.by_token(rows).items():
+        outcome = float(first[market] == token)
+        wrong = [(row[value] - outcome) ** 2 for row in some if row[value] is not None]
+        if wrong:
+            out.append(
+                {**plain.who(some[0]), "outcome": outcome, "points": len(wrong), "brier": sum(wrong) / len(wrong)}
+            )
+    return out
+
+
+def curve(rows: Rows) -> Rows:
+    first, bins = won({(r["market_id"], r["token_id"]) for r in rows}), defaultdict(list)
+    for row in rows:
+        if row["price"] is not None:
+            at = min(int(row["price"] * BINS + 1e-9), BINS - 1)
+            bins[at].append((row["price"], float(first[row["market_id"]] == row["token_id"])))
+    return [
+        {
+            "bin_start": k / BINS,
+            "points": len(v),
+            "forecast": sum(p for p, _ in v) / len(v),
+            "outcome": sum(o for _, o in v) / len(v),
+        }
+        for k, v in sorted(bins.items())
+    ]
+
+
+def windows(rows: Rows) -> Rows:
+    return [{**row, "offset": float(row["ts"] - MOMENT)} for row in rows if -7200 <= row["ts"] - MOMENT < 86_400]
+
+
+MOMENTS = pl.DataFrame({"ts": [to_datetime(MOMENT * 1_000_000)]})
+CASES: dict[str, Case] = {
+    "depth": Case("books", md.depth, each(depth)),
+    "depth of two levels": Case("books", lambda f: md.depth(f, levels=2), each(lambda b, a: depth(b, a, levels=2))),
+    "depth within": Case("books", lambda f: md.depth(f, within=HALF), each(lambda b, a: depth(b, a, within=HALF))),
+    "imbalance": Case("books", md.imbalance, each(imbalance)),
+    "features": Case(
+        "books",
+        lambda f: md.features(f, ["microprice", "spread_bps", "locked", "crossed", "depth", "imbalance"]),
+        each(lambda b, a: {**of_top(b, a), **depth(b, a), **imbalance(b, a)}),
+    ),
+    **{
+        name: Case("books", verb, each(lambda b, a, name=name: {name: of_top(b, a)[name]}))
+        for name, verb in (
+            ("microprice", md.microprice),
+            ("spread_bps", md.spread_bps),
+            ("locked", md.locked),
+            ("crossed", md.crossed),
+        )
+    },
+    "fill_price": Case("books", lambda f: md.fill_price(f, SIZE), each(fill_price)),
+    "sweep": Case("books", lambda f: md.sweep(f, "buy", size=SIZE), each(lambda _, a: sweep(a, SIZE, money=False))),
+    "sweep for money": Case(
+        "books", lambda f: md.sweep(f, "sell", notional=MONEY), each(lambda b, _: sweep(b, MONEY, money=True))
+    ),
+    "overround": Case("books", md.overround, sums),
+    "arbitrage": Case("books", md.arbitrage, flags),
+    "probabilities": Case("prices", md.probabilities, lambda r: scaled(r, "price")),
+    "probabilities of books": Case("books", md.probabilities, lambda r: scaled(plain.bbo(r), "mid")),
+    "complement": Case("books", lambda f: levels_only(md.complement(f)), mirrored),
+    "brier": Case("prices", lambda f: md.brier(f, told(f)), lambda r: errors(r, "price")),
+    "brier of books": Case("books", lambda f: md.brier(f, told(f)), lambda r: errors(plain.bbo(r), "mid")),
+    "calibration": Case("prices", lambda f: md.calibration(f, told(f), BINS), curve),
+    "around": Case("prices", lambda f: md.around(f, MOMENTS, before="2h", after="1d"), windows),
+}
+test_foreign.CASES |= CASES
+test_foreign.REFUSED["complement"] = lambda r: any(
+    len({x["token_id"] for x in r if x["market_id"] == m}) != 2 for m in {x["market_id"] for x in r}
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_measure_of_a_foreign_frame_is_right_or_refused(name: str) -> None:
+    """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
+    case, seen = CASES[name], Counter[str]()
+
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
+    @given(drawn=strategy(case.view))
+    def run(drawn: foreign.Foreign) -> None:
+        verdict, text = judged(case, drawn)
+        seen[verdict] += 1
+        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()
