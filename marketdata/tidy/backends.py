@@ -270,6 +270,7 @@ class PandasSource:
     def __init__(self, frame: pd.DataFrame) -> None:
         self.frame = self.native = frame
         self.names = [str(c) for c in frame.columns]
+        check_names(self.names)
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -67,6 +67,14 @@ def books_of(rows: Rows) -> Rows:
     return [{**head, "bids": bids, "asks": asks} for head, bids, asks in plain.snapshots(rows)]
 
 
+WON = {"m": "1", "n": "2", "0xé": str(10**76) + "2"}
+
+
+def alone(rows: Rows) -> bool:
+    """Whether a market does not have two tokens."""
+    return any(len(tokens) != 2 for tokens in plain.tokens_of(rows).values())
+
+
 def in_order(rows: Rows) -> Rows:
     return sorted(rows, key=lambda r: (r["market_id"] or "", r.get("token_id") or "", r["ts"]))
 
@@ -201,8 +209,25 @@ CASES |= {
         "books", lambda f: [{"quotes": len(list(md.to_nautilus_quotes(f, "1m")))}], quote_count, 60
     ),
 }
+CASES |= {
+    "depth": Case("books", md.depth, plain.depth),
+    "depth of two levels": Case("books", lambda f: md.depth(f, levels=2), lambda r: plain.depth(r, 2)),
+    "imbalance": Case("books", md.imbalance, plain.imbalance),
+    "microprice": Case("books", md.microprice, plain.microprice),
+    "locked": Case("books", md.locked, lambda r: plain.flag(r, "locked")),
+    "crossed": Case("books", md.crossed, lambda r: plain.flag(r, "crossed")),
+    "fill_price": Case("books", lambda f: md.fill_price(f, 100.25), lambda r: plain.fill_price(r, 100.25)),
+    "sweep": Case("books", lambda f: md.sweep(f, "buy", size=700.5), lambda r: plain.sweep(r, 700.5)),
+    "features": Case("books", lambda f: md.features(f, ["mid", "depth"]), plain.depth),
+    "overround": Case("books", md.overround, plain.overround),
+    "arbitrage": Case("books", md.arbitrage, plain.arbitrage),
+    "probabilities": Case("prices", md.probabilities, plain.probabilities),
+    "complement": Case("books", md.complement, lambda r: plain.complement(r) if not alone(r) else []),
+    "brier": Case("prices", lambda f: md.brier(f, WON), lambda r: plain.brier(r, WON)),
+}
 # What a call may say of these rows beside "finer than the frame".
 REFUSED: dict[str, Callable[[Rows], bool]] = {
+    "complement": lambda r: alone(r),
     "pivot": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
     "hftbacktest": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > 1,
     "nautilus quotes": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
