@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import narwhals as nw
+import pandas as pd
+import polars as pl
 from hypothesis import settings
 
-from marketdata.tidy.frames import to_frame
+from marketdata.wire.columns import BookColumns
 
 KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
 # For tests that run over every kind: each kind adds its examples.
@@ -17,15 +19,42 @@ WHO = ["market_id", "token_id", "token_label"]
 
 
 def of_kind(columns: Any, kind: str) -> Any:
-    """The same columns as a frame of one kind."""
-    frame = to_frame(columns, "pandas" if "pandas" in kind else "polars")
+    """The same columns as a frame of one kind, built by its own library from rows."""
+    table = table_of(columns)
+    ids = [c for c in (*WHO, "side") if c in table]
+    if "pandas" in kind:
+        panda = pd.DataFrame(
+            {c: pd.Series(v, dtype=None if c in ids or c == "ts" else "float64") for c, v in table.items()}
+        )
+        panda["ts"] = pd.to_datetime(panda["ts"].astype("int64"), unit="us", utc=True).astype("datetime64[us, UTC]")
+        panda = panda.astype(dict.fromkeys(ids, "category"))
+        panda = panda.astype({"level": "Int32"}) if "level" in table else panda
+        return panda.sample(frac=1, random_state=7) if kind == "shuffled pandas" else panda
+    kinds = {c: pl.Categorical if c in ids else pl.Float64 for c in table} | {"ts": pl.Int64, "level": pl.Int32}
+    frame = pl.DataFrame({c: pl.Series(v, dtype=kinds[c]) for c, v in table.items()})
+    frame = frame.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
     if kind == "lazy":
         return frame.lazy()
     if kind == "arrow":
         return frame.to_arrow()
-    if kind == "shuffled pandas":
-        return frame.sample(frac=1, random_state=7)
     return frame.sample(fraction=1, shuffle=True, seed=7) if kind == "shuffled polars" else frame
+
+
+def table_of(columns: Any) -> dict[str, list[Any]]:
+    """The rows of columns as plain lists by name; an empty side of a book is one marker row."""
+    who = WHO if hasattr(columns, "counts") or hasattr(columns, "price") else WHO[:1]
+    heads = [(t, *columns.tokens[i][: len(who)]) for t, i in zip(columns.ts.tolist(), columns.token, strict=True)]
+    if not isinstance(columns, BookColumns):
+        values = {c: [None if math.isnan(v) else v for v in values.tolist()] for c, values in columns.values.items()}  # noqa: PD011
+        return {**{c: [head[i] for head in heads] for i, c in enumerate(["ts", *who])}, **values}
+    rows_, at = [], 0
+    for i, head in enumerate(heads):
+        for side, count in zip(("bid", "ask"), columns.counts[2 * i : 2 * i + 2].tolist(), strict=True):
+            levels = columns.levels[at : at + count].tolist()
+            at += count
+            rows_ += [(*head, side, k, *level) for k, level in enumerate(levels)] or [(*head, side, None, None, None)]
+    names = ["ts", *who, "side", "level", "price", "size"]
+    return {c: [row[i] for row in rows_] for i, c in enumerate(names)}
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:

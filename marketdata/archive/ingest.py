@@ -180,14 +180,13 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
         if not isinstance(data, _KINDS[view]):
             raise ConfigError(f"{view}= takes {_KINDS[view].__name__}, not {type(data).__name__}.")
         return data  # type: ignore[return-value]
+    from marketdata.tidy.backends import names_of
     from marketdata.tidy.frames import to_columns
-    from marketdata.tidy.kinds import wrapped
 
     if view == "metrics":
         data = _with_market_id(data, markets)
-    elif view == "prices" and {"side", "level"} <= set(wrapped(data).collect_schema().names()):
+    elif view == "prices" and {"side", "level"} <= set(names_of(data)):
         raise ConfigError("prices= was given the levels of books; pass them as books=.")
-    _check_ids(data)
     columns = to_columns(view, data, lookup=True)
     if isinstance(columns, BookColumns):
         return columns
@@ -196,29 +195,16 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
     return columns.with_values(columns.tokens, columns.token, columns.ts, values)
 
 
-def _check_ids(frame: Any) -> None:
-    """Ids that went through floats have lost digits."""
-    import narwhals as nw
-
-    from marketdata.tidy.kinds import wrapped
-
-    schema = wrapped(frame).collect_schema()
-    lossy = [c for c in ("market_id", "token_id") if c in schema and schema[c] in (nw.Float64, nw.Float32)]
-    if lossy:
-        raise NotTidyError(f"{lossy} hold floats, which have lost digits of ids; read these columns as text.")
-
-
 def _with_market_id(frame: Any, markets: Catalog) -> Any:
     """Metric rows may name their market by its slug."""
-    from marketdata.tidy.kinds import collected, wrapped
+    import narwhals as nw
 
-    try:
-        names = wrapped(frame).collect_schema().names()
-    except NotTidyError:
-        return frame  # to_columns words the error
+    from marketdata.tidy.backends import in_memory, names_of
+
+    names = names_of(frame)
     if "market_id" in names or "slug" not in names:
         return frame
-    eager = collected(frame)
+    eager = nw.from_native(in_memory(frame), eager_only=True)
     slugs = [None if s is None else str(s) for s in eager["slug"].to_list()]
     ids: dict[str | None, str] = {}
     for slug in dict.fromkeys(slugs):
@@ -229,8 +215,6 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
                 "Add it first: archive.add(markets=frame)."
             )
         ids[slug] = found["id"]
-    import narwhals as nw
-
     column = nw.new_series("market_id", [ids[s] for s in slugs], nw.String, backend=eager.implementation)
     return eager.with_columns(column).to_native()
 

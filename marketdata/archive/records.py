@@ -28,10 +28,12 @@ def rows_of(frame: Any) -> list[Record]:
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
         return [{str(k): plain(v) for k, v in row.items()} for row in frame]
-    from marketdata.tidy.kinds import collected
+    import narwhals as nw
+
+    from marketdata.tidy.backends import in_memory
 
     try:
-        eager = collected(frame)
+        eager = nw.from_native(in_memory(frame), eager_only=True)
     except NotTidyError:
         raise ConfigError(
             f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."

@@ -165,6 +165,20 @@ def in_memory(frame: Any) -> Any:
     return frame if source_of(frame) is not None else _narwhals(frame).collect("polars").to_native()
 
 
+def names_of(frame: Any) -> list[str]:
+    """Names of the columns of a frame of any kind; nothing is computed.
+
+    Raises
+    ------
+    NotTidyError
+        If it is no frame of a known library.
+    """
+    source = source_of(frame)
+    if source is not None:
+        return list(source.names)
+    return list(frame.columns) if is_dask_dataframe(frame) else list(_narwhals(frame).collect_schema().names())
+
+
 def closed(result: Any, frame: Any) -> Any:
     """What was made of a `Table`, as the kind that the native frame is."""
     result = result if isinstance(result, Result) else Result(result)

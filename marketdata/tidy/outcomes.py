@@ -11,9 +11,9 @@ import polars as pl
 from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.backends import closed, in_memory, source_of
+from marketdata.tidy.backends import closed, in_memory, names_of, source_of
 from marketdata.tidy.records import columns_of, is_missing
-from marketdata.tidy.schema import WHO, check_names
+from marketdata.tidy.schema import WHO
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 
@@ -211,8 +211,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     NotTidyError
         If the frame has no ids.
     """
-    names = columns_in(frame)
-    check_names(names)
+    names = names_of(frame)
     ids = [c for c in WHO if c in names]
     missing = [c for c in _IDS if c not in ids]
     if missing:
@@ -228,23 +227,6 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     if len(ids) < len(WHO):
         found = found.with_columns(token_label=pl.lit(None, pl.String))
     return found.sort("market_id", "token_id").rows()
-
-
-def columns_in(frame: Any) -> list[str]:
-    """Names of the columns of a frame of any kind.
-
-    Raises
-    ------
-    NotTidyError
-        If it is no frame of a known library.
-    """
-    source = source_of(frame)
-    if source is not None:
-        return list(source.names)
-    try:
-        return list(frame.columns) if is_dask_dataframe(frame) else nw.from_native(frame).collect_schema().names()
-    except TypeError:
-        raise NotTidyError(f"A {type(frame).__name__} is no frame.") from None
 
 
 def _table(columns: Mapping[str, list[Any]]) -> pl.DataFrame:

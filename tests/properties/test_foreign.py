@@ -227,7 +227,7 @@ CASES |= {
 }
 # What a call may say of these rows beside "finer than the frame".
 REFUSED: dict[str, Callable[[Rows], bool]] = {
-    "complement": lambda r: alone(r),
+    "complement": alone,
     "pivot": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
     "hftbacktest": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > 1,
     "nautilus quotes": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),

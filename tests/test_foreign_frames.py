@@ -1,0 +1,329 @@
+"""Slips with frames of other makers, one by one: each is right, or refused with what to do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import marketdata as md
+from marketdata.resolution import BucketWidth, Resolution
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+IDS = {"market_id": "m", "token_id": "1", "token_label": "Yes"}
+
+
+def at(minutes: float) -> dt.datetime:
+    return T0 + dt.timedelta(minutes=minutes)
+
+
+def prices(times: list[float], values: list[Any] | None = None, **ids: Any) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"ts": [at(t) for t in times], **IDS, **ids, "price": values or [0.25 + i / 64 for i in range(len(times))]},
+        schema_overrides={"ts": pl.Datetime("us", "UTC")},
+    )
+
+
+def book(minutes: float = 0, bids: Any = ((0.25, 10.0),), asks: Any = ((0.75, 20.0),), **ids: Any) -> pl.DataFrame:
+    rows = [("bid", k, *level) for k, level in enumerate(bids)] + [("ask", k, *level) for k, level in enumerate(asks)]
+    names = ["side", "level", "price", "size"]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    return frame.select(
+        pl.lit(at(minutes)).dt.cast_time_unit("us").alias("ts"),
+        *(pl.lit(v).alias(c) for c, v in {**IDS, **ids}.items()),
+        *names,
+    )
+
+
+def hourly(count: int = 4) -> pl.DataFrame:
+    return prices([60 * i for i in range(count)])
+
+
+def test_an_ask_in_the_first_row_does_not_swap_the_sides() -> None:
+    """Pandas books whose first row is an ask keep bids bids and asks asks in all that goes through columns."""
+    frame = pl.concat([book(), book(1)]).to_pandas().iloc[::-1]
+    for event in md.replay(books=frame, resolution="1m"):
+        assert event.data.bids.tolist() == [[0.25, 10.0]]
+        assert event.data.asks.tolist() == [[0.75, 20.0]]
+    out = md.resample(frame, "1h", fill="null")
+    assert out["side"].tolist() == ["bid", "ask"]
+    assert next(md.to_nautilus_quotes(frame, "1m"))["bid_price"].startswith("0.25")
+
+
+def test_arrow_tables_of_unsorted_chunks_resample_to_the_same_rows() -> None:
+    """However rows lie in chunks with dictionaries of their own, the hours are those of the sorted frame."""
+    frame = pl.concat([prices([i, 70 + i], token_id=str(k % 7)) for k in range(7) for i in range(3)])
+    want = md.resample(frame, "1h")
+    for seed in range(5):
+        shuffled = frame.sample(fraction=1, shuffle=True, seed=seed)
+        chunks = [shuffled[i : i + 5].to_arrow() for i in range(0, len(shuffled), 5)]
+        parts = [c.set_column(2, "token_id", c["token_id"].cast(pa.string()).dictionary_encode()) for c in chunks]
+        table = pa.table({n: pa.chunked_array([p.column(n).chunk(0) for p in parts]) for n in parts[0].column_names})
+        got = pl.from_arrow(md.resample(table, "1h"))
+        assert isinstance(got, pl.DataFrame)
+        assert got.with_columns(pl.col("token_id").cast(pl.String)).rows() == want.rows()
+
+
+def test_prices_joined_with_metrics_stay_prices_of_each_token() -> None:
+    """A further column does not change what a frame is: both tokens keep their rows."""
+    both = pl.concat([prices([1, 2, 70]), prices([1, 2, 70], token_id="2")])
+    metrics = pl.DataFrame(
+        {"ts": [at(0), at(30)], "market_id": "m", "volume": [1.0, 2], "liquidity": 3.0, "spread": 0.1}
+    )
+    joined = md.asof_join(both, metrics.with_columns(pl.col("ts").dt.cast_time_unit("us")), right_resolution="1m")
+    out = md.resample(joined.drop("ts_right", "available_at"), "1h")
+    assert out["token_id"].to_list() == ["1", "1", "2", "2"]
+
+
+def test_ids_that_markets_share_are_told_apart() -> None:
+    """Token "1" of one market is another one than token "1" of the next."""
+    frame = pl.concat([prices([0, 1, 2], [0.1, 0.2, 0.3]), prices([0, 1, 2], [0.7, 0.8, 0.9], market_id="n")])
+    for one in (frame, frame.lazy()):
+        out = md.align(one, "1m").lazy().collect()
+        assert out["price"].to_list() == [0.1, 0.2, 0.3, 0.7, 0.8, 0.9]
+        joined = md.asof_join(one, one, right_resolution="1m", allow_exact_matches=True).lazy().collect()
+        assert joined["price_right"].to_list() == [None, 0.1, 0.2, None, 0.7, 0.8]
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy", "arrow"])
+def test_nan_is_missing_in_the_best_prices(kind: str) -> None:
+    """A NaN price of an unsorted or lazy frame is an empty side: no mid, not crossed."""
+    frame = pl.concat([book(1), book(asks=[(float("nan"), float("nan"))])])
+    given: Any = {"polars": frame, "lazy": frame.lazy(), "arrow": frame.to_arrow()}[kind]
+    for verb, want in ((md.mid, [None, 0.5]), (md.crossed, [False, False])):
+        out = verb(given)
+        out = pl.from_arrow(out) if kind == "arrow" else out.lazy().collect()
+        assert out.to_series(-1).to_list() == want
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda f: md.available_at(f, "1m"),
+        lambda f: md.asof_join(f, f, right_resolution="1m"),
+        lambda f: list(md.replay(prices=f, resolution="1m")),
+        lambda f: md.resample(f, "1m"),
+        lambda f: md.align(f, "1m"),
+        lambda f: md.gaps(f, "1m"),
+        lambda f: md.returns(f, resolution="1m"),
+        lambda f: md.ohlc(f, "10m"),
+        lambda f: md.resample(f.lazy(), "1m").collect(),
+    ],
+    ids=["available_at", "asof_join", "replay", "resample", "align", "gaps", "returns", "ohlc", "lazy"],
+)
+def test_hours_are_not_called_minutes(verb: Any) -> None:
+    """A resolution finer than the frame's own grid is refused, with the grid."""
+    with pytest.raises(md.ConfigError, match=r"finer than the frame.*grid of 1h.*'1h'"):
+        verb(hourly())
+
+
+def test_upsampled_rows_are_not_there_before_they_were_known() -> None:
+    """With a fill an hour appears when it has ended, in resample and align."""
+    for out in (md.resample(hourly(), "1m", fill="forward"), md.align(hourly(), "1m", fill="forward")):
+        for ts, price in out.select("ts", "price").rows():
+            known = [v for k, v in enumerate(hourly()["price"]) if at(60 * (k + 1)) <= ts]
+            assert price == (known[-1] if known else None)
+        assert out["ts"].min() == at(60)
+
+
+@pytest.mark.parametrize("bad", ["ts", "market_id", "token_id"])
+@pytest.mark.parametrize(
+    "verb",
+    [md.returns, md.log_odds, lambda f: md.ohlc(f, "1h"), lambda f: md.align(f, "1m")],
+    ids=["returns", "log_odds", "ohlc", "align"],
+)
+def test_null_times_and_ids_are_refused_by_name(verb: Any, bad: str) -> None:
+    """A row without a time or an id is refused, and the message says which column."""
+    frame = prices([0, 1, 7])
+    broken = frame.with_columns(pl.when(pl.int_range(3) == 1).then(None).otherwise(pl.col(bad)).alias(bad))
+    for one in (broken, broken.to_pandas(), broken.to_arrow()):
+        with pytest.raises(md.NotTidyError, match=f"{bad} is null in 1 rows"):
+            verb(one)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (pl.col("side").str.to_uppercase(), r"also holds \['ASK', 'BID'\].*lower case"),
+        (pl.lit(None, pl.String).alias("side"), "side is null in 2 rows"),
+        ((pl.col("level") + 1).alias("level"), "Levels of a side are 0, 1, 2"),
+        (pl.when(pl.col("side") == "ask").then("price").alias("price"), "a size and no price"),
+        (pl.when(pl.col("side") == "ask").then("size").alias("size"), "a price and no size"),
+        (pl.col("price").cast(pl.String), "price holds String, not numbers"),
+        (pl.lit(1.0).alias("token_id"), "token_id holds Float64, not text"),
+    ],
+    ids=["upper case", "null side", "from 1", "no price", "no size", "text", "float ids"],
+)
+@pytest.mark.parametrize(
+    "verb",
+    [md.bbo, md.depth, lambda f: md.resample(f, "1h"), lambda f: md.to_wide(f, 2)],
+    ids=["bbo", "depth", "resample", "to_wide"],
+)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_book_that_cannot_be_read_is_refused(verb: Any, change: Any, match: str, shuffled: bool) -> None:
+    """In any order of rows the same fault has the same error, which says what to do."""
+    frame = book().with_columns(change)
+    with pytest.raises(md.NotTidyError, match=match):
+        verb(frame.reverse() if shuffled else frame)
+
+
+def test_two_times_within_a_microsecond_are_refused() -> None:
+    """Nanoseconds are cut to microseconds; two rows of a token that meet there are refused."""
+    frame = prices([0, 7]).with_columns(pl.col("ts").dt.cast_time_unit("ns"))
+    twice = pl.concat([frame, frame.with_columns(pl.col("ts") + pl.duration(nanoseconds=1))])
+    assert md.resample(frame, "1h")["price_count"].to_list() == [2]
+    for one in (twice, twice.to_pandas(), twice.lazy()):
+        with pytest.raises(md.NotTidyError, match="less than a microsecond apart"):
+            pl.DataFrame() if md.resample(one, "1h").lazy().collect() is None else None  # type: ignore[union-attr]
+
+
+def test_equal_rows_are_one_row_and_different_ones_are_refused() -> None:
+    """A doubled row counts once in a mean; two prices of one time are not averaged."""
+    frame = prices([0, 7, 9], [0.25, 0.5, 0.75])
+    doubled = pl.concat([frame, frame])
+    for one in (doubled, doubled.to_pandas(), doubled.to_arrow(), doubled.lazy()):
+        out: Any = md.resample(one, "1h")
+        out = out.collect() if isinstance(out, pl.LazyFrame) else out
+        assert list(out["price_count"].to_pylist() if isinstance(out, pa.Table) else out["price_count"]) == [3]
+    with pytest.raises(md.NotTidyError, match="different price"):
+        md.resample(pl.concat([frame, frame.with_columns(price=0.125)]), "1h")
+
+
+def test_decimals_and_narrow_floats_are_numbers_to_every_verb() -> None:
+    """Decimals, float32 and objects give what the same values give as floats."""
+    frame = prices([0, 7, 9], [0.25, 0.5, 0.75])
+    want = md.ohlc(frame, "1h").rows()
+    decimals = frame.to_pandas().assign(price=[Decimal("0.25"), Decimal("0.5"), Decimal("0.75")])
+    narrow = frame.with_columns(pl.col("price").cast(pl.Float32))
+    assert md.ohlc(narrow, "1h").rows() == want
+    assert md.ohlc(decimals, "1h")[["open", "high", "low", "close"]].to_numpy().tolist() == [[0.25, 0.75, 0.25, 0.75]]
+    assert md.microprice(book().with_columns(pl.col("price", "size").cast(pl.Decimal(12, 4))))[
+        "microprice"
+    ].to_list() == (md.microprice(book())["microprice"].to_list())
+
+
+def test_gaps_count_rows_off_the_grid_to_their_bucket() -> None:
+    """A row at 00:00:30 is in the minute of 00:00; the range that is missing is of whole minutes."""
+    out = md.gaps(prices([0.5, 3.25, 4.0]), "1m")
+    assert out.select("start", "end", "missing").rows() == [(at(1), at(3), 2)]
+
+
+def test_a_wide_row_with_a_hole_is_refused() -> None:
+    """A deeper level without the one before is no best level."""
+    wide = md.to_wide(book(bids=[(0.25, 1.0), (0.2, 1.0)]), 2)
+    broken = wide.with_columns(bid_px_00=None, bid_sz_00=None).cast({"bid_px_00": pl.Float64, "bid_sz_00": pl.Float64})
+    with pytest.raises(md.NotTidyError, match="deeper level and not the one before"):
+        md.from_wide(broken)
+
+
+def test_a_snapshot_in_two_frames_is_refused() -> None:
+    """A stream of frames that was cut within a snapshot would tell it twice."""
+    whole = book()
+    with pytest.raises(md.NotTidyError, match="cut them between"):
+        list(md.replay(books=[whole.filter(side="bid"), whole.filter(side="ask")], resolution="1m"))
+    assert len(list(md.replay(books=[whole, book(1)], resolution="1m"))) == 2
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    """Two columns named price are no column."""
+    frame = prices([0]).to_pandas()
+    for twice in (
+        pd.concat([frame, frame[["price"]]], axis=1),
+        pa.Table.from_pandas(frame).append_column("price", [[1.0]]),
+    ):
+        with pytest.raises(md.NotTidyError, match=r"several columns of one name: \['price'\]"):
+            md.resample(twice, "1h")
+
+
+def test_a_ladder_takes_times_in_other_zones() -> None:
+    """A book in another zone, or with times in nanoseconds, has the same ladder."""
+    want = md.ladder(book(), at(5)).rows()
+    for change in (pl.col("ts").dt.convert_time_zone("Asia/Kolkata"), pl.col("ts").dt.cast_time_unit("ns")):
+        assert md.ladder(book().with_columns(change), at(5)).rows() == want
+
+
+def test_enums_join_texts() -> None:
+    """Ids of two types are the same ids."""
+    frame = prices([0, 7, 9])
+    enums = frame.with_columns(pl.col("token_id").cast(pl.Enum(["2", "1"])))
+    assert (
+        md.asof_join(enums, frame, right_resolution="1m")["price_right"].to_list()[1:] == frame["price"].to_list()[:-1]
+    )
+
+
+def test_nested_rows_of_an_archive_say_how_they_are_read() -> None:
+    """Four list columns per snapshot are no prices; the error names the way to rows."""
+    nested = (
+        prices([0])
+        .drop("price")
+        .with_columns(**{c: pl.lit([0.5]) for c in ("bid_price", "bid_size", "ask_price", "ask_size")})
+    )
+    for verb in (md.bbo, lambda f: md.resample(f, "1h"), md.depth):
+        with pytest.raises(md.NotTidyError, match=r"md\.explode.*archive\.scan"):
+            verb(nested)
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("5m", 300),
+        ("15m", 900),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("4h", 14_400),
+        ("12h", 43_200),
+        ("3d", 259_200),
+        ("1w", 604_800),
+    ],
+)
+def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: str, micros: int) -> None:
+    """Frames are resampled to it; a client's resolution says that an archive and resample can."""
+    assert BucketWidth.of(text).micros == micros * 10**6
+    out = md.resample(prices([0, 7, 16_000]), text)
+    assert (out["ts"].dt.timestamp("us") == BucketWidth.of(text).floor(out["ts"].dt.timestamp("us").to_numpy())).all()
+    with pytest.raises(md.ConfigError, match=r"the service has 1m.*df\.md\.resample take"):
+        Resolution.of(text)
+
+
+@pytest.mark.parametrize("text", ["7m", "0h", "5h", "2w", "1s", "1.5h", "m", 60, None, "-1h", "1H"])
+def test_a_width_that_does_not_divide_a_day_is_refused(text: Any) -> None:
+    """Seven minutes would begin somewhere else each day."""
+    with pytest.raises(md.ConfigError, match="divide a day"):
+        md.resample(prices([0]), text)
+
+
+def test_weeks_begin_on_monday() -> None:
+    """The first of January 2026 is a Thursday, of the week that began on the 29th of December."""
+    out = md.resample(prices([0, 7]), "1w")
+    assert out["ts"].to_list() == [dt.datetime(2025, 12, 29, tzinfo=dt.UTC)]
+
+
+def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
+    """With by=() an index joins every token, and a tolerance leaves out what is too old."""
+    index = pl.DataFrame({"ts": [at(0), at(30)], "value": [1.0, 2.0]}).with_columns(
+        pl.col("ts").dt.cast_time_unit("us")
+    )
+    left = pl.concat([prices([5, 100]), prices([5, 100], market_id="n")])
+    out = md.asof_join(left, index, by=(), right_resolution="1m")
+    assert out["value"].to_list() == [1.0, 2.0, 1.0, 2.0]
+    near = md.asof_join(left, index, by=(), right_resolution="1m", tolerance="30m")
+    assert near["value"].to_list() == [1.0, None, 1.0, None]
+    assert near.equals(md.asof_join(left, index, by=(), right_resolution="1m", tolerance=dt.timedelta(minutes=30)))
+
+
+def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
+    """Times, numbers and codes that the verbs see are the memory of the frame."""
+    from marketdata.tidy.backends import opened
+
+    frame = md.testing.books("pandas")
+    table = opened(frame, ["books"])
+    assert np.shares_memory(table.array("price"), frame["price"].to_numpy())
+    assert np.shares_memory(table.array("ts"), frame["ts"].array.asi8)
+    assert np.shares_memory(table.array("token_id"), frame["token_id"].array.codes)
+    assert table.book() is table
