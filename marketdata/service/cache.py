@@ -70,7 +70,7 @@ class Source(Protocol):
         ...
 
     def coverage(self) -> Any:
-        """Which ranges are held."""
+        """Which ranges are covered."""
         ...
 
 
@@ -201,7 +201,7 @@ class _Known(NamedTuple):
 class CoverageCache:
     """Which ranges have points at all, so that a request over years with little data is quick.
 
-    A writer commits points first and says afterwards that they are covered, so what was read right after a
+    A writer commits points first and their coverage afterwards, so what was read right after a
     commit is read once more a little later.
     """
 
@@ -269,10 +269,10 @@ def _merged(spans: list[tuple[int, int]]) -> Intervals:
     return pairs[:, 0], pairs[:, 1]
 
 
-def chunk_ranges(held: Intervals, subject: Subject, start: int, end: int) -> Iterator[Range]:
+def chunk_ranges(covered: Intervals, subject: Subject, start: int, end: int) -> Iterator[Range]:
     """Grid cells of chunks that may hold points of [start, end), in time order."""
     length, width = subject.chunk_micros, subject.resolution.micros
-    starts, ends = held
+    starts, ends = covered
     at = start // width * width
     i = int(np.searchsorted(ends, start, side="right"))
     while i < len(starts) and starts[i] < end:

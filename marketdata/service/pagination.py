@@ -39,9 +39,9 @@ CACHE_BYTES = 256 * 2**20
 # What one request may read before it hands out a cursor with what it has: chunks with points, and time [s].
 MAX_READS = 24
 MAX_SECONDS = 0.5
-# Chunks that wait to be read before a page asks for them; a walk for which there is no place reads its own.
+# Chunks that wait to be read before a page needs them; beyond that a client waits for its own.
 READS_AHEAD = 64
-# Parts of a chunk at which a walk looks whether the next one is there.
+# Places in a chunk at which a page has the next one read, if it is not there.
 LOOKS_AHEAD = (1 / 8, 3 / 8, 5 / 8)
 
 
@@ -104,11 +104,11 @@ class Pages:
             400 if one bucket holds more points than the limit.
         """
         version = self._source.version(subject.view)
-        held = self.coverage.of(subject.view, subject.market_id, version)
+        covered = self.coverage.of(subject.view, subject.market_id, version)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = Page(), 0, time.monotonic()
-        for seen, cell in enumerate(chunk_ranges(held, subject, max(first, rng.start), rng.end)):
+        for seen, cell in enumerate(chunk_ranges(covered, subject, max(first, rng.start), rng.end)):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
@@ -128,16 +128,16 @@ class Pages:
                     raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
                 if position is not None and any(low <= part * len(chunk.buckets) < stop for part in LOOKS_AHEAD):
-                    following = next(chunk_ranges(held, subject, cell.end, rng.end), None)
+                    following = next(chunk_ranges(covered, subject, cell.end, rng.end), None)
                     if following is not None:
                         self._read_ahead((subject, following, rng, version))
                 return page
         return page
 
     def _read_ahead(self, wanted: tuple[Subject, Range, Range, int]) -> None:
-        """Read what a walk comes to next while its client is busy with this page.
+        """Read what the next pages need while the client is busy with this one.
 
-        One after the other: walks that go side by side come to their next chunk at the same time, and their pages
+        One after the other: clients that began together need their next chunk at the same time, and their pages
         would wait for all of them.
         """
         with self._lock:
@@ -155,7 +155,7 @@ class Pages:
                     self._reads_ahead = False
                     return
                 wanted = self._ahead.popleft()
-            # What can not be read is the answer of the page that needs it.
+            # What cannot be read is the answer of the page that needs it.
             with contextlib.suppress(Exception):
                 self._chunk(*wanted)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import ipaddress
 import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ GRACE_SECONDS = 10
 BACKLOG = 2048
 LOCAL_PLAN = "local"
 CURSOR_FILE = "cursor.secret"
+_M_MMAP_THRESHOLD = -3
 
 
 class Service:
@@ -53,7 +56,7 @@ class Service:
         self._thread.start()
         while not server.started:
             if not self._thread.is_alive():
-                raise ConfigError("The service could not start; its log says why.")
+                raise ConfigError("The service could not start; see its log.")
             time.sleep(0.005)
 
     def __repr__(self) -> str:
@@ -200,8 +203,16 @@ def run(
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
+    _return_large_blocks()
     with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
         uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
+
+
+def _return_large_blocks() -> None:
+    """Have glibc give blocks from 1 MB on back to the system; else each thread keeps those of its largest pages."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ WIDE = TARGET.replace("/m/", "/wide/")
 
 
 def source() -> MemoryArchive:
-    """A market of common pages, and one whose pages are 6 MB."""
+    """A market of common pages, and one whose pages are 12 MB."""
     archive = MemoryArchive()
     for name, levels in (("m", 40), ("wide", 1200)):
         archive.add_market(name, {"Yes": f"{name}-1"})
@@ -118,8 +118,8 @@ def test_s41_to_s46_fifty_keys(tmp_path: Path) -> None:
         print(f"memory {before / 2**20:.0f} MB, at most {most / 2**20:.0f} MB beside 100 readers that do not read")
         assert set(passed) == set(keys)
         assert min(passed.values()) > 0.5 * max(passed.values())
-        assert refused.count(401) <= 300 * 4
-        assert set(refused) == {400, 401, 429}
+        assert refused.count(401) <= 300 * 3
+        assert {400, 401} <= set(refused) <= {400, 401, 429}
         assert most - before < 3 * MAX_UNSENT
         running.send_signal(signal.SIGTERM)
         _, told = running.communicate(timeout=45)

@@ -1,7 +1,7 @@
 """The start page at ``/`` and what it shows of the coverage.
 
 The page itself is the same for everyone and holds no data: style and script stand inside it, and its policy
-names them by hash, so nothing else runs and nothing is asked of another host. What is held is told at
+names them by hash, so nothing else runs and nothing is asked of another host. What is recorded is at
 ``/coverage``, which needs a key as every ``/v1`` route does (``middleware``).
 """
 
@@ -37,7 +37,7 @@ from marketdata.times import to_text
 from marketdata.wire.columns import VIEWS
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
-# Gaps below this part of what is held of a market can not be seen on the page.
+# Gaps below this part of what is covered of a market cannot be seen on the page.
 FINEST = 200
 Record = dict[str, Any]
 _SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
@@ -92,7 +92,7 @@ def covered(
 ) -> dict[str, Any]:
     """Markets of one page of the listing, with the intervals that are covered of each view.
 
-    The first page also says what is covered of all markets together.
+    The first page also has what is covered of all markets together.
     """
     spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
     records, following = catalogue.page("markets", query, cursors)
