@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from marketdata.archive import Archive
+from marketdata.errors import ArchiveCorruptError, ArchiveError
 
 pytest.importorskip("moto.server", reason="moto[server] gives the S3 server of this test")
 M, N = MARKETS
@@ -107,6 +108,45 @@ def test_writers_in_an_object_store_all_land(store: Archive) -> None:
     assert len(found) == 20
     assert len({bids[0][1] for bids, _ in found.values()}) == 1
     assert store.verify().is_empty()
+
+
+def test_AR38_a_missing_bucket_is_no_damage(bucket: tuple[str, dict[str, str]]) -> None:
+    """A bucket that does not exist, a wrong key of it and a server that is gone say nothing about the data."""
+    gone = {**bucket[1], "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "max_retries": "0", "retry_timeout": "1s"}
+    for location, options in (("s3://no-such-bucket/archive", bucket[1]), (bucket[0], gone)):
+        archive = Archive(location, frame="polars", storage_options=options)
+        verbs: list[Any] = [
+            lambda a: a.add(prices=prices(M, 0, 5)), lambda a: a.prices(M), lambda a: a.verify(repair=True)
+        ]  # fmt: skip
+        for verb in verbs:
+            found = None
+            try:
+                verb(archive)
+            except ArchiveError as problem:
+                found = type(problem)
+            assert found is not ArchiveCorruptError
+    with pytest.raises(ArchiveError, match="bucket"):
+        Archive("s3://no-such-bucket/archive", storage_options=bucket[1]).add(prices=prices(M, 0, 5))
+
+
+def test_AR38_an_object_that_is_gone_is_damage(store: Archive) -> None:
+    """A data file that the store says does not exist is an ArchiveCorruptError; repair gives up its range."""
+    import boto3
+
+    store.add(prices=prices(M, 0, 5), complete=False)
+    options = store._store.options or {}
+    client = boto3.client(
+        "s3", endpoint_url=options["AWS_ENDPOINT_URL"], region_name="us-east-1",
+        aws_access_key_id="test", aws_secret_access_key="test",
+    )  # fmt: skip
+    name, _, key = store.files("prices")[0].removeprefix("s3://").partition("/")
+    client.delete_object(Bucket=name, Key=key)
+    fresh = again(store)
+    with pytest.raises(ArchiveCorruptError, match="missing"):
+        fresh.prices(M)
+    assert fresh.verify(repair=True).height > 0
+    assert again(store).coverage()["state"].to_list() == ["missing"]
+    assert again(store).verify().is_empty()
 
 
 @pytest.mark.soak

@@ -115,6 +115,7 @@ def _files(root: Path, files: int) -> Table:
     """Two markets a file: what a new process pays before its first rows, and the coverage of all."""
     archive = Archive(root / "files", frame="polars")
     store = archive._store
+    store.points["prices"].create()
     made = []
     for n in range(files):
         columns = prices(2 * n, 2, 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ SCHEMA = pa.schema(
     ]
 )
 _MANY_FILES = 64
+_FEW = 16
 # In an object store, where there are no locks, a writer that has committed points but not yet their coverage is at
 # most so old; what is younger is not merged, because such a writer's record would have to go between.
 _IN_FLIGHT = 600 * SECOND
@@ -48,9 +50,7 @@ class CoverageTable:
         self._lock = threading.RLock()
         self._shown = -2
         self._files: dict[str, pa.Table] = {}
-        # All records, sorted by view and market, and where those of each begin and end.
         self._rows: pa.Table = SCHEMA.empty_table()
-        self._places: dict[Key, tuple[int, int]] = {}
         self._pieces: dict[Key, list[CoverageRecord]] = {}
 
     def pieces(self, view: str, market_id: str) -> list[CoverageRecord]:
@@ -59,32 +59,44 @@ class CoverageTable:
             self._refresh()
             key = (view, market_id)
             if key not in self._pieces:
-                if key not in self._places:
-                    return []
-                start, end = self._places[key]
-                self._pieces[key] = overlay(_records(self._rows.slice(start, end - start)))
+                self._pieces[key] = overlay(_records(self._of(key)))
             return self._pieces[key]
+
+    def _of(self, key: Key) -> pa.Table:
+        if len(self._pieces) < _FEW and "_index" not in self.__dict__:
+            # A process that reads few markets does not look at the others one by one.
+            same = [pc.equal(self._rows[name], value) for name, value in zip(("view", "market_id"), key, strict=True)]
+            return self._rows.filter(pc.and_(*same))
+        rows, places = self._index
+        start, end = places.get(key, (0, 0))
+        return rows.slice(start, end - start)
+
+    @cached_property
+    def _index(self) -> tuple[pa.Table, dict[Key, tuple[int, int]]]:
+        """All records, sorted by view and market, and where those of each begin and end."""
+        rows = _sorted(self._rows)
+        return rows, _places(rows)
 
     def keys(self) -> list[Key]:
         """Every (view, market_id) with a record, sorted."""
         with self._lock:
             self._refresh()
-            return list(self._places)
+            return list(self._index[1])
 
     def all(self, *, merge: bool = True) -> pa.Table:
         """All disjoint records, sorted by view, market and time; with ``merge`` touching ones of a state as one."""
         with self._lock:
             self._refresh()
-            rows = self._rows
+            rows, places = self._index
             if not rows.num_rows:
                 return rows
             # Few markets have records that overlap: only of those is the overlay made.
             start, end = _ints(rows, "start"), _ints(rows, "end")
-            group = _groups(self._places, rows.num_rows)
+            group = _groups(places, rows.num_rows)
             clash = np.flatnonzero((group[1:] == group[:-1]) & (start[1:] < end[:-1]))
             mixed = {group[i] for i in clash.tolist()}
             if mixed:
-                keys = list(self._places)
+                keys = list(places)
                 keep = pa.array(~np.isin(group, list(mixed)))
                 laid = [(keys[g], piece) for g in sorted(mixed) for piece in self.pieces(*keys[g])]
                 rows = _sorted(pa.concat_tables([rows.filter(keep), record_table(laid)]))
@@ -99,8 +111,9 @@ class CoverageTable:
         for path, file in paths.items():
             if path not in self._files:
                 self._files[path] = _plain(self.table.read(file))
-        self._rows = _sorted(pa.concat_tables([SCHEMA.empty_table(), *self._files.values()]))
-        self._places, self._pieces = _places(self._rows), {}
+        self._rows = pa.concat_tables([SCHEMA.empty_table(), *self._files.values()])
+        self._pieces = {}
+        self.__dict__.pop("_index", None)
         self._shown = version.number
 
     def append(self, records: Mapping[Key, Sequence[CoverageRecord]]) -> None:

@@ -5,7 +5,6 @@ Bytes are fetched first and parsed afterwards, so that a failure of the storage 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import json
@@ -16,9 +15,8 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -119,8 +117,7 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(NamedTuple):
     """A file that a commit names, with what the commit says about its rows."""
 
     path: str
@@ -139,17 +136,6 @@ class DataFile:
     def markets_near(self, markets: Sequence[str]) -> Sequence[str]:
         """Those of the sorted markets that the statistics do not exclude."""
         return _near(markets, self.market_min, self.market_max)
-
-    @cached_property
-    def fingerprint(self) -> int:
-        """A hash of all of it, so that a commit can say which files its version has."""
-        stats = (self.market_min, self.market_max, self.ts_min // 1000, self.ts_max // 1000)
-        return text_hash(repr((self.path, self.size, self.rows, *stats)))
-
-
-def text_hash(text: str) -> int:
-    """A 64-bit hash of text that is the same everywhere."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def _near(markets: Sequence[str], low: str | None, high: str | None) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import threading
@@ -9,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,6 @@ from marketdata.archive.storage.parquet import (
     read_footer,
     read_groups,
     statistics,
-    text_hash,
     write_rows,
 )
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ConfigError, PartialCoverageWarning, warn
@@ -36,9 +37,9 @@ _FOOTERS = 4096
 _TRIES = 100
 _REBUILD = "Run archive.rebuild() to make it anew from the data files."
 LOG_FOLDER = "_delta_log"
-# In each commit of ours: the sum of the hashes of the files that its version has. A flipped bit in the log, which
+# In each commit of ours: a hash of the files that its version has. A flipped bit in the log, which
 # would bring a replaced file back, or hide one, makes it differ.
-_FILES = "marketdata.files"
+_FILES = "marketdata.files-1"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,15 @@ class Version:
     files: tuple[DataFile, ...]
     schema: pa.Schema
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """A hash of the files and columns of the version."""
-        columns = text_hash(repr([(field.name, str(field.type)) for field in self.schema]))
-        return f"{(sum(file.fingerprint for file in self.files) + columns) % 2**64:016x}"
+        """A hash of the files and columns of the version; times to the millisecond, as some logs have them."""
+        lines = sorted(
+            f"{path!r} {size} {rows} {low!r} {high!r} {first // 1000} {last // 1000}"
+            for path, size, rows, low, high, first, last in self.files
+        )
+        lines += [f"{field.name!r} {field.type}" for field in self.schema]
+        return hashlib.blake2b("\n".join(lines).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class Table:

@@ -1,0 +1,91 @@
+"""Frames that this library did not write, into an archive and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from marketdata.archive import Archive
+from marketdata.errors import NotTidyError
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+LEVELS = [("ask", 0, 0.6, 5.0), ("ask", 1, 0.7, 6.0), ("bid", 0, 0.5, 1.0), ("bid", 1, 0.4, 2.0)]
+
+
+def rows(minutes: int = 3) -> pl.DataFrame:
+    """Books of two tokens, asks first and newest first."""
+    return pl.DataFrame(
+        [
+            {"ts": T0 + dt.timedelta(minutes=n), "market_id": "m", "token_id": token, "token_label": label,
+             "side": side, "level": level, "price": price, "size": size + n}
+            for n in reversed(range(minutes)) for token, label in (("2", "No"), ("1", "Yes"))
+            for side, level, price, size in LEVELS
+        ]
+    )  # fmt: skip
+
+
+KINDS: dict[str, Any] = {
+    "polars": lambda df: df,
+    "lazy": lambda df: df.lazy(),
+    "pandas": lambda df: df.to_pandas(),
+    "pandas objects": lambda df: df.to_pandas().astype({"side": object, "token_id": object}),
+    "pandas naive": lambda df: df.to_pandas().assign(ts=lambda f: f["ts"].dt.tz_localize(None)),
+    "pandas other zone": lambda df: df.to_pandas().assign(ts=lambda f: f["ts"].dt.tz_convert("Asia/Kolkata")),
+    "pandas ns": lambda df: df.to_pandas().assign(ts=lambda f: f["ts"].dt.as_unit("ns")),
+    "arrow": lambda df: df.to_arrow(),
+    "arrow chunks": lambda df: pa.concat_tables([df[i : i + 5].to_arrow() for i in range(0, df.height, 5)]),
+    "shuffled": lambda df: df.sample(fraction=1, shuffle=True, seed=3),
+    "doubled rows": lambda df: pl.concat([df, df]),
+    "further columns": lambda df: df.with_columns(note=pl.lit("x")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_FR1_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str) -> None:
+    """Whatever kind, order, zone, unit and doubling: the levels come back, bids as bids and asks as asks."""
+    archive.add(books=KINDS[kind](rows()))
+    got = archive.books("m").select("ts", "token_id", "side", "level", "price", "size")
+    got = got.with_columns(pl.col("token_id", "side").cast(pl.String), pl.col("level").cast(pl.Int64))
+    want = rows().select(got.columns)
+    assert sorted(got.rows()) == sorted(want.rows())
+    assert archive.verify().is_empty()
+
+
+def test_FR1_different_rows_of_one_level_are_refused(archive: Archive) -> None:
+    """Two sizes of one level at one time are a NotTidyError; nothing is stored."""
+    clash = pl.concat([rows(), rows().with_columns(pl.col("size") + 100)])
+    with pytest.raises(NotTidyError):
+        archive.add(books=clash)
+    assert archive.coverage().is_empty()
+
+
+def test_FR1_books_inside_one_microsecond_are_not_mixed(archive: Archive) -> None:
+    """Of two books of a token that are some nanoseconds apart the later one is stored, whole, or they are refused."""
+    early, late = (rows(1).to_pandas() for _ in range(2))
+    for frame, nanos, add in ((early, 100, 0.0), (late, 300, 50.0)):
+        frame["ts"] = frame["ts"].dt.as_unit("ns") + pd.Timedelta(nanos, "ns")
+        frame["size"] += add
+    both = pd.concat([early, late])
+    try:
+        archive.add(books=both)
+    except NotTidyError:
+        return
+    got = archive.books("m")
+    assert got.height == rows(1).height
+    assert got["size"].min() > 50
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_FR1_missing_prices_are_missing(archive: Archive, missing: Any) -> None:
+    """NaN and null are one missing value in every kind of frame, and no part of a mean."""
+    ts = [T0 + dt.timedelta(seconds=20 * n) for n in range(3)]
+    frame = pl.DataFrame(
+        {"ts": ts, "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.25, missing, 0.75]}
+    )
+    archive.add(prices=frame.to_pandas())
+    assert archive.prices("m")["price"].to_list() == [0.5]
