@@ -46,7 +46,8 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_FR1_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str) -> None:
+@pytest.mark.fault("FR1")
+def test_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str) -> None:
     """Whatever kind, order, zone, unit and doubling: the levels come back, bids as bids and asks as asks."""
     archive.add(books=KINDS[kind](rows()))
     got = archive.books("m").select("ts", "token_id", "side", "level", "price", "size")
@@ -56,7 +57,8 @@ def test_FR1_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind:
     assert archive.verify().is_empty()
 
 
-def test_FR1_different_rows_of_one_level_are_refused(archive: Archive) -> None:
+@pytest.mark.fault("FR1")
+def test_different_rows_of_one_level_are_refused(archive: Archive) -> None:
     """Two sizes of one level at one time are a NotTidyError; nothing is stored."""
     clash = pl.concat([rows(), rows().with_columns(pl.col("size") + 100)])
     with pytest.raises(NotTidyError):
@@ -64,7 +66,8 @@ def test_FR1_different_rows_of_one_level_are_refused(archive: Archive) -> None:
     assert archive.coverage().is_empty()
 
 
-def test_FR1_books_inside_one_microsecond_are_not_mixed(archive: Archive) -> None:
+@pytest.mark.fault("FR1")
+def test_books_inside_one_microsecond_are_not_mixed(archive: Archive) -> None:
     """Of two books of a token that are some nanoseconds apart the later one is stored, whole, or they are refused."""
     early, late = (rows(1).to_pandas() for _ in range(2))
     for frame, nanos, add in ((early, 100, 0.0), (late, 300, 50.0)):
@@ -81,7 +84,8 @@ def test_FR1_books_inside_one_microsecond_are_not_mixed(archive: Archive) -> Non
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])
-def test_FR1_missing_prices_are_missing(archive: Archive, missing: Any) -> None:
+@pytest.mark.fault("FR1")
+def test_missing_prices_are_missing(archive: Archive, missing: Any) -> None:
     """NaN and null are one missing value in every kind of frame, and no part of a mean."""
     ts = [T0 + dt.timedelta(seconds=20 * n) for n in range(3)]
     frame = pl.DataFrame(

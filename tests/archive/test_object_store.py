@@ -110,7 +110,8 @@ def test_writers_in_an_object_store_all_land(store: Archive) -> None:
     assert store.verify().is_empty()
 
 
-def test_AR38_a_missing_bucket_is_no_damage(bucket: tuple[str, dict[str, str]]) -> None:
+@pytest.mark.fault("AR38")
+def test_a_missing_bucket_is_no_damage(bucket: tuple[str, dict[str, str]]) -> None:
     """A bucket that does not exist, a wrong key of it and a server that is gone say nothing about the data."""
     gone = {**bucket[1], "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "max_retries": "0", "retry_timeout": "1s"}
     for location, options in (("s3://no-such-bucket/archive", bucket[1]), (bucket[0], gone)):
@@ -129,7 +130,8 @@ def test_AR38_a_missing_bucket_is_no_damage(bucket: tuple[str, dict[str, str]]) 
         Archive("s3://no-such-bucket/archive", storage_options=bucket[1]).add(prices=prices(M, 0, 5))
 
 
-def test_AR38_an_object_that_is_gone_is_damage(store: Archive) -> None:
+@pytest.mark.fault("AR38")
+def test_an_object_that_is_gone_is_damage(store: Archive) -> None:
     """A data file that the store says does not exist is an ArchiveCorruptError; repair gives up its range."""
     import boto3
 
