@@ -95,7 +95,7 @@ def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[st
         client.market("no-such-slug")
 
 
-@pytest.mark.parametrize("form", [("--csv",), ("--json",), ("--out", "found.csv")], ids=" ".join)
+@pytest.mark.parametrize("form", [("--csv",), ("--json",), ("--ndjson",), ("--out", "found.csv")], ids=" ".join)
 def test_of_several_markets_those_that_exist_are_fetched(
     folder: Path, market: str, service: dict[str, str], form: tuple[str, ...]
 ) -> None:
@@ -106,7 +106,7 @@ def test_of_several_markets_those_that_exist_are_fetched(
     assert "'no-such-slug'" in done.stderr
     assert ".partial" not in done.stderr
     text = (folder / "found.csv").read_text() if "--out" in form else done.stdout
-    rows = len(json.loads(text)) if "--json" in form else text.count("\n") - 1
+    rows = len(json.loads(text)) if "--json" in form else text.count("\n") - ("--ndjson" not in form)
     assert rows == alone.stdout.count("\n") - 1 > 0
 
 

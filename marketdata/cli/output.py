@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +42,8 @@ def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = Fal
 
 def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[str] | None = None) -> None:
     """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all."""
+    import polars as pl
+
     if fmt == "table":
         data = data.lazy().collect()
         typer.echo(table(data, rows or _ROWS, columns=columns))
@@ -54,22 +56,37 @@ def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[s
         _note(len(lines))
     else:
         lazy = data.lazy() if rows is None else data.lazy().head(rows)
-        stream(lazy.collect_batches(maintain_order=True), fmt, rows, columns=lazy.collect_schema().names())
+        if fmt == "csv":
+            empty = pl.DataFrame(schema=lazy.collect_schema())
+            sys.stdout.write(_plain(empty, lists=False).collect().write_csv())
+        _note(_lines(lazy.collect_batches(maintain_order=True), fmt))
 
 
-def stream(parts: Iterable[pl.DataFrame], fmt: Format, rows: int | None, *, columns: Sequence[str]) -> None:
-    """Print frames as they arrive, as lines of CSV or JSON; after `rows` rows no more is asked for."""
-    total, head = 0, fmt == "csv"
+def stream(parts: Iterable[pl.DataFrame], rows: int | None) -> None:
+    """Print frames as JSON lines as they arrive; after `rows` rows no more is asked for."""
+    _note(_lines(_first(parts, rows), "ndjson"))
+
+
+def _first(parts: Iterable[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
     for part in parts:
-        some = _plain(part if rows is None else part.head(rows - total), lists=fmt != "csv").collect()
-        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=head))
+        if rows is None:
+            yield part
+            continue
+        yield part.head(rows)
+        rows -= min(rows, len(part))
+        if not rows:
+            return
+
+
+def _lines(parts: Iterable[pl.DataFrame], fmt: Format) -> int:
+    """Print rows as lines; gives how many there were."""
+    total = 0
+    for part in parts:
+        some = _plain(part, lists=fmt != "csv").collect()
+        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=False))
         sys.stdout.flush()
-        total, head = total + len(some), False
-        if total == rows:
-            break
-    if head:
-        sys.stdout.write(",".join(columns) + "\n")
-    _note(total)
+        total += len(some)
+    return total
 
 
 def write(data: Any, path: Path, *, as_json: bool = False) -> None:

@@ -26,7 +26,6 @@ from marketdata.cli.parameters import (
 )
 from marketdata.errors import NotFoundError
 from marketdata.resolution import Resolution
-from marketdata.tidy.schema import COLUMNS
 
 # Columns of a table of markets.
 LISTED = ("slug", "question", "status", "start_date", "end_date")
@@ -81,7 +80,7 @@ def fetch(
 ) -> None:
     """Fetch books, prices or metrics of markets.
 
-    CSV and JSON lines are printed as the pages arrive.
+    JSON lines are printed as the pages arrive, in bounded memory.
 
     \b
     Examples:
@@ -93,9 +92,9 @@ def fetch(
     if out is not None:
         check_out(out)
     source: Any = client(base_url)
-    if out is None and fmt in ("csv", "ndjson"):
+    if out is None and fmt == "ndjson":
         parts = getattr(source, f"iter_{view}")(market, start, end, resolution)
-        output.stream(_with_partial(parts), fmt, rows, columns=COLUMNS[view])
+        output.stream(_with_partial(parts), rows)
         return
     missing = None
     try:
