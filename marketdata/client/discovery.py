@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from marketdata.errors import ContractError
 from marketdata.fetch.display import html_table
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.pagination import check_cursor, paginate
+from marketdata.fetch.pagination import paginate
 from marketdata.wire import models
 
 
@@ -76,7 +76,7 @@ def listing(
         def check(body: Any) -> _Listed:
             page = _checked(models.Listing, body, (kind,))
             cursor = page["metadata"].get("next_cursor")
-            check_cursor(cursor)
+            transport.check_cursor(cursor)
             return _Listed(page["data"], cursor)
 
         listed: _Listed = transport.get_json((kind,), query, check)

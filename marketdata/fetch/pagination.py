@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from marketdata.errors import BadRequestError, ContractError, LimitTooSmallError, PaginationStalledError
+from marketdata.errors import BadRequestError, LimitTooSmallError, PaginationStalledError
 
-_LONGEST_CURSOR = 8192
 _EMPTY_PAGES = 50
 _KNOWN_PAGES = 3
 
@@ -25,18 +24,6 @@ class Paged(Protocol):
 
 
 P = TypeVar("P", bound=Paged)
-
-
-def check_cursor(cursor: str | None) -> None:
-    """Refuse a cursor that no service gives.
-
-    Raises
-    ------
-    ContractError
-        If it is longer than any cursor.
-    """
-    if cursor is not None and len(cursor) > _LONGEST_CURSOR:
-        raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
 
 
 def paginate(

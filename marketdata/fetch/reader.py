@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -25,13 +26,13 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.deduplicate import deduplicate
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Answer
-from marketdata.fetch.pagination import check_cursor, paginate
+from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, Kind, Window
 from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.columns import AnyColumns, Page, View, concat
 from marketdata.wire.decode import decode_page
 
-T = TypeVar("T")
+E = TypeVar("E", bound=MarketDataError)
 # How often a window of one bucket is asked again, and how often a window whose count stays wrong is halved.
 _AGAIN = 3
 _DOUBTS = 3
@@ -50,15 +51,16 @@ class Asks(Protocol):
     def latency(self) -> float | None:
         """Seconds of one request [s]."""
 
-    def read(
-        self,
-        segments: Sequence[str],
-        params: Mapping[str, str] | None,
-        decode: Callable[[Answer], T],
-        *,
-        stop: threading.Event | None = None,
-    ) -> tuple[Answer, T]:
-        """An answer, and what ``decode`` makes of it; asked twice if it is refused."""
+    def get(
+        self, segments: Sequence[str], params: Mapping[str, str] | None = None, *, stop: threading.Event | None = None
+    ) -> Answer:
+        """One answer."""
+
+    def redacted(self, error: E, attempts: int | None = None) -> E:
+        """The error without anything secret."""
+
+    def check_cursor(self, cursor: str | None) -> None:
+        """Refuse a cursor that no service gives."""
 
     def learn_limits(self) -> None:
         """Tell the pacer what the key may spend, if nobody did."""
@@ -118,17 +120,6 @@ class Chunk(NamedTuple):
     notes: Counter[str]
 
 
-class _Answered(NamedTuple):
-    """A page, and the server's time when it was given [Unix s]."""
-
-    page: Page
-    date: float | None
-
-    @property
-    def next_cursor(self) -> str | None:
-        return self.page.next_cursor
-
-
 class TooWideError(Exception):
     """A window has far more pages than was thought; cut, its parts can be asked side by side."""
 
@@ -185,7 +176,7 @@ class Reader:
         tried = 0
         while True:
             try:
-                pages = self._pages(window, left)
+                chunk = self._walk(window, left)
                 break
             except LimitTooSmallError as error:
                 window = self._raised(window, error)
@@ -197,67 +188,102 @@ class Reader:
                     raise
             if window.buckets > 1:
                 return _joined([self._read(half, left, doubts) for half in window.halves()])
-        chunk = self._assembled(window, pages)
         if chunk.notes["count_mismatch"] and doubts and window.buckets > 1 and not self._memory.counts_otherwise:
             return self._counted_again(window, left, doubts)
-        if pages[-1].next_cursor == "" and not self._is_end(window, chunk):
+        if chunk.notes["cursor_empty"] and not self._is_end(window, chunk):
             return self._asked_behind(window, chunk, left)
         return chunk
 
     # -- pages
 
-    def _pages(self, window: Window, left: _Left) -> list[_Answered]:
-        """The pages of a window."""
-        pages: list[_Answered] = []
+    def _walk(self, window: Window, left: _Left) -> Chunk:
+        """The points of the pages of a window, each once and inside of its range."""
+        pages: list[Page] = []
+        dates: list[float] = []
         labels = 1
 
-        def bound(answered: _Answered) -> int:
-            limit = answered.page.limit
-            least = limit if limit and 1 <= limit < window.limit else window.limit
+        def bound(page: Page) -> int:
+            least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
             return -(-window.buckets * labels // least) * 2 + 50
 
-        for answered in paginate(lambda cursor: self._ask(window, cursor), _keys, window, bound):
-            labels = max(labels, len(answered.page.labels))
+        for page in paginate(partial(self._ask, window, dates), _keys, window, bound):
+            labels = max(labels, len(page.labels))
             left.asked += 1
-            left.bound = max(left.bound, bound(answered))
-            pages.append(answered)
-            if left.most is not None and len(pages) >= left.most and answered.next_cursor:
+            left.bound = max(left.bound, bound(page))
+            pages.append(page)
+            if left.most is not None and len(pages) >= left.most and page.next_cursor:
                 raise TooWideError
-        return pages
+        notes = sum((page.notes for page in pages), Counter())
+        notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
+        notes["cursor_empty"] += pages[-1].next_cursor == ""
+        every: AnyColumns = concat([page.columns for page in pages])  # type: ignore[type-var]
+        columns = every.between(window.first_bucket, window.rng.end)
+        notes["outside_range"] += len(every) - len(columns)
+        step, rise = np.diff(columns.token), np.diff(columns.ts)
+        if not np.all((step > 0) | ((step == 0) & (rise > 0))):
+            notes["points_sorted"] += sum(_falls(page.columns) for page in pages)
+            # Open when the first page was given: it may have changed on a later one.
+            open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
+            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
+        counted = sum(page.points if page.count is None else page.count for page in pages)
+        by_time = counted < sum(page.points for page in pages) and not notes["count_mismatch"]
+        return Chunk(
+            columns=columns,
+            market_id=pages[0].market_id,
+            labels=labels,
+            units=len(np.unique(columns.ts)) if by_time else len(columns),
+            per_bucket=1 if by_time else labels,
+            limit=min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
+            proven=not notes["count_mismatch"],
+            pages=len(pages),
+            notes=+notes,
+        )
 
-    def _ask(self, window: Window, cursor: str | None) -> _Answered:
+    def _ask(self, window: Window, dates: list[float], cursor: str | None) -> Page:
+        """One page; one that is off the interface is asked for once more."""
         params = {
             "start_ts": to_text(window.rng.start),
             "end_ts": to_text(window.rng.end),
             "resolution": str(window.resolution),
             "limit": str(window.limit),
+            **({} if cursor is None else {"cursor": cursor}),
         }
-        if cursor is not None:
-            params["cursor"] = cursor
+        attempts = 0
         miscounted: list[AnyColumns] = []
+        for again in (True, False):
+            try:
+                answer = self._transport.get(window.segments, params, stop=self._stop)
+            except MarketDataError as error:
+                self._count(error.attempts or 1)
+                raise
+            attempts += answer.attempts
+            self._count(answer.attempts, retries=answer.attempts - again)
+            if self._stop is not None and self._stop.is_set():
+                raise NetworkError("The request was given up.")
+            try:
+                page = self._decoded(window, answer, miscounted)
+                break
+            except ContractError as error:
+                if not again:
+                    miscounted.clear()
+                    raise self._transport.redacted(error, attempts) from None
+        if answer.date is not None:
+            dates.append(answer.date)
+        return page
 
-        def decode(answer: Answer) -> Page:
-            page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
-            check_cursor(page.next_cursor)
-            self._check_identity(window, page)
-            if page.count not in (page.points, len(np.unique(page.columns.ts))):
-                # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
-                if not self._memory.counts_otherwise and not (miscounted and _same(miscounted[-1], page.columns)):
-                    miscounted.append(page.columns)
-                    raise ContractError(f"{window}: metadata.count is {page.count}, there are {page.points} points.")
-                page.notes["count_mismatch"] += 1
-            return page
-
-        try:
-            answer, page = self._transport.read(window.segments, params, decode, stop=self._stop)
-        except MarketDataError as error:
-            self._count(error.attempts or 1)
-            raise
-        self._count(answer.attempts)
-        if self._stop is not None and self._stop.is_set():
-            raise NetworkError("The request was given up.")
+    def _decoded(self, window: Window, answer: Answer, miscounted: list[AnyColumns]) -> Page:
+        """The page of an answer, checked."""
+        page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
+        self._transport.check_cursor(page.next_cursor)
+        self._check_identity(window, page)
+        if page.count not in (page.points, len(np.unique(page.columns.ts))):
+            # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
+            if not self._memory.counts_otherwise and not (miscounted and _same(miscounted[0], page.columns)):
+                miscounted.append(page.columns)
+                raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
+            page.notes["count_mismatch"] += 1
         page.notes.update(answer.notes)
-        return _Answered(page, answer.date)
+        return page
 
     def _check_identity(self, window: Window, page: Page) -> None:
         """Refuse a page about something else than what was asked, or than the pages before."""
@@ -275,40 +301,6 @@ class Reader:
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
 
-    # -- what came
-
-    def _assembled(self, window: Window, answered: Sequence[_Answered]) -> Chunk:
-        """The points of the pages, each once and inside of the range."""
-        pages = [one.page for one in answered]
-        notes = sum((page.notes for page in pages), Counter())
-        notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
-        notes["cursor_empty"] += pages[-1].next_cursor == ""
-        every: AnyColumns = concat([page.columns for page in pages])  # type: ignore[type-var]
-        columns = every.between(window.first_bucket, window.rng.end)
-        notes["outside_range"] += len(every) - len(columns)
-        step, rise = np.diff(columns.token), np.diff(columns.ts)
-        if not np.all((step > 0) | ((step == 0) & (rise > 0))):
-            notes["points_sorted"] += sum(_falls(page.columns) for page in pages)
-            # Open when the first page was given: it may have changed on a later one.
-            dates = [one.date for one in answered if one.date is not None]
-            open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
-            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
-        labels = max(1, *(len(page.labels) for page in pages))
-        points = sum(page.points for page in pages)
-        counted = sum(page.points if page.count is None else page.count for page in pages)
-        by_time = counted < points and not notes["count_mismatch"]
-        return Chunk(
-            columns,
-            pages[0].market_id,
-            labels,
-            len(np.unique(columns.ts)) if by_time else len(columns),
-            1 if by_time else labels,
-            min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
-            not notes["count_mismatch"],
-            len(pages),
-            +notes,
-        )
-
     def _is_end(self, window: Window, chunk: Chunk) -> bool:
         """Whether an empty cursor is the end: nothing can be missing, or it was seen to be, and the page has room."""
         if len(chunk.columns) >= window.buckets * chunk.labels:
@@ -321,17 +313,14 @@ class Reader:
         if window.buckets == 1:
             return chunk._replace(proven=False)
         self._count(restarts=1)
-        halves, parts, blank = window.halves(), [], []
-        for half in halves:
-            pages = self._pages(half, left)
-            parts.append(self._assembled(half, pages))
-            blank.append(pages[-1].next_cursor == "")
+        halves = window.halves()
+        parts = [self._walk(half, left) for half in halves]
         if sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.blank_ends = True
         else:
             self._memory.blank_lies = True
             for k, half in enumerate(halves):
-                if blank[k] and not self._is_end(half, parts[k]):
+                if parts[k].notes["cursor_empty"] and not self._is_end(half, parts[k]):
                     parts[k] = self._asked_behind(half, parts[k], left)
         return _joined(parts)
 
@@ -371,10 +360,10 @@ class Reader:
         if self._strict and refused:
             raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
 
-    def _count(self, attempts: int = 0, *, restarts: int = 0) -> None:
+    def _count(self, requests: int = 0, *, retries: int | None = None, restarts: int = 0) -> None:
         with self._lock:
-            self.report.requests += attempts
-            self.report.retries += max(0, attempts - 1)
+            self.report.requests += requests
+            self.report.retries += max(0, requests - 1) if retries is None else retries
             self.report.restarts += restarts
 
 
@@ -408,10 +397,9 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
     )
 
 
-def _keys(answered: _Answered) -> Iterable[tuple[str | None, int]]:
-    columns = answered.page.columns
-    labels = [token.token_label for token in columns.tokens]
-    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
+def _keys(page: Page) -> Iterable[tuple[str | None, int]]:
+    labels = [token.token_label for token in page.columns.tokens]
+    return ((labels[c], t) for c, t in zip(page.columns.token.tolist(), page.columns.ts.tolist(), strict=True))
 
 
 def _falls(columns: AnyColumns) -> bool:

@@ -309,8 +309,20 @@ class Scheduler:
 
     def __iter__(self) -> Iterator[Arrival]:
         try:
-            while (arrival := self._next()) is not None:
+            while True:
+                with self._change:
+                    self._fill()
+                    while not (self._ready or self._error or self._stop.is_set() or self._is_over):
+                        # A timeout, so that Ctrl-C is seen on every system.
+                        self._change.wait(1.0)
+                        self._fill()
+                    if self._error or not self._ready:
+                        break
+                    arrival = self._ready.popleft()
+                    self._held -= 1
                 yield arrival
+            if not (self._error or self._is_over):
+                self._error = NetworkError("The fetch was given up.")
             if self._error is not None:
                 rest, resume = self.leave()
                 yield from rest
@@ -341,44 +353,28 @@ class Scheduler:
 
     # -- handing out
 
-    def _next(self) -> Arrival | None:
-        """What came, when it comes; None at the end, and after an error."""
-        with self._change:
-            while True:
-                self._fill()
-                if self._error is not None:
-                    return None
-                if self._stop.is_set():
-                    self._error = NetworkError("The fetch was given up.")
-                    return None
-                arrival = self._head() if self._in_order else self._ready.popleft() if self._ready else None
-                if arrival is not None:
-                    self._held -= 1
-                    return arrival
-                if not self._begun and not self._waiting:
-                    return None
-                # A timeout, so that Ctrl-C is seen on every system.
-                self._change.wait(1.0)
+    @property
+    def _is_over(self) -> bool:
+        return not self._begun and not self._waiting
 
-    def _head(self) -> Arrival | None:
-        """The first slot of the first source, if it is complete."""
-        while self._begun:
-            source = self._begun[0]
-            if source.slots:
-                slot = source.slots[0]
-                if not slot.is_complete:
-                    return None
-                source.slots.popleft()
-                return _arrival(source, slot)
-            if not source.is_cut:
-                return None
-            self._finish(source)
-        return None
-
-    def _finish(self, source: _Source) -> None:
-        self._begun.remove(source)
-        if not source.points and not source.is_missing:
-            self.empty.append(source.window)
+    def _hand_out(self, source: _Source) -> None:
+        """Make what is complete ready to be taken, in order: up to the first gap; called under the lock."""
+        while source in self._begun:
+            for slot in [s for s in source.slots if s.is_complete]:
+                if self._in_order and (source is not self._begun[0] or slot is not source.slots[0]):
+                    break
+                source.slots.remove(slot)
+                chunks = [slot.chunks[k] for k in range(len(slot.parts))]
+                columns: AnyColumns = concat([c.columns for c in chunks])  # type: ignore[type-var]
+                proven = all(c.proven for c in chunks)
+                self._ready.append(Arrival(source.index, slot.window, chunks[0].market_id, columns, proven))
+            if source.slots or not source.is_cut or (self._in_order and source is not self._begun[0]):
+                return
+            self._begun.remove(source)
+            if not source.points and not source.is_missing:
+                self.empty.append(source.window)
+            if self._in_order and self._begun:
+                source = self._begun[0]
 
     # -- asking
 
@@ -425,11 +421,19 @@ class Scheduler:
 
     def _work(self, task: _Task | None) -> None:
         while task is not None:
-            outcome: Chunk | MarketInfo | BaseException | None
+            source, slot = task.source, task.slot
+            outcome: Chunk | MarketInfo | BaseException | None = None
             try:
-                outcome = self._do(task)
+                if source is None:
+                    self._transport.learn_limits()
+                elif slot is None:
+                    outcome = self._markets.look_up(source.window.id)
+                else:
+                    outcome = self._reader.read(slot.parts[task.part], source.most(slot))
             except BaseException as error:  # whatever it is, it belongs to the thread that takes what comes
                 outcome = error
+            if isinstance(outcome, TooManyTokensError) and source is not None and not source.is_wide:
+                outcome = self._tokens_of(source, outcome)
             with self._change:
                 try:
                     self._settle(task, outcome)
@@ -441,54 +445,44 @@ class Scheduler:
                 self._fill()
                 self._change.notify_all()
 
-    def _do(self, task: _Task) -> Chunk | MarketInfo | None:
-        """Ask, outside of the lock."""
-        source, slot = task.source, task.slot
-        if source is None:
-            self._transport.learn_limits()
-            return None
-        if slot is None:
-            return self._markets.look_up(source.window.id)
+    def _tokens_of(self, source: _Source, error: TooManyTokensError) -> BaseException:
+        """Look up what a market that is too wide for a page is to be asked by."""
         try:
-            return self._reader.read(slot.parts[task.part], source.most(slot))
-        except TooManyTokensError:
-            if not source.is_wide:
-                info = self._markets.look_up(source.window.id)
-                with self._change:
-                    source.learn(info)
-            raise
+            info = self._markets.look_up(source.window.id)
+        except MarketDataError as problem:
+            return problem
+        with self._change:
+            source.learn(info)
+        return error
 
     def _settle(self, task: _Task, outcome: Chunk | MarketInfo | BaseException | None) -> None:
         """Take in an outcome; called under the lock."""
         source, slot = task.source, task.slot
-        if source is None or isinstance(outcome, MarketInfo) or (slot is None and source in self._begun):
-            if isinstance(outcome, BaseException):
-                self._fail(outcome)
-            elif source is not None and isinstance(outcome, MarketInfo):
+        if source is None or slot is None:
+            if isinstance(outcome, MarketInfo) and source is not None:
                 source.learn(outcome)
+            elif isinstance(outcome, BaseException):
+                self._fail(outcome)
             return
-        if slot is None or slot not in source.slots:
+        if slot not in source.slots:
             return  # of a market that does not exist, or of a window that was cut anew
         before = len(source.slots)
         if isinstance(outcome, Chunk):
             source.see(slot, task.part, outcome)
-            if slot.is_complete and not self._in_order:
-                source.slots.remove(slot)
-                self._ready.append(_arrival(source, slot))
-                before -= 1
         elif isinstance(outcome, TooWideError):
             source.cut_anew(slot)
         elif isinstance(outcome, NotFoundError) and self._many:
             self._missing.append(source)
             self._not_found = self._not_found or outcome
             source.drop()
-        elif not (isinstance(outcome, TooManyTokensError) and source.widen(slot)):
+        elif isinstance(outcome, TooManyTokensError) and source.widen(slot):
+            pass  # asked again, token by token
+        elif isinstance(outcome, BaseException):
             self._fail(outcome)
         self._held += len(source.slots) - before
-        if not self._in_order and source.is_cut and not source.slots:
-            self._finish(source)
+        self._hand_out(source)
 
-    def _fail(self, error: BaseException | None) -> None:
+    def _fail(self, error: BaseException) -> None:
         if self._error is None and not self._stop.is_set():
             self._error = error
             self._stop.set()
@@ -508,12 +502,6 @@ class Scheduler:
         self._stop.set()
         with self._change:
             self._change.notify_all()
-
-
-def _arrival(source: _Source, slot: _Slot) -> Arrival:
-    chunks = [slot.chunks[k] for k in range(len(slot.parts))]
-    columns: AnyColumns = chunks[0].columns if len(chunks) == 1 else concat([c.columns for c in chunks])  # type: ignore[type-var]
-    return Arrival(source.index, slot.window, chunks[0].market_id, columns, all(c.proven for c in chunks))
 
 
 def run_all(transport: Asks, calls: Sequence[Callable[[], object]]) -> None:

@@ -43,7 +43,7 @@ from marketdata.fetch.http.retry import Policy, Quota
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.wire import reference_decoder
 
-T = TypeVar("T")
+E = TypeVar("E", bound=MarketDataError)
 
 
 class Stop(threading.Event):
@@ -76,6 +76,7 @@ _LIBRARY_ERRORS = (
 )
 _USAGE = ("usage",)
 _ONCE: frozenset[Again] = frozenset({"once", "new_key"})
+_LONGEST_CURSOR = 8192
 _SECRET = 16  # shorter keys may be words that a cursor holds by chance
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
@@ -226,42 +227,6 @@ class Transport:
             with self._count:
                 self.retries += 1
 
-    def read(
-        self,
-        segments: Sequence[str],
-        params: Mapping[str, str] | None,
-        decode: Callable[[Answer], T],
-        *,
-        stop: threading.Event | None = None,
-    ) -> tuple[Answer, T]:
-        """An answer and what ``decode`` makes of it; one that it finds off the interface is asked for once more.
-
-        Raises
-        ------
-        ContractError
-            If ``decode`` refuses the second answer too; ``attempts`` counts both. And all that ``get`` raises.
-        """
-
-        def decoded(answer: Answer) -> T:
-            out = decode(answer)
-            cursor, key = getattr(out, "next_cursor", None), str.__str__(self.keys.get())
-            if len(key) >= _SECRET and isinstance(cursor, str) and key in cursor:
-                raise ContractError("next_cursor repeats the API key; it is not sent back.")
-            return out
-
-        first = self.get(segments, params, stop=stop)
-        try:
-            return first, decoded(first)
-        except ContractError:
-            pass
-        second = self.get(segments, params, stop=stop)
-        answer = Answer(second.body, second.date, second.url, first.attempts + second.attempts, second.notes)
-        try:
-            return answer, decoded(answer)
-        except ContractError as error:
-            error.attempts = answer.attempts
-            raise self._redacted(error, self.keys.get()) from None
-
     def get_json(
         self,
         segments: Sequence[str],
@@ -275,17 +240,41 @@ class Transport:
         ContractError
             If it is not JSON twice, or refused by ``check``, and all that ``get`` raises.
         """
-        top = self.read(segments, params, lambda answer: check(reference_decoder.load(answer.body)))[1]
+        attempts = 0
+        for again in (True, False):
+            answer = self.get(segments, params)
+            attempts += answer.attempts
+            try:
+                top = check(reference_decoder.load(answer.body))
+                break
+            except ContractError as error:
+                if not again:
+                    raise self.redacted(error, attempts) from None
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
 
-    @staticmethod
-    def _redacted(error: MarketDataError, key: Secret) -> MarketDataError:
+    def redacted(self, error: E, attempts: int | None = None) -> E:
         """The error without the key, and without the frames below it: they hold bytes of an answer."""
+        key = str.__str__(self.keys.get())
         error.__traceback__ = error.__context__ = error.__cause__ = None
-        error.args = tuple(a.replace(str.__str__(key), "***") if isinstance(a, str) else a for a in error.args)
+        error.args = tuple(a.replace(key, "***") if isinstance(a, str) else a for a in error.args)
+        error.attempts = attempts if attempts is not None else error.attempts
         return error
+
+    def check_cursor(self, cursor: str | None) -> None:
+        """Refuse a cursor that no service gives, or that would put the key into an address.
+
+        Raises
+        ------
+        ContractError
+            If it is longer than any cursor, or repeats the key.
+        """
+        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+            raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
+        key = str.__str__(self.keys.get())
+        if cursor is not None and len(key) >= _SECRET and key in cursor:
+            raise ContractError("next_cursor repeats the API key; it is not sent back.")
 
     def learn_limits(self) -> None:
         """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error.
@@ -371,7 +360,7 @@ class Transport:
                 connection.answered += 1
                 return outcome
         except MarketDataError as error:
-            self._redacted(error, key)
+            self.redacted(error)
             if isinstance(error, NetworkError):
                 error.url = url
             return Failure(error, again_after(error))
