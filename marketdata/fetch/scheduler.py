@@ -399,9 +399,9 @@ class Scheduler:
         room = math.inf if self._buffer is None else self._buffer if self._fixed else max(self._buffer, 2 * workers)
         for k, source in enumerate(self._begun):
             is_full = self._held >= room
-            if is_full and (k or not self._in_order):
+            # What is held waits for the first slot, where nothing can be taken: that one may always be asked for.
+            if is_full and (k or self._ready or not self._in_order):
                 return None
-            # What waits to be handed out waits for the first slot: that one may always be asked for.
             if is_full and source.slots and not source.todo:
                 return None
             if (task := self._taken(source)) is not None:
