@@ -519,7 +519,7 @@ def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
 
 
 def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
-    import tomlkit
+    import tomlkit.items
 
     values = {
         "id": entry.key_id,

@@ -80,9 +80,9 @@ def test_listings_refuse_what_they_do_not_know(web: Web, params: dict) -> None:
 @pytest.mark.parametrize("path", ["/v1/series", "/v1/events", "/v1/markets", "/coverage"])
 def test_a_misspelt_filter_is_refused(web: Web, path: str) -> None:
     """A filter that a listing does not have is 422 and names those that it has; it never lists everything."""
-    answer = web.get(path, serach="rain", states="open")
+    answer = web.get(path, query="rain", states="open")
     assert answer.status == 422
-    assert [item["loc"] for item in answer.body["detail"]] == [["query", "serach"], ["query", "states"]]
+    assert [item["loc"] for item in answer.body["detail"]] == [["query", "query"], ["query", "states"]]
     for item in answer.body["detail"]:
         assert {"limit", "cursor", "search", "sort", "order", "status", "tags"} <= set(re.findall(r"\w+", item["msg"]))
 
