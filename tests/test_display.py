@@ -77,6 +77,19 @@ def test_a_notebook_shows_short_ids_by_itself(kind: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_lazy_frame_is_shown_as_polars_shows_it() -> None:
+    """A query that was not run is not run to be shown."""
+    pytest.importorskip("IPython")
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "import marketdata as md\n"
+        "lazy = md.testing.prices('polars').lazy()\n"
+        "shown = InteractiveShell.instance().display_formatter.format(lazy)[0]\n"
+        "assert shown['text/html'] == lazy._repr_html_() and 'naive plan' in shown['text/html'].lower()\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
 def test_the_formatter_of_a_user_is_kept() -> None:
     """Who tells IPython how to show frames keeps that."""
     pytest.importorskip("IPython")
