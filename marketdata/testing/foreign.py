@@ -73,7 +73,7 @@ class Foreign:
     ----------
     frame : pandas, polars or pyarrow frame
     container : str
-        One of `CONTAINERS`.
+        One of ``CONTAINERS``.
     rows : list of dict
         The rows of the frame in tidy order, once each, as plain values: ``ts`` in seconds UTC.
     fault : str or None
