@@ -257,7 +257,8 @@ def _found(
     known = np.append(known, _NO_TIME)
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
-    order = left.order([c for c in WHO[:2] if c in left.names], moments)
+    in_order = on == "ts" and left.is_in_order()
+    order = np.arange(len(left)) if in_order else left.order([c for c in WHO[:2] if c in left.names], moments)
     rows = rows[order]
     more = _renamed(left.names, right.names, keys, suffix)
     taken = [Taken(left.source, {c: c for c in left.names}, order), Taken(right.source, more, rows)]
@@ -284,16 +285,12 @@ def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[
     """One integer for each row of both frames, equal where the ids are; a missing id equals none."""
     out = [np.zeros(len(t), np.int64) for t in (left, right)]
     for name in keys:
-        columns = [t.any_text(name) for t in (left, right)]
         place: dict[str, int] = {}
-        for i, column in enumerate(columns):
-            codes = column.to_physical().cast(pl.Int64)
-            heads = codes.arg_unique()
-            texts = column.gather(heads).cast(pl.String).to_list()
-            lookup = np.zeros(int(codes.max() or 0) + 2, np.int64)  # type: ignore[arg-type]
-            for code, text in zip(codes.gather(heads).to_list(), texts, strict=True):
-                lookup[-1 if code is None else code] = -1 - i if text is None else place.setdefault(text, len(place))
-            out[i] = out[i] * (1 << 31) + lookup[codes.fill_null(-1).to_numpy()]
+        for i, table in enumerate((left, right)):
+            heads, which = table.values_of(name)
+            texts = table.any_text(name).gather(heads).cast(pl.String).to_list()
+            codes = [-1 - i if t is None else place.setdefault(t, len(place)) for t in texts]
+            out[i] = out[i] * (1 << 31) + np.array(codes, np.int64)[which]
     return out[0], out[1]
 
 

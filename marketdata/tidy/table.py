@@ -307,10 +307,28 @@ class EagerTable:
         NotTidyError
             Naming them.
         """
-        self._check_labels()
+        if not self.is_in_order():
+            self._check_labels()
         for name in self.names:
             if name in _NUMBERS:
                 self.column(name)
+
+    def is_in_order(self) -> bool:
+        """Whether rows are by token and time already."""
+        if "ts" not in self.names or not self.who:
+            return False
+        return self._groups is not None or self._found_order(unique=False)
+
+    def values_of(self, name: str) -> tuple[Ints, Ints]:
+        """A row of each value of a column of ids, maybe several, and which of them is that of each row."""
+        if name in self.who and self.is_in_order():
+            lengths = run_ends(self.groups, len(self)) - self.groups
+            return self.groups, np.repeat(np.arange(len(lengths)), lengths)
+        codes = self.any_text(name).to_physical()
+        heads, which = np.unique(codes.cast(pl.Int64).fill_null(-1).to_numpy(), return_index=True, return_inverse=True)[
+            1:
+        ]
+        return heads, which
 
     def _check_labels(self) -> None:
         labels: dict[tuple[str | None, ...], str | None] = {}
