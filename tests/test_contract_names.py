@@ -40,6 +40,7 @@ ARCHIVE = {
     "prices": ["market"],
     "metrics": ["market"],
     "scan": ["view"],
+    "outcomes": [],
     "coverage": [],
     "verify": [],
     "compact": [],

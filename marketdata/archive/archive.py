@@ -813,6 +813,37 @@ class Archive(Generic[Frame]):
         """
         return self._record_frame("markets", {"event_slug": event_slug}, search, frame)
 
+    def outcomes(
+        self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
+    ) -> Frame:
+        """What each token of resolved markets paid, as `marketdata.outcomes` gives it.
+
+        Parameters
+        ----------
+        event_slug, search, frame
+            As in `markets`.
+
+        Returns
+        -------
+        frame
+            One row per token: ``market_id token_id token_label payoff resolved_at``.
+
+        Raises
+        ------
+        NotTidyError
+            If no record says what a market resolved to.
+
+        Examples
+        --------
+        >>> import marketdata as md
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.outcomes()["payoff"].sum() <= len(archive.markets())
+        True
+        """
+        from marketdata.tidy.outcomes import outcomes
+
+        return outcomes(self.markets(event_slug, search, frame=frame))
+
     def events(
         self, series_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
     ) -> Frame:

@@ -239,6 +239,25 @@ def test_outcomes_are_one_row_per_token() -> None:
     assert len(md.outcomes(markets.head(0))) == 0
 
 
+def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
+    """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
+    archive = md.simulate(events=2, days=1, frame="polars")
+    got, markets = archive.outcomes(), archive.markets()
+    assert got.equals(md.outcomes(markets))
+    assert len(got) == markets["token_ids"].list.len().sum()
+    closed = {m["id"]: (m["resolved_token_id"], m["closed_at"]) for m in archive.records("markets")}
+    assert any(won for won, _ in closed.values())
+    for market, token, _, payoff, resolved_at in got.rows():
+        won, at = closed[market]
+        assert payoff == (None if won is None else float(won == token))
+        assert (resolved_at is None) == (won is None)
+        assert resolved_at is None or resolved_at == pd.Timestamp(at)
+    with_prices = archive.prices(
+        next(m for m, (won, _) in closed.items() if won), resolution="1h", on_missing="partial"
+    )
+    assert md.brier(with_prices, got)["outcome"].sum() == 1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
