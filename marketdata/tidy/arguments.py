@@ -1,11 +1,16 @@
-"""Checks of arguments that count or measure."""
+"""Checks of arguments that count, measure or last."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import re
 from typing import Any
 
 from marketdata.errors import ConfigError
+from marketdata.times import SECOND
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def whole(name: str, value: Any) -> int:
@@ -35,3 +40,19 @@ def number(name: str, value: Any, *, least: float | None = None) -> float:
         allowed = "above 0" if least is None else f"from {least:g}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
     return float(value)
+
+
+def duration(name: str, value: Any) -> int:
+    """Check an argument that is a length of time, and give it in microseconds.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither a timedelta from 0 nor a text such as "90s" or "2h".
+    """
+    if isinstance(value, dt.timedelta) and value >= dt.timedelta(0):
+        return value // dt.timedelta(microseconds=1)
+    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(f"{name}={value!r} is refused; allowed are a timedelta from 0 and texts: 90s 30m 2h 1d 1w.")
+    return int(match[1]) * _SECONDS[match[2]] * SECOND

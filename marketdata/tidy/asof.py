@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, closed, kind_name, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
@@ -30,7 +30,6 @@ _LEFT, _SEEN, _TIME, _BUCKET = "__left", "__seen", "__time", "__bucket"
 _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 _MICROS = nw.Datetime("us", "UTC")
 _NO_TIME = np.iinfo(np.int64).min
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def available_at(frame: F, resolution: str) -> F:
@@ -154,7 +153,7 @@ def asof_join(
         on=on,
         by=(by,) if isinstance(by, str) else None if by is None else tuple(by),
         width=width,
-        tolerance=_micros(tolerance),
+        tolerance=None if tolerance is None else duration("tolerance", tolerance),
         exact=allow_exact_matches,
         suffix=suffix,
     )
@@ -175,19 +174,6 @@ def asof_join(
 
 def _kind(frame: Any) -> tuple[str, str]:
     return type(frame).__module__.partition(".")[0], type(frame).__name__
-
-
-def _micros(tolerance: str | dt.timedelta | None) -> int | None:
-    if tolerance is None:
-        return None
-    if isinstance(tolerance, dt.timedelta) and tolerance >= dt.timedelta(0):
-        return tolerance // dt.timedelta(microseconds=1)
-    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", tolerance, re.ASCII) if isinstance(tolerance, str) else None
-    if match is None:
-        raise ConfigError(
-            f"tolerance={tolerance!r} is refused; allowed are a timedelta from 0 and texts: 90s 30m 2h 1d."
-        )
-    return int(match[1]) * _SECONDS[match[2]] * SECOND
 
 
 def _joined(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections import defaultdict
 from functools import partial
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, in_memory, run, source_of
 from marketdata.tidy.outcomes import as_kind_of, resolution_times
 from marketdata.tidy.schema import WHO, Kind, check_names
@@ -25,8 +25,6 @@ F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")
 _LEFT, _MOMENT, _OFFSET, _MICROS = "time_to_resolution", "moment", "offset", "__micros"
 _TIME = pl.Datetime("us", "UTC")
-_SPAN = re.compile(r"(\d+)\s*(s|m|h|d|w)")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def time_to_resolution(frame: F, outcomes: Any) -> F:
@@ -140,7 +138,7 @@ def around(
     >>> md.around(prices, moments, before="1m", after="2m").select("offset", "price", "news").rows()
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
-    reach = _span("before", before), _span("after", after)
+    reach = duration("before", before), duration("after", after)
     width = None if resolution is None else BucketWidth.of(resolution)
     source = source_of(in_memory(moments))
     check_names(source.names)
@@ -226,15 +224,3 @@ def _in_engine(
 def _require_market(table: Any) -> None:
     if "market_id" not in table.keys:
         raise NotTidyError.from_missing("A tidy frame", ["market_id"], table.names)
-
-
-def _span(name: str, value: Any) -> int:
-    """Microseconds of a length of time from 0 on."""
-    if isinstance(value, dt.timedelta) and value >= dt.timedelta(0):
-        return value // dt.timedelta(microseconds=1)
-    match = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise ConfigError(
-            f"{name}={value!r} is refused; allowed are a timedelta from 0 and texts such as '90s', '30m', '2d', '1w'."
-        )
-    return int(match[1]) * _UNITS[match[2]] * SECOND
