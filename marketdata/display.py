@@ -158,11 +158,18 @@ def _checked(value: int | None) -> int | None:
 
 
 def _html(frame: Any) -> str:
-    return str(shortened(frame, options.id_width)._repr_html_())
+    return str(_shown(frame)._repr_html_())
 
 
 def _plain(frame: Any, printer: Any, _cycle: bool) -> None:
-    printer.text(repr(shortened(frame, options.id_width)))
+    printer.text(repr(_shown(frame)))
+
+
+def _shown(frame: Any) -> Any:
+    try:
+        return shortened(frame, options.id_width)
+    except Exception:  # any frame of a notebook comes here, and each is shown
+        return frame
 
 
 def _is_shown(frame: Any) -> bool:

@@ -77,6 +77,22 @@ def test_a_notebook_shows_short_ids_by_itself(kind: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_frames_of_any_other_work_are_shown_as_ever() -> None:
+    """Odd frames of a notebook are shown as without this library: doubled columns, numbers, objects, no columns."""
+    pytest.importorskip("IPython")
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "import pandas as pd, marketdata as md\n"
+        "md.testing.prices()\n"
+        "frames = [pd.DataFrame([['a' * 40] * 2], columns=['market_id'] * 2), pd.DataFrame({'a_id': [1, 2]}),\n"
+        "          pd.DataFrame({'a_id': [{}, None]}), pd.DataFrame(), pd.DataFrame({('a', 'b_id'): ['c' * 40]})]\n"
+        "display = InteractiveShell.instance().display_formatter\n"
+        "for frame in frames:\n"
+        "    assert display.format(frame)[0]['text/html'] == frame._repr_html_()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_lazy_frame_is_shown_as_polars_shows_it() -> None:
     """A query that was not run is not run to be shown."""
     pytest.importorskip("IPython")
