@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -107,10 +108,13 @@ class ArchiveStore:
         parts = by_market(columns)
         now = time.time_ns() // 1000 if fetched_at is None else fetched_at
         fresh: dict[str, list[CoverageRecord]] = {}
-        for one in intervals:
-            part = parts.get(one.market_id, empty(view)).between(one.start, one.end)
-            record = CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
-            fresh.setdefault(one.market_id, []).append(record)
+
+        def prepare() -> None:
+            for one in intervals:
+                part = parts.get(one.market_id, empty(view)).between(one.start, one.end)
+                fresh.setdefault(one.market_id, []).append(
+                    CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
+                )
 
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
@@ -122,7 +126,7 @@ class ArchiveStore:
                 left = [part for piece in left for part in cut(piece, record.start, record.end)]
             return [*(piece for piece in left if piece not in before), *fresh[market]]
 
-        self._replace(view, columns, gone, ranges, after)
+        self._replace(view, columns, gone, ranges, after, prepare, {})
 
     def upsert(self, view: View, columns: AnyColumns, state: CoverageState, *, whole: bool = False) -> None:
         """Add points: equal (token, ts) are replaced, everything else stays.
@@ -168,7 +172,12 @@ class ArchiveStore:
                     out += [part for part in cut(piece, *hull) if part is not piece]
             return out
 
-        self._replace(view, columns, gone, hulls, after)
+        digests: dict[str, tuple[int, int]] = {}
+
+        def prepare() -> None:
+            digests.update({market: (len(part), content_hash(part)) for market, part in parts.items()})
+
+        self._replace(view, columns, gone, hulls, after, prepare, digests)
 
     def _replace(
         self,
@@ -177,6 +186,8 @@ class ArchiveStore:
         gone: Gone,
         ranges: Mapping[str, Sequence[Range]],
         after: Callable[[str, Sequence[CoverageRecord]], Sequence[CoverageRecord]],
+        prepare: Callable[[], None],
+        digests: Mapping[str, tuple[int, int]],
     ) -> None:
         """Replace rows in one commit, then record their coverage in another.
 
@@ -192,23 +203,30 @@ class ArchiveStore:
             Where, per market.
         after
             What to record of a market, from what was recorded before; rows that are None are counted.
+        prepare
+            Work for a second core while the files are written, such as hashes; done before ``after`` is called.
+        digests
+            Rows and hash of all new points of a market.
         """
         table = self.points[view]
         self.coverage.table.create()  # what cannot be recorded is not written
         table.create()
         new: list[DataFile] = []
         try:
-            if len(columns):
-                rows = to_table(columns)
-                known = set(table.version().schema.names)
-                table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
-                new = table.put(rows, level_weights(rows, view))
+            with ThreadPoolExecutor(1) as pool:
+                prepared = pool.submit(prepare)
+                if len(columns):
+                    rows = to_table(columns)
+                    known = set(table.version().schema.names)
+                    table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
+                    new = table.put(rows, level_weights(rows, view))
+                prepared.result()
             with self.writer(view):
                 before = {market: self.coverage.pieces(view, market) for market in ranges}
                 version = table.plan(self._plan(view, new, gone, ranges))
                 mine, new = new, []
                 records = {market: list(after(market, before[market])) for market in ranges}
-                self._count(view, records, version, columns, mine)
+                self._count(view, records, version, columns, mine, digests)
                 self.coverage.append(
                     {
                         (view, market): [r._replace(seq=2 * version.number) for r in some]
@@ -225,6 +243,7 @@ class ArchiveStore:
         version: Version,
         columns: AnyColumns,
         mine: Sequence[DataFile],
+        digests: Mapping[str, tuple[int, int]],
     ) -> None:
         """Fill in rows and hashes that are None: from the points that were written, or from what is stored."""
         open_ = {m: [r for r in some if r.rows is None] for m, some in records.items()}
@@ -243,10 +262,13 @@ class ArchiveStore:
             parts |= by_market(
                 query.read(self.points[view], view, stored, {m: hulls[m] for m in stored}, version=version)
             )
-        for market in hulls:
+        for market, span in hulls.items():
             part = parts.get(market, empty(view))
             for i, record in enumerate(records[market]):
-                if record.rows is None:
+                if record.rows is None and market in digests and market not in stored and record.range == span:
+                    count, digest = digests[market]
+                    records[market][i] = record._replace(rows=count, digest=digest)
+                elif record.rows is None:
                     inside = part.between(record.start, record.end)
                     records[market][i] = record._replace(rows=len(inside), digest=content_hash(inside))
 
