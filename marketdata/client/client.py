@@ -651,7 +651,7 @@ class Client(Generic[Frame]):
         page_size : int
             Rows per request, 1 to 200.
         **filters : str
-            Passed to the service as they are; one that looks like a slip of a usual one is refused.
+            Passed to the service as they are; it refuses what it does not know.
 
         Returns
         -------
