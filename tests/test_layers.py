@@ -10,6 +10,7 @@ From top to bottom; a layer may import its own and lower ones::
     client  archive
     typing                         names of frames for annotations
     accessor
+    conformance                    which readings of the interface a service follows
     display                        how frames are shown
     plot
     tidy
@@ -42,6 +43,7 @@ LAYERS = (
     ("tidy",),
     ("plot",),
     ("display",),
+    ("conformance",),
     ("accessor",),
     ("typing",),
     ("client", "archive"),

@@ -15,8 +15,8 @@ from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import History, Options
 from marketdata.client.markets import whole, windows
-from marketdata.client.probing import verify
-from marketdata.client.verification import Verification
+from marketdata.conformance.probe import verify
+from marketdata.conformance.report import Verification
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.estimate import Plan, make_plan

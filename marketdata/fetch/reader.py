@@ -206,7 +206,7 @@ class Reader:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
             return -(-window.buckets * labels // least) * 2 + 50
 
-        for page in paginate(partial(self._ask, window, dates), _keys, window, bound):
+        for page in paginate(partial(self._ask, window, dates), keys_of, window, bound):
             labels = max(labels, len(page.labels))
             left.asked += 1
             left.bound = max(left.bound, bound(page))
@@ -397,7 +397,8 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
     )
 
 
-def _keys(page: Page) -> Iterable[tuple[str | None, int]]:
+def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
+    """(label, t) of each point of a page."""
     labels = [token.token_label for token in page.columns.tokens]
     return ((labels[c], t) for c, t in zip(page.columns.token.tolist(), page.columns.ts.tolist(), strict=True))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
 
 import marketdata as md
-from marketdata.client.verification import READINGS, Finding, Verification
+from marketdata.conformance.report import READINGS, Finding, Verification
 from marketdata.service.variants import VARIANTS
 from marketdata.testing.strategies import START
 from marketdata.times import Range, to_text

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.client.prediction import Answer, Series, closed_buckets, predict
+from marketdata.conformance.predict import Answer, Series, closed_buckets, predict
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import Floats

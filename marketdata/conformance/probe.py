@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from marketdata.client.prediction import series_of
-from marketdata.client.verification import READINGS, FirstPage, Pair, Verification, compared, find_limit
-from marketdata.errors import ConfigError, ContractError, LimitTooSmallError
+from marketdata.conformance.predict import series_of
+from marketdata.conformance.report import READINGS, FirstPage, Pair, Verification, compared, find_limit
+from marketdata.errors import ConfigError, LimitTooSmallError
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.pagination import paginate
+from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import LARGEST_LIMIT
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
@@ -38,19 +40,12 @@ class Probe:
 
         Raises
         ------
-        ContractError
-            If a cursor comes again.
+        PaginationStalledError
+            If pages do not end.
         """
-        parts, seen, cursor = [], set[str](), None
-        while True:
-            page = self.page(view, resolution, LARGEST_LIMIT, cursor)
-            parts.append(page.columns)
-            cursor = page.next_cursor
-            if not cursor:
-                return concat(parts)  # type: ignore[type-var]
-            if cursor in seen:
-                raise ContractError(f"The {view} of {self._market} come with a cursor that was there before.")
-            seen.add(cursor)
+        what = f"the {view} of {self._market}"
+        pages = paginate(lambda cursor: self.page(view, resolution, LARGEST_LIMIT, cursor), keys_of, what)
+        return concat([page.columns for page in pages])  # type: ignore[type-var]
 
     def pairs(self, view: View, fine: Resolution, coarse: Resolution) -> list[Pair]:
         """The view at both resolutions, once per column of numbers."""

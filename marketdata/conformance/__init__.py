@@ -1,0 +1,1 @@
+"""Which readings of the interface a service follows: what `client.verify` asks, predicts and reports."""
