@@ -329,7 +329,7 @@ def test_ids_that_are_floats_are_refused_beside_a_market_id(archive: Archive) ->
     when = [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]
     for name in ("token_id", "market_id"):
         frame = {"ts": when, "market_id": ["m"], "token_id": ["1"], "price": [0.5], name: [1.1e69]}
-        with pytest.raises(NotTidyError, match="(?i)float"):
+        with pytest.raises(NotTidyError, match=r"(?i)float"):
             archive.add(prices=pl.DataFrame(frame))
 
 
