@@ -245,12 +245,12 @@ class PolarsSource:
     def __len__(self) -> int:
         return self.frame.height
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
-        column = self.frame[name]
+        column = self.frame[name] if rows is None else self.frame[name].gather(rows)
         return column.to_list() if column.dtype == pl.Object else column
 
-    def levels(self, _name: str) -> None:
+    def integers(self, _name: str, _rows: Ints | None = None) -> None:
         """See `Source`."""
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
@@ -289,11 +289,11 @@ class PandasSource:
     def __len__(self) -> int:
         return len(self.frame)
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
         import pandas as pd
 
-        column = self.frame[name]
+        column = self.frame[name] if rows is None else self.frame[name].take(rows)
         dtype, array = column.dtype, column.array
         masked: Any = dtype
         if isinstance(dtype, pd.CategoricalDtype):
@@ -314,12 +314,22 @@ class PandasSource:
             return values.set(missing, None) if missing.any() else values
         return column.astype(object).tolist()
 
-    def levels(self, name: str) -> Any:
+    def integers(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
-        array = self.frame[name].array
-        if str(array.dtype) != "Int32":
+        import pandas as pd
+
+        column = self.frame[name]
+        if str(column.dtype) == "Int32" and name == "level":
+            array = column.array if rows is None else column.array.take(rows)
+            return array.to_numpy(dtype="int32", na_value=0)
+        if not isinstance(column.dtype, pd.CategoricalDtype) or (name != "side" and name not in WHO):
             return None
-        return array.to_numpy(dtype="int32", na_value=0)
+        texts = column.dtype.categories
+        if not (texts.tolist() == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)):
+            return None
+        codes = column.array.codes if rows is None else column.array.codes[rows]
+        # What is missing is refused, or not, by the slower way.
+        return codes if not len(codes) or codes.min() >= 0 else None
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
         """See `PolarsSource`."""
@@ -402,10 +412,12 @@ def _pandas_texts(column: pl.Series, wanted: Any) -> Any:
     if not isinstance(column.dtype, pl.Enum):
         present = column.unique().cast(pl.String).drop_nulls().sort()
         column = column.cast(pl.String).cast(pl.Enum(present))
-    texts = pd.Index(column.dtype.categories.to_list(), dtype="str")  # type: ignore[attr-defined]
+    texts = column.dtype.categories.to_list()  # type: ignore[attr-defined]
     codes = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
+        return pd.Categorical.from_codes(codes, dtype=wanted)
     if wanted is None:
-        wanted = pd.CategoricalDtype(texts)
+        wanted = pd.CategoricalDtype(pd.Index(texts, dtype="str"))
     if isinstance(wanted, pd.CategoricalDtype):
         place = np.append(wanted.categories.get_indexer(texts), -1)
         return pd.Categorical.from_codes(place[codes], dtype=wanted)

@@ -129,7 +129,8 @@ def top(table: Any) -> Any:
 def _best(book: EagerTable) -> pl.DataFrame:
     starts, asks, ends = book.sides
     price, size, missing = book.column("price"), book.column("size"), asks == ends
-    out = [book.column(c).gather(starts) for c in ("ts", *WHO)]
+    heads = book.take(starts)
+    out = [heads.column(c) for c in ("ts", *WHO)]
     # A snapshot without a row of bids begins with its asks, and one without a row of asks ends where they would begin.
     for at, none in ((starts, asks == starts), (np.minimum(asks, len(book) - 1), missing)):
         rows = pl.Series(at, dtype=pl.Int64)

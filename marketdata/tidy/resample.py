@@ -170,18 +170,20 @@ def last(ordered: EagerTable, width: BucketWidth) -> Result:
 
 
 def _bucket_starts(ordered: EagerTable, width: BucketWidth) -> Ints:
-    return runs.bucket_starts(ordered.array("ts") - width.offset, ordered.groups, width.micros)
+    ts = ordered.array("ts")
+    return runs.bucket_starts(ts - width.offset if width.offset else ts, ordered.groups, width.micros)
 
 
 def _last_rows(ordered: EagerTable, starts: Ints) -> Ints:
-    return ranges(*runs.last_runs(ordered.array("ts"), starts))
+    return ranges(*runs.last_runs(ordered.array("ts"), starts, ordered.groups))
 
 
 def means(ordered: EagerTable, values: list[str], counts: list[str], width: BucketWidth) -> pl.DataFrame:
     """Rules 3 and 4."""
     ts, starts = ordered.array("ts"), _bucket_starts(ordered, width)
     out = [pl.Series("ts", width.floor(ts[starts])).cast(pl.Datetime("us", "UTC"))]
-    out += [ordered.column(c).gather(starts) for c in ordered.keys]
+    heads = ordered.take(starts)
+    out += [heads.column(c) for c in ordered.keys]
     numbers = []
     for v in values:
         weights = np.nan_to_num(ordered.array(v + COUNT), nan=1.0) if v + COUNT in counts else None

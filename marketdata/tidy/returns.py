@@ -119,7 +119,8 @@ def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
     starts = np.flatnonzero(new)
     ends = run_ends(starts, len(there))
     out = [pl.Series("ts", ts[starts]).cast(pl.Datetime("us", "UTC"))]
-    out += [table.column(c).gather(there[starts]) for c in table.keys]
+    heads = table.take(there[starts])
+    out += [heads.column(c) for c in table.keys]
     numbers = {
         "open": values[starts],
         "high": np.maximum.reduceat(values, starts) if len(starts) else values,

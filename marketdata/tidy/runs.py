@@ -100,14 +100,21 @@ def floor(ts: Ints, width: int) -> Ints:
     return ts // width * width
 
 
-def last_runs(ts: Ints, starts: Ints) -> tuple[Ints, Ints]:
+def last_runs(ts: Ints, starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
     """Begin and length of the rows with the greatest time in each bucket that begins at ``starts``."""
-    ends = np.append(starts[1:], len(ts))
-    if len(starts) == 0:
-        return starts, ends[:0]
-    same = group_starts(ts)
-    # The last change of time before the end of a bucket is where its last snapshot begins.
-    begins = same[np.searchsorted(same, ends, side="left") - 1]
+    ends = run_ends(starts, len(ts))
+    if len(ts) < len(groups) * _ROWS_WORTH_A_SEARCH or not len(ts):
+        same = group_starts(ts)
+        # The last change of time before the end of a bucket is where its last snapshot begins.
+        begins = same[np.searchsorted(same, ends, side="left") - 1] if len(ts) else starts
+    else:
+        borders = np.searchsorted(starts, np.append(groups, len(ts)))
+        begins = np.concatenate(
+            [
+                np.searchsorted(ts[a:b], ts[ends[first:last] - 1], side="left") + a
+                for a, b, first, last in zip(groups, run_ends(groups, len(ts)), borders[:-1], borders[1:], strict=True)
+            ]
+        )
     begins = np.maximum(begins, starts)
     return begins, ends - begins
 

@@ -43,11 +43,11 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def raw(self, name: str) -> Any:
-        """A column as a polars Series, or as a list of objects."""
+    def raw(self, name: str, rows: Ints | None = None) -> Any:
+        """Some rows of a column as a polars Series, or as a list of objects."""
 
-    def levels(self, name: str) -> NDArray[np.int32] | None:
-        """A column of integers with 0 for null, where that is cheaper than by `raw`."""
+    def integers(self, name: str, rows: Ints | None = None) -> NDArray[Any] | None:
+        """What `EagerTable.array` is for levels, sides and ids, where that is cheaper than by `raw`."""
 
 
 class Sides(NamedTuple):
@@ -70,6 +70,7 @@ class EagerTable:
         self._parent, self._at = parent, at
         self._columns: dict[str, pl.Series] = {}
         self._arrays: dict[str, NDArray[Any]] = {}
+        self._rows: Ints | None = None
         self._groups: Ints | None = None
         self._sides: Sides | None = None
 
@@ -89,7 +90,12 @@ class EagerTable:
     @property
     def rows(self) -> Ints:
         """Which rows of the native frame these are."""
-        return np.arange(len(self), dtype=np.int64) if self._parent is None else self._parent.rows[self.at]
+        if self._rows is None:
+            if self._parent is None:
+                self._rows = np.arange(len(self), dtype=np.int64)
+            else:
+                self._rows = self.at if self._parent._parent is None else self._parent.rows[self.at]
+        return self._rows
 
     @property
     def at(self) -> Ints:
@@ -113,12 +119,19 @@ class EagerTable:
         """A column in the type of tidy frames; a missing number is null or NaN."""
         found = self._columns.get(name)
         if found is None:
-            if self._parent is None:
-                found = _normalised(self.source.raw(name), name, nullable=len(self.identity) > 2).alias(name)
-            else:
+            if self._parent is not None and self._parent._has_read(name):
                 found = self._parent.column(name).gather(self.at)
-            self._columns[name] = found
+            else:
+                found = _normalised(self.source.raw(name, self._places), name, nullable=len(self.identity) > 2)
+            found = self._columns[name] = found.alias(name)
         return found
+
+    def _has_read(self, name: str) -> bool:
+        return name in self._columns or (self._parent is not None and self._parent._has_read(name))
+
+    @property
+    def _places(self) -> Ints | None:
+        return None if self._parent is None else self.rows
 
     def array(self, name: str) -> NDArray[Any]:
         """A column as numpy: times are int64 microseconds, texts are codes (-1: null), a missing number is NaN.
@@ -131,9 +144,9 @@ class EagerTable:
         return found
 
     def _array(self, name: str) -> NDArray[Any]:
-        if self._parent is not None:
+        if self._parent is not None and name in self._parent._arrays:
             return self._parent.array(name)[self.at]
-        cheap = self.source.levels(name) if name == "level" else None
+        cheap = None if self._has_read(name) else self.source.integers(name, self._places)
         if cheap is not None:
             return cheap
         column = self.column(name)
@@ -184,8 +197,7 @@ class EagerTable:
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts."""
-        column = self.column(name)
-        return (column if rows is None else column.gather(rows)).cast(pl.String).to_list()
+        return (self if rows is None else self.take(rows)).column(name).cast(pl.String).to_list()
 
     def frame(self, *values: str) -> nw.DataFrame[Any]:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
@@ -227,12 +239,14 @@ class EagerTable:
         return out
 
     def _found_order(self, *, unique: bool) -> bool:
-        who = self.who
-        ts = self.array("ts")
-        groups = group_starts(*(self.array(c) for c in who)) if who else np.zeros(min(len(ts), 1), np.int64)
-        if not _rises(ts, groups, strictly=unique) or not self._heads_rise(who, groups):
+        who, ts = self.who, self.array("ts")
+        ids = [self.array(c) for c in self.keys] if who else []
+        groups = group_starts(*ids) if ids else np.zeros(min(len(ts), 1), np.int64)
+        # Where the label alone changes, a token has two, or comes again.
+        new = [code[groups[1:]] != code[groups[1:] - 1] for code, c in zip(ids, self.keys, strict=False) if c in who]
+        if new and not np.logical_or.reduce(new).all():
             return False
-        if "token_label" in self.keys and who and not _within(group_starts(self.array("token_label")), groups):
+        if not _rises(ts, groups, strictly=unique) or not self._heads_rise(who, groups):
             return False
         self._groups = groups
         return True
