@@ -116,7 +116,7 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     assert empty.sql("select * from prices").columns == ["market_id", "token_id", "token_label", "ts", "price"]
 
 
-@pytest.mark.parametrize("statement", ["select nothing from prices", "selct 1", "select * from no_such_table"])
+@pytest.mark.parametrize("statement", ["select nothing from prices", "select * from no_such_table"])
 def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive, statement: str) -> None:
     """The message is that of DuckDB."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
