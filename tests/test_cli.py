@@ -62,10 +62,17 @@ def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedPro
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-def terminal(*words: object, cwd: Path, **env: str) -> str:
+# A bar from the first moment on: one that is worth showing takes a second, which a quick service does not.
+AT_ONCE = (
+    "import sys; from marketdata.client import history; from marketdata.cli import main; "
+    "history._WORTH_A_BAR = 0.0; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def terminal(*words: object, cwd: Path, start: tuple[str, ...] = ("-m", "marketdata.cli"), **env: str) -> str:
     """What a person sees."""
     pexpect = pytest.importorskip("pexpect")
-    command = ["-m", "marketdata.cli", *map(str, words)]
+    command = [*start, *map(str, words)]
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(md.__file__).parents[1]),
@@ -310,7 +317,7 @@ def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
     """Progress is shown to a person; a pipe gets rows only."""
     slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
     words = ("fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01")
-    seen = terminal(*words, cwd=folder, **service)
+    seen = terminal(*words, cwd=folder, start=("-c", AT_ONCE), **service)
     assert "books:" in seen
     assert "%|" in seen
     assert "rows; --out FILE" in seen

@@ -837,7 +837,7 @@ class Archive(Generic[Frame]):
         --------
         >>> import marketdata as md
         >>> archive = md.simulate(events=1, days=1)
-        >>> archive.outcomes()["payoff"].sum() <= len(archive.markets())
+        >>> bool(archive.outcomes()["payoff"].sum() <= len(archive.markets()))
         True
         """
         from marketdata.tidy.outcomes import outcomes

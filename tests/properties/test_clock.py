@@ -10,12 +10,13 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
+from plain import assume_fine
 
 import marketdata as md
-from marketdata.resolution import GRIDS, BucketWidth, Resolution
+from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, metric_columns, nullable, price_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
@@ -35,19 +36,6 @@ def ticks(draw: st.DrawFn, most: int = 40) -> PriceColumns:
         np.array([START + k * MINUTE for _, k in found], np.int64),
         np.array([draw(nullable) for _ in found], float),
     )
-
-
-def assume_fine(columns: Any, resolution: str = "1m") -> None:
-    """Leave out draws whose times are on a coarser grid, which verbs refuse to call finer."""
-    times: dict[Any, set[int]] = {}
-    for ts, code in zip(columns.ts.tolist(), columns.token.tolist(), strict=True):
-        times.setdefault(code, set()).add(ts)
-    width = BucketWidth.of(resolution).micros
-    for grid in GRIDS:
-        ratio = grid.micros / width
-        for found in times.values():
-            likely = ratio > 1 and len(found) >= 3 and ratio ** len(found) >= 200
-            assume(not (likely and all(grid.floor(ts) == ts for ts in found)))
 
 
 def points(columns: PriceColumns) -> list[tuple[int, Token, float | None]]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
+from plain import assume_fine
 
 import marketdata as md
 from marketdata.resolution import Resolution
@@ -53,6 +54,7 @@ def test_filled_buckets_equal_a_plain_walk_and_are_marked(
     kind: str, columns: Any, resolution: Resolution, fill: str
 ) -> None:
     """With a fill each token has every bucket: null or the whole bucket before, never observed, and without weight."""
+    assume_fine(columns, resolution)
     plain = md.resample(to_frame(columns, "polars"), str(resolution))
     ids = 3 if "token_id" in plain.columns else 1
     counts = [k for k, name in enumerate(plain.columns) if name.endswith("_count")]
