@@ -170,7 +170,7 @@ def test_hashes_of_the_constraints_hold(tmp_path) -> None:
 
 
 def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
-    """With every requirement at its lowest version the installed package draws, serves, and passes the tests of values and verbs."""
+    """With every requirement at its lowest version the package draws, serves, and passes tests of values and verbs."""
     env = Environment(tmp_path / "env")
     lowest = tmp_path / "lowest.txt"
     lowest.write_text("\n".join(floors()), encoding="utf-8")
