@@ -39,7 +39,7 @@ bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures
 	$(BIN)/python -m pytest -q -s -m bench tests
 
 soak: $(VENV)/test.stamp ## long runs
-	$(BIN)/python -m pytest -q -s -m soak tests
+	$(BIN)/python -m pytest -q -s -m soak --hypothesis-profile=soak tests
 
 docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; runs every example and notebook, takes no warning
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html

@@ -13,11 +13,17 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["marketdata.testing.fixtures"]
 collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of the vendor's client
 
-# Frame libraries take their first seconds to load; a deadline per example would only measure the machine.
+# Frame libraries take their first seconds to load; a deadline per example would only measure the machine. A tree has
+# one verdict: the same examples are drawn each time. `make soak` and --hypothesis-profile=soak draw new ones.
 settings.register_profile(
-    "house", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "house",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    derandomize=True,
+    database=None,
 )
-settings.register_profile("soak", settings.get_profile("house"), max_examples=2_000)
+settings.register_profile("soak", settings.get_profile("house"), derandomize=False, max_examples=2_000)
 # Old versions of other libraries, or an hour that is not there: few examples of everything (--hypothesis-profile=few).
 settings.register_profile("few", settings.get_profile("house"), max_examples=8)
 settings.load_profile("house")

@@ -9,12 +9,12 @@ Examples
 >>> import marketdata as md
 >>> from marketdata.testing import foreign
 >>> @given(foreign.prices())
-... def an_hour_has_a_mean(drawn):
+... def an_hour_has_four_prices(drawn):
 ...     try:
-...         md.resample(drawn.frame, "1h")
+...         md.ohlc(drawn.frame, "1h")
 ...     except md.NotTidyError:
 ...         assert drawn.fault
->>> an_hour_has_a_mean()
+>>> an_hour_has_four_prices()
 """
 
 from __future__ import annotations
@@ -110,9 +110,11 @@ def prices(
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(prices(faults=False), lambda drawn: len(drawn.rows) == 1).container
-    'pandas'
+    >>> from hypothesis import given
+    >>> @given(prices(faults=False, containers=("polars",)))
+    ... def one_row_or_more_of_each(drawn):
+    ...     assert len(drawn.frame) >= len(drawn.rows)
+    >>> one_row_or_more_of_each()
     """
     return _strategy(_price_rows, ("ts", *IDS, "price"), FAULTS if faults else (), containers, width)
 
@@ -129,9 +131,11 @@ def metrics(
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> find(metrics(faults=False), lambda drawn: len(drawn.rows) == 1).rows[0]["market_id"]
-    'm'
+    >>> from hypothesis import given
+    >>> @given(metrics(faults=False))
+    ... def metrics_are_of_a_market(drawn):
+    ...     assert all("token_id" not in row for row in drawn.rows)
+    >>> metrics_are_of_a_market()
     """
     without = tuple(f for f in FAULTS if f not in ("null token", "a token with two labels"))
     names = ("ts", "market_id", "volume", "liquidity", "spread")
@@ -150,9 +154,11 @@ def books(
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> [row["side"] for row in find(books(faults=False), lambda drawn: len(drawn.rows) == 2).rows]
-    ['bid', 'ask']
+    >>> from hypothesis import given
+    >>> @given(books())
+    ... def a_row_has_a_side(drawn):
+    ...     assert all(row["side"] in ("bid", "ask") for row in drawn.rows)
+    >>> a_row_has_a_side()
     """
     names = ("ts", *IDS, "side", "level", "price", "size")
     return _strategy(_book_rows, names, BOOK_FAULTS if faults else (), containers, width)
