@@ -8,16 +8,24 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import vcr
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
 from oracle import Oracle, expected, read, rows
 
-from marketdata.errors import AuthenticationError, ConfigError, MarketDataError, NotFoundError
+from marketdata.errors import (
+    AuthenticationError,
+    ConfigError,
+    ContractError,
+    LimitTooSmallError,
+    MarketDataError,
+    NotFoundError,
+)
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.clock import Clock
-from marketdata.fetch.http.auth import KeyProvider, Secret, check_key, mask
+from marketdata.fetch.http.auth import KeyProvider, Secret, check_key, mask, redact
 from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer
 from marketdata.fetch.http.transport import Transport
 
@@ -273,7 +281,50 @@ def test_a_key_that_is_a_common_word(server: FaultServer, clock: Clock, key: str
     (chunk,) = read(transport, oracle.request(30), strict=True)
     assert {token.token_label for token in chunk.columns.tokens} == {"Yes", "latest"}
     assert sorted(rows([chunk])) == expected(oracle.points)
-    server.answer = lambda ask: refuse(404, f"Market not found: {key}-1")
-    with pytest.raises(NotFoundError, match=r"Market not found: \*\*\*-1"):
-        transport.get(["markets", "x"])
     transport.close()
+
+
+@pytest.mark.fault("N36", "K2")
+@pytest.mark.parametrize("key", ["test", "a", "market", "limit", "t.k"])
+def test_a_short_key_in_the_text_of_an_error(server: FaultServer, clock: Clock, key: str) -> None:
+    """A short key goes from a refusal where it stands alone, and takes no letter of a slug, a name or a word."""
+    transport = Transport(server.base_url, key, pacer=Pacer(clock=clock), clock=clock)
+
+    def said(detail: str, *asked: str) -> str:
+        server.answer = lambda ask: refuse(404, detail)
+        with pytest.raises(NotFoundError) as caught:
+            transport.get(asked or ["x"])
+        assert caught.value.detail in str(caught.value)
+        return caught.value.detail
+
+    for slug in (f"{key}-1", f"1-{key}", f"la{key}st-{key}-11", f"x_{key}", f"v1/{key}/books", f"{key}.{key}"):
+        assert said(f"Market not found: {slug}", "markets", slug, "books").endswith(slug)
+        assert said(f"Not found: {slug}.") == f"Not found: {slug}."
+    assert said(f"Not found: {key}", "markets", key, "books") == f"Not found: {key}"
+    for held in ("X-API-Key: {}", "?api_key={}&x=1", "key '{}'.", '["{}"]', "({})", "{}"):
+        assert said(held.format(key)) == held.format("***")
+    transport.close()
+
+
+@pytest.mark.fault("N36", "K2")
+@pytest.mark.parametrize("key", ["test", "a", "market", "limit"])
+def test_a_short_key_changes_no_class_of_error(server: FaultServer, clock: Clock, key: str) -> None:
+    """What a refusal means is read before it is redacted, and data that an error quotes stays whole."""
+    transport = Transport(server.base_url, key, pacer=Pacer(clock=clock), clock=clock)
+    server.answer = lambda ask: refuse(400, "limit too small for a market. Minimum required: 12")
+    with pytest.raises(LimitTooSmallError) as small:
+        transport.get(["x"])
+    assert small.value.minimum == 12
+    text = f"token '{key}' was '1', not {key}; the label {key}"
+    echoed = f"{text} (X-API-Key: {key}) http://h/v1?key={key}"
+    assert str(transport.redacted(ContractError(echoed))) == f"{text} (X-API-Key: ***) http://h/v1?key=***"
+    transport.close()
+
+
+@pytest.mark.fault("K2")
+def test_a_long_key_goes_wherever_it_stands() -> None:
+    """A key of 16 characters is taken out of the middle of words, quoted or not, and out of data."""
+    key = "0123/456789+abcdef"
+    for is_data in (True, False):
+        shown = redact(f"a{key}b {quote(key, safe='')}c", key, is_data=is_data)
+        assert shown == "a***b ***c"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
+from urllib.parse import quote
 
 from marketdata.errors import ConfigError
 
 VARIABLE = "MARKETDATA_API_KEY"
 _HINT = f"Pass api_key=... or set {VARIABLE}."
+SECRET_LENGTH = 16  # shorter keys may be words, which texts hold by chance
 T = TypeVar("T")
 
 
@@ -23,7 +26,26 @@ def mask(key: str) -> str:
     >>> mask("short")
     '***'
     """
-    return "…" + key[-4:] if len(key) >= 16 else "***"
+    return "…" + key[-4:] if len(key) >= SECRET_LENGTH else "***"
+
+
+def redact(text: str, key: str, *, is_data: bool = False) -> str:
+    """The text without the key.
+
+    A key of 16 characters or more goes wherever it stands. A shorter one may be a word: it goes where it is a whole
+    token, no part of a slug or a path; and in a text that quotes data only as the value of a header or a parameter.
+
+    Examples
+    --------
+    >>> redact("Market not found: latest-test-1. Is test your key?", "test")
+    'Market not found: latest-test-1. Is *** your key?'
+    >>> redact("token 'test' was '1'; X-API-Key: test", "test", is_data=True)
+    "token 'test' was '1'; X-API-Key: ***"
+    """
+    if len(key) >= SECRET_LENGTH:
+        return text.replace(key, "***").replace(quote(key, safe=""), "***")
+    before = r"(key[\"']?\s*[:=]\s*\[?[\"']?|[?&][\w-]+=)" if is_data else r"(?<![\w.~%/-])()"
+    return re.sub(rf"(?i:{before}){re.escape(key)}(?![\w~%/-]|\.\w)", r"\1***", text)
 
 
 class Secret(str):

@@ -7,6 +7,7 @@ import re
 import ssl
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import requests
 import urllib3
@@ -30,6 +31,7 @@ from marketdata.errors import (
     ServerError,
     TooManyTokensError,
 )
+from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 
 _LONGEST = 2048
 _CLASSES: dict[int, type[RequestError]] = {
@@ -49,16 +51,30 @@ _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.D
 
 def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> RequestError:
     """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key."""
+    if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
+        key = ""  # the very name that was asked for: the address shows it
+
+    def shown(value: object, longest: int = _LONGEST) -> str:
+        return (redact(str(value), key) if key else str(value))[:longest]
+
     raw = _detail(body, content_type)
-    detail = _text(raw).replace(key, "***")[:_LONGEST]
-    shown = detail or "no detail"
-    kind = _kind(status, detail)
-    error = kind(f"{status}: {shown} ({url})", status=status, detail=detail, url=url, hint=_hint(status, url))
+    said = _text(raw)
+    detail, kind = shown(said), _kind(status, said)
+    text = f"{status}: {detail or 'no detail'} ({url})"
+    error = kind(text, status=status, detail=detail, url=url, hint=_hint(status, url))
     if isinstance(error, LimitTooSmallError):
-        found = _MINIMUM.search(detail)
+        found = _MINIMUM.search(said)
         error.minimum = int(found[1]) if found else None
     if isinstance(error, ParameterError) and isinstance(raw, list):
-        error.problems = [_scrubbed(p, key) for p in raw[:50] if isinstance(p, dict) and "msg" in p]
+        error.problems = [
+            {
+                "loc": [shown(x, 200) for x in _loc(p)],
+                "msg": shown(p["msg"]),
+                "type": shown(p.get("type", ""), 200),
+            }
+            for p in raw[:50]
+            if isinstance(p, dict) and "msg" in p
+        ]
     return error
 
 
@@ -108,14 +124,6 @@ def _text(detail: Any) -> str:
 def _loc(problem: dict[str, Any]) -> list[Any]:
     loc = problem.get("loc")
     return loc[:10] if isinstance(loc, list) else [loc]
-
-
-def _scrubbed(problem: dict[str, Any], key: str) -> dict[str, Any]:
-    return {
-        "loc": [str(x).replace(key, "***")[:200] for x in _loc(problem)],
-        "msg": str(problem.get("msg", "")).replace(key, "***")[:_LONGEST],
-        "type": str(problem.get("type", "")).replace(key, "***")[:200],
-    }
 
 
 def server_date(value: str | None) -> float | None:

@@ -26,7 +26,7 @@ from marketdata.errors import (
     RedirectError,
 )
 from marketdata.fetch.clock import SYSTEM, Clock
-from marketdata.fetch.http.auth import KeyProvider, Secret, veiled
+from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Connection, Sessions, read_body
 from marketdata.fetch.http.errors import (
     Again,
@@ -77,7 +77,6 @@ _LIBRARY_ERRORS = (
 _USAGE = ("usage",)
 _ONCE: frozenset[Again] = frozenset({"once", "new_key"})
 _LONGEST_CURSOR = 8192
-_SECRET = 16  # shorter keys may be words that a cursor holds by chance
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
@@ -258,7 +257,7 @@ class Transport:
         """The error without the key, and without the frames below it: they hold bytes of an answer."""
         key = str.__str__(self.keys.get())
         error.__traceback__ = error.__context__ = error.__cause__ = None
-        error.args = tuple(a.replace(key, "***") if isinstance(a, str) else a for a in error.args)
+        error.args = tuple(redact(a, key, is_data=True) if isinstance(a, str) else a for a in error.args)
         error.attempts = attempts if attempts is not None else error.attempts
         return error
 
@@ -273,7 +272,7 @@ class Transport:
         if cursor is not None and len(cursor) > _LONGEST_CURSOR:
             raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
         key = str.__str__(self.keys.get())
-        if cursor is not None and len(key) >= _SECRET and key in cursor:
+        if cursor is not None and len(key) >= SECRET_LENGTH and key in cursor:
             raise ContractError("next_cursor repeats the API key; it is not sent back.")
 
     def learn_limits(self) -> None:
