@@ -15,7 +15,7 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 import pytest
-from kinds import WHO, rows
+from kinds import ID_COLUMNS, rows
 from narwhals.dependencies import is_dask_dataframe
 
 _JAVA = Path("/usr/lib/jvm")
@@ -116,7 +116,7 @@ def java_home() -> Path | None:
 
 def plain(data: pl.DataFrame) -> pl.DataFrame:
     """Ids as texts: the engines have no dictionaries."""
-    return data.with_columns(pl.col(c).cast(pl.String) for c in (*WHO, "side") if c in data.columns)
+    return data.with_columns(pl.col(c).cast(pl.String) for c in (*ID_COLUMNS, "side") if c in data.columns)
 
 
 def fetched(frame: Any) -> nw.DataFrame[Any]:
@@ -128,10 +128,10 @@ def fetched(frame: Any) -> nw.DataFrame[Any]:
 def ordered(frame: Any) -> list[tuple[Any, ...]]:
     """Rows of any frame, with columns by name and rows sorted by token, time, side and level."""
     data = fetched(frame)
-    keys = [c for c in (*WHO, "ts") if c in data.columns]
+    keys = [c for c in (*ID_COLUMNS, "ts") if c in data.columns]
     if "side" in data.columns:
         keys += ["side", "level"]
-    out = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
+    out = data.with_columns(nw.col(c).cast(nw.String) for c in (*ID_COLUMNS, "side") if c in data.columns)
     falling = [c == "side" for c in keys]
     return rows(
         out.sort(keys, descending=falling, nulls_last=True)

@@ -15,13 +15,13 @@ from marketdata.wire.columns import BookColumns
 KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
 # For tests that run over every kind: each kind adds its examples.
 few = settings(max_examples=max(8, settings().max_examples // 5))
-WHO = ["market_id", "token_id", "token_label"]
+ID_COLUMNS = ["market_id", "token_id", "token_label"]
 
 
 def of_kind(columns: Any, kind: str) -> Any:
     """The same columns as a frame of one kind, built by its own library from rows."""
     table = table_of(columns)
-    ids = [c for c in (*WHO, "side") if c in table]
+    ids = [c for c in (*ID_COLUMNS, "side") if c in table]
     if "pandas" in kind:
         panda = pd.DataFrame(
             {c: pd.Series(v, dtype=None if c in ids or c == "ts" else "float64") for c, v in table.items()}
@@ -42,7 +42,7 @@ def of_kind(columns: Any, kind: str) -> Any:
 
 def table_of(columns: Any) -> dict[str, list[Any]]:
     """The rows of columns as plain lists by name; an empty side of a book is one marker row."""
-    who = WHO if hasattr(columns, "counts") or hasattr(columns, "price") else WHO[:1]
+    who = ID_COLUMNS if hasattr(columns, "counts") or hasattr(columns, "price") else ID_COLUMNS[:1]
     heads = [(t, *columns.tokens[i][: len(who)]) for t, i in zip(columns.ts.tolist(), columns.token, strict=True)]
     if not isinstance(columns, BookColumns):
         values = {c: [None if math.isnan(v) else v for v in values.tolist()] for c, values in columns.values.items()}  # noqa: PD011
@@ -61,7 +61,7 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
     """Rows of any frame as plain Python values; null and NaN are None."""
     data = nw.from_native(frame)
     data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
+    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*ID_COLUMNS, "side") if c in data.columns)
     columns = [data["ts"].dt.timestamp("us").to_list()]
     columns += [data[c].to_list() for c in data.columns if c != "ts"]
     plain = [[None if not isinstance(v, str) and str(v) in ("None", "<NA>", "nan") else v for v in c] for c in columns]

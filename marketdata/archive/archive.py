@@ -254,7 +254,7 @@ class Archive(Generic[Frame]):
         *,
         event: str | None = None,
         series: str | None = None,
-        views: Sequence[View] = VIEWS,
+        views: Sequence[View] = tuple(VIEWS),
         start: Any,
         end: Any = None,
         dry_run: bool = False,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.wire.columns import METRICS, BookColumns, Token
+from marketdata.wire.columns import METRICS, VIEWS, BookColumns, Token, View
 
 if TYPE_CHECKING:
     import polars as pl
 
-Kind = Literal["markets", "events", "series", "books", "prices", "metrics"]
-ORDER: tuple[Kind, ...] = ("series", "events", "markets", "books", "prices", "metrics")
+Kind = Literal["markets", "events", "series"] | View
+ORDER: tuple[Kind, ...] = ("series", "events", "markets", *VIEWS)
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 _LISTS = ("token_ids", "token_labels", "tags")
 # Names that collectors give to the token of a book message, and to its exchange clock.
@@ -121,12 +121,11 @@ def kind_of(columns: Iterable[str], name: str) -> Kind:
     """
     have = set(columns)
     if "ts" in have:
-        if {"token_id", "side", "level", "price", "size"} <= have:
-            return "books"
-        if {"token_id", "price"} <= have:
-            return "prices"
-        if have & {"market_id", "slug"} and have & set(METRICS):
-            return "metrics"
+        for view, spec in VIEWS.items():
+            # A market of metrics may be named by its slug.
+            named = "token_id" in have if spec.has_tokens else have & {"market_id", "slug"}
+            if named and (have & set(spec.names) if spec.optional else have >= set(spec.names)):
+                return view
     elif "market_id" in have and have & {"token_ids", "question", "slug"}:
         return "markets"
     elif have & {"event_id", "event_slug"}:

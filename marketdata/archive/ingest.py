@@ -16,9 +16,8 @@ from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCo
 from marketdata.resolution import Resolution
 from marketdata.tidy.schema import is_count
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, Columns, MetricColumns, PriceColumns, Token, View
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Columns, Token, View
 
-_KINDS: dict[View, type[Columns]] = {"books": BookColumns, "prices": PriceColumns, "metrics": MetricColumns}
 # From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
 _ENOUGH = 12
 
@@ -82,7 +81,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
 
 def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
     """What is complete has every token of its markets."""
-    if view == "metrics":
+    if not VIEWS[view].has_tokens:
         return
     used = np.unique(columns.token)
     given = {(columns.tokens[i].market_id, columns.tokens[i].token_id) for i in used.tolist()}
@@ -177,16 +176,17 @@ def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
 
 def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
     if isinstance(data, Columns):
-        if not isinstance(data, _KINDS[view]):
-            raise ConfigError(f"{view}= takes {_KINDS[view].__name__}, not {type(data).__name__}.")
-        return data  # type: ignore[return-value]
+        wanted = VIEWS[view].columns
+        if not isinstance(data, wanted):
+            raise ConfigError(f"{view}= takes {wanted.__name__}, not {type(data).__name__}.")
+        return data
     from marketdata.tidy.backends import names_of
     from marketdata.tidy.frames import to_columns
 
-    if view == "metrics":
+    if not VIEWS[view].has_tokens:
         data = _with_market_id(data, markets)
-    elif view == "prices" and {"side", "level"} <= set(names_of(data)):
-        raise ConfigError("prices= was given the levels of books; pass them as books=.")
+    elif view != "books" and {"side", "level"} <= set(names_of(data)):
+        raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     columns = to_columns(view, data, lookup=True)
     if isinstance(columns, BookColumns):
         return columns
@@ -211,7 +211,7 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
         found = markets.find(slug) if slug else None
         if found is None:
             raise ArchiveError(
-                f"metrics rows name the market by slug {str(slug)[:200]!r}, which the archive does not know. "
+                f"rows name the market by slug {str(slug)[:200]!r}, which the archive does not know. "
                 "Add it first: archive.add(markets=frame)."
             )
         ids[slug] = found["id"]
@@ -234,9 +234,9 @@ def identified(view: View, columns: AnyColumns, markets: Catalog) -> AnyColumns:
 
 def _whole(view: View, token: Token, markets: Catalog) -> Token:
     market_id, token_id, label = token
-    if view == "metrics":
+    if not VIEWS[view].has_tokens:
         if not market_id:
-            raise NotTidyError("A metrics row has no market_id; it needs one, or a slug that the archive knows.")
+            raise NotTidyError(f"A {view} row has no market_id; it needs one, or a slug that the archive knows.")
         return Token(market_id)
     if market_id and label and token_id:
         return token

@@ -22,9 +22,10 @@ from marketdata.fetch.scheduler import Arrival, Scheduler
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns, View, empty, merged
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, View, empty, merged
 
-_FRAME_POINTS = {"books": 20_000, "prices": 500_000, "metrics": 500_000}
+# Size of a frame of ``iter_books`` and its kin, where a market has as much [bytes].
+_FRAME_BYTES = 34_000_000
 _BUFFERED = 64
 # Shorter fetches show no bar [s].
 _WORTH_A_BAR = 1.0
@@ -94,7 +95,8 @@ class History:
         with self._watched(fetch, windows, arrived, frame) as show:
             current = 0
             for arrival in fetch:
-                if arrived.points and (arrival.asked != current or arrived.points >= _FRAME_POINTS[arrived.view]):
+                whole = arrived.points * VIEWS[arrived.view].point_bytes >= _FRAME_BYTES
+                if arrived.points and (arrival.asked != current or whole):
                     yield to_frame(arrived.taken(), frame)
                 current = arrival.asked
                 arrived.add(arrival)

@@ -12,10 +12,9 @@ from marketdata.fetch.display import html_table
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
+from marketdata.wire.columns import VIEWS
 
 _DAY = 86_400 * SECOND
-# Expected bytes of a tidy frame per point; a snapshot of a book is taken to have 40 levels.
-_BYTES = {"books": 1700, "prices": 40, "metrics": 56}
 _NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")
 
 
@@ -98,7 +97,7 @@ def make_plan(
     for window in windows:
         count = tokens_of(window, tokens)
         points += window.buckets * count
-        memory += window.buckets * count * _BYTES[window.view]
+        memory += window.buckets * count * VIEWS[window.view].point_bytes
         pages += pages_of(window, count)
         refused += refusals(window, limits, now)
     minutes = pages / rate if rate else None
@@ -107,7 +106,7 @@ def make_plan(
 
 def tokens_of(window: Window, tokens: Mapping[str, int] | int) -> int:
     """Points that one bucket of a window has."""
-    if window.kind == "token" or window.view == "metrics":
+    if window.kind == "token" or not VIEWS[window.view].has_tokens:
         return 1
     return max(1, tokens if isinstance(tokens, int) else tokens.get(window.id, 2))
 

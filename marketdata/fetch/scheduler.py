@@ -21,7 +21,7 @@ from marketdata.fetch.http.transport import STOP, Stop
 from marketdata.fetch.reader import Asks, Chunk, Memory, Reader, TooWideError
 from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, concat
+from marketdata.wire.columns import VIEWS, AnyColumns, concat
 
 THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
@@ -107,9 +107,14 @@ class _Source:
         self._density = Density(window.limit, self._guess)
 
     @property
+    def _has_tokens(self) -> bool:
+        """Whether a bucket has a point of each token of a market."""
+        return self.window.kind == "market" and VIEWS[self.window.view].has_tokens
+
+    @property
     def _guess(self) -> int:
         """Points that a bucket may have, before any came."""
-        if self.window.kind == "token" or self.window.view == "metrics" or self.is_wide:
+        if not self._has_tokens or self.is_wide:
             return 1
         return len(self.info.tokens) if self.info is not None and self.info.tokens else 2
 
@@ -117,7 +122,7 @@ class _Source:
     def is_wide(self) -> bool:
         """Whether the market has more tokens than a page has points."""
         many = self.info is not None and len(self.info.tokens) > LARGEST_LIMIT
-        return many and self.window.kind == "market" and self.window.view != "metrics"
+        return many and self._has_tokens
 
     @property
     def is_cut(self) -> bool:

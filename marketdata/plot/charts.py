@@ -646,7 +646,7 @@ def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
     ts, values = table.array("ts").astype("M8[us]"), {c: table.array(c) for c in columns}
     starts = table.groups
     ends = np.append(starts[1:], len(ts))[: len(starts)]
-    heads = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.WHO}
+    heads = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.ID_COLUMNS}
     for market, token, label, a, b in zip(*heads.values(), starts, ends, strict=True):
         own = {c: v[a:b] for c, v in values.items()}
         yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
@@ -679,7 +679,7 @@ def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame 
     """Label and rows of the token that is meant; of a frame without rows nothing."""
     if levels.is_empty():
         return "", None
-    rows = levels.select(pl.col(*schema.WHO).cast(pl.String).fill_null("")).unique().rows()
+    rows = levels.select(pl.col(*schema.ID_COLUMNS).cast(pl.String).fill_null("")).unique().rows()
     every = [(market, token_id, label or _shortened(token_id, 13)) for market, token_id, label in rows]
     found = sorted((t for t in every if token is None or token in t[1:]), key=lambda t: _rank(t[2], t[1]))
     if not found:

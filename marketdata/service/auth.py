@@ -90,7 +90,7 @@ class Plan:
     name: str
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
     resolutions: tuple[str, ...] = tuple(r.value for r in Resolution)
-    views: tuple[str, ...] = VIEWS
+    views: tuple[str, ...] = tuple(VIEWS)
     max_history_days: float | None = None
 
     @classmethod
@@ -120,7 +120,7 @@ class Plan:
             name,
             rate,
             _some_of(name, "resolutions", table.get("resolutions", plan.resolutions), plan.resolutions),
-            _some_of(name, "views", table.get("views", plan.views), VIEWS),
+            _some_of(name, "views", table.get("views", plan.views), tuple(VIEWS)),
             days,
         )
 

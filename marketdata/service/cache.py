@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Ints, MetricColumns, PriceColumns, View
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Ints, View
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
-POINTS = {"books": 2_048, "prices": 16_384, "metrics": 16_384}
-BASE_POINTS = {"books": 65_536, "prices": 1_048_576, "metrics": 1_048_576}
+_IS_BOOKS = {view: spec.columns is BookColumns for view, spec in VIEWS.items()}
+POINTS = {view: 2_048 if books else 16_384 for view, books in _IS_BOOKS.items()}
+BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 MINUTE = 60_000_000
 RECHECK_SECONDS = 2.0
 WITHOUT_POINTS = ("missing", "empty_observed")
@@ -138,9 +139,6 @@ class Chunk:
         size = len(columns) * 48 + 2_000
         if isinstance(columns, BookColumns):
             return size + columns.levels.nbytes * 2 + columns.counts.nbytes * 2 + len(columns) * 150
-        if isinstance(columns, PriceColumns):
-            return size + columns.price.nbytes + sum(v.nbytes for v in columns.extra.values())
-        assert isinstance(columns, MetricColumns)
         return size + sum(v.nbytes for v in columns.values.values())
 
 

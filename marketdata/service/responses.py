@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from marketdata.service.cache import Index
 from marketdata.service.pagination import Page, PageRows
 from marketdata.wire import models
-from marketdata.wire.columns import BookColumns, Floats, PriceColumns, Token
+from marketdata.wire.columns import VIEWS, BookColumns, Floats, Token
 
 GZIP_FROM = 1_000
 
@@ -118,7 +118,8 @@ def _points(part: PageRows, index: Index) -> list[Any]:
     columns = part.chunk.columns
     if isinstance(columns, BookColumns):
         return _books(part, columns, index)
-    values = {"p": columns.price, **columns.extra} if isinstance(columns, PriceColumns) else columns.values
+    field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
+    values = {field_of.get(name, name): column for name, column in columns.values.items()}
     return _numbers(values, index, _times(columns.ts[index]))
 
 

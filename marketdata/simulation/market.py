@@ -150,4 +150,4 @@ def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...]
     kept = rng.random(shape) >= 0.02
     kept[:, [0, -1]] = True
     token, minute = np.nonzero(kept)
-    return PriceColumns(tokens, token.astype(np.int32), path.ts[minute], price[kept])
+    return PriceColumns(tokens, token.astype(np.int32), path.ts[minute], {"price": price[kept]})

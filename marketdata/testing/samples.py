@@ -119,7 +119,7 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
     tokens, mids = _tokens(markets), _mids(markets, buckets)
     token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
     return accessor.to_frame(
-        PriceColumns(tokens, token, _ts(buckets, resolution, len(tokens)), mids.reshape(-1) / 100), frame
+        PriceColumns(tokens, token, _ts(buckets, resolution, len(tokens)), {"price": mids.reshape(-1) / 100}), frame
     )
 
 

@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:
 from marketdata.accessor import to_frame
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token, View
+from marketdata.wire.columns import VIEWS, BookColumns, MetricColumns, PriceColumns, Token, View
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
@@ -283,7 +283,7 @@ def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Pri
             code.append(i)
             ts.append(moment)
             price.append(draw(nullable))
-    return PriceColumns(tuple(tokens), np.array(code, np.int32), np.array(ts, np.int64), np.array(price, np.float64))
+    return PriceColumns(tuple(tokens), np.array(code, np.int32), np.array(ts, np.int64), {"price": np.array(price)})
 
 
 @st.composite
@@ -417,10 +417,10 @@ def pages(draw: st.DrawFn, view: View = "books") -> bytes:
         return draw(encodings(draw(book_pages())))
     drawn: PriceColumns | MetricColumns
     drawn = draw(price_columns(most=6)) if view == "prices" else draw(metric_columns(most=6))
-    names = {"price": "p"} if view == "prices" else {name: name for name in drawn.values}
+    field_of = {column: field for field, column in VIEWS[view].fields.items()}
     points: dict[str | None, list[dict[str, Any]]] = {token.token_label: [] for token in drawn.tokens}
     for i, (code, ts) in enumerate(zip(drawn.token.tolist(), drawn.ts.tolist(), strict=True)):
-        values = {names[name]: float(column[i]) for name, column in drawn.values.items()}
+        values = {field_of.get(name, name): float(column[i]) for name, column in drawn.values.items()}
         point = {name: None if math.isnan(value) else value for name, value in values.items()}
         points[drawn.tokens[code].token_label].append({"t": to_text(ts), **point})
     count = sum(map(len, points.values()))

@@ -18,7 +18,7 @@ from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, closed, kind_name, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.schema import WHO, Kind, check_names
+from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 from marketdata.wire.columns import Ints
@@ -191,7 +191,7 @@ def _joined(
     check_names(others)
     if on not in names:
         raise NotTidyError.from_missing("The left frame", [on], names)
-    keys = tuple(c for c in WHO[:2] if c in names and c in others) if by is None else by
+    keys = tuple(c for c in ID_COLUMNS[:2] if c in names and c in others) if by is None else by
     missing = [c for c in keys if c not in names or c not in others]
     if missing or (by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
@@ -213,7 +213,7 @@ def _has(frame: Any, name: str) -> bool:
 
 def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
     """The columns of ``right`` that are added, by their new names."""
-    ids = {*keys, *WHO}
+    ids = {*keys, *ID_COLUMNS}
     return {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
 
 
@@ -244,7 +244,7 @@ def _found(
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
     in_order = on == "ts" and left.is_in_order()
-    order = np.arange(len(left)) if in_order else left.order([c for c in WHO[:2] if c in left.names], moments)
+    order = np.arange(len(left)) if in_order else left.order([c for c in ID_COLUMNS[:2] if c in left.names], moments)
     rows = rows[order]
     more = _renamed(left.names, right.names, keys, suffix)
     taken = [Taken(left.source, {c: c for c in left.names}, order), Taken(right.source, more, rows)]
@@ -261,7 +261,7 @@ def _known(right: EagerTable, keys: tuple[str, ...], width: BucketWidth | None) 
         return right.instants(KNOWN)
     assert width is not None
     ids = EagerTable(right.source, "series")
-    ids.keys = [c for c in keys if c in WHO]
+    ids.keys = [c for c in keys if c in ID_COLUMNS]
     ids = ids.in_order(unique=False)
     refuse_finer(ids.array("ts"), ids.groups, width)
     return right.instants("ts") + width.micros
@@ -325,7 +325,7 @@ def _joined_rows(
         seen = seen.with_columns(nw.when(near).then(nw.col(_SEEN)).alias(_SEEN))
     out = a.with_columns(nw.col(on).alias(_TIME)).join(seen, on=[*by, _TIME], how="left")
     out = out.join(b.with_columns(nw.col(known).alias(_SEEN)), on=[*by, _SEEN], how="left")
-    out = out.sort(*(c for c in WHO if c in left.names), on, nulls_last=True)
+    out = out.sort(*(c for c in ID_COLUMNS if c in left.names), on, nulls_last=True)
     return out.select(*left.names, *more.values()).to_native()
 
 

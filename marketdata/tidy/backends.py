@@ -27,7 +27,7 @@ from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pya
 from marketdata.errors import NotTidyError
 from marketdata.tidy import partitions
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BID, COLUMNS, WHO, Kind, check_names, kind_of
+from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of
 from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.wire.columns import Ints
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 Together = Literal["row", "token", "market", "all"]
-_TOGETHER: dict[Together, Sequence[str]] = {"token": WHO[:2], "market": WHO[:1]}
+_TOGETHER: dict[Together, Sequence[str]] = {"token": ID_COLUMNS[:2], "market": ID_COLUMNS[:1]}
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 _NO_TIME = np.iinfo(np.int64).min
-_IDS = (*WHO, "side")
+_IDS = (*ID_COLUMNS, "side")
 
 
 class Taken(NamedTuple):
@@ -322,7 +322,7 @@ class PandasSource:
         if str(column.dtype) == "Int32" and name == "level":
             array = column.array if rows is None else column.array.take(rows)
             return array.to_numpy(dtype="int32", na_value=0)
-        if not isinstance(column.dtype, pd.CategoricalDtype) or (name != "side" and name not in WHO):
+        if not isinstance(column.dtype, pd.CategoricalDtype) or (name != "side" and name not in ID_COLUMNS):
             return None
         texts = column.dtype.categories
         if not (texts.tolist() == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)):

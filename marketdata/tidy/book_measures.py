@@ -17,13 +17,13 @@ import polars as pl
 
 from marketdata.tidy.backends import run
 from marketdata.tidy.quotes import KINDS, reduced, top
-from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Floats, Ints
 
 F = TypeVar("F")
 Columns = Mapping[str, nw.Expr]
-KEYS = ("ts", *WHO)
+KEYS = ("ts", *ID_COLUMNS)
 _ASK = "__is_ask"
 # What a sum may use beside ``level``, ``price`` and ``size`` of a row.
 BEFORE, PAID_BEFORE, DISTANCE = "__before", "__paid_before", "__distance"
@@ -165,4 +165,4 @@ def _by_groups(data: Any, sums: Columns, needs: frozenset[str], columns: Columns
     }
     out = data.select(*KEYS, **added, **greatest).group_by(*KEYS)
     out = out.agg(nw.col(*added).sum(), nw.col(*greatest).max()).with_columns(**_TOP)
-    return out.select(*KEYS, **columns).sort(*WHO, "ts", nulls_last=True)
+    return out.select(*KEYS, **columns).sort(*ID_COLUMNS, "ts", nulls_last=True)

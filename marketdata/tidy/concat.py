@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.schema import WHO, kind_of
+from marketdata.tidy.schema import ID_COLUMNS, kind_of
 
 F = TypeVar("F")
 
@@ -102,7 +102,7 @@ def _pandas(frames: list[Any]) -> Any:
     parts: list[Any] = [frame.copy(deep=False) for frame in frames]
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
         have = [part[name] for part in parts if name in part]
-        if name not in WHO and not (len(have) == len(parts) and all(_is_categorical(one) for one in have)):
+        if name not in ID_COLUMNS and not (len(have) == len(parts) and all(_is_categorical(one) for one in have)):
             continue
         if len({one.dtype for one in have}) == 1 and len(have) == len(parts) and _is_categorical(have[0]):
             continue
@@ -126,7 +126,7 @@ def _polars(frames: list[Any]) -> Any:
         schema = frame.collect_schema()
         return frame.with_columns(
             pl.col(name).cast(pl.String).cast(pl.Categorical)
-            for name in WHO
+            for name in ID_COLUMNS
             if name in schema and schema[name] != pl.Categorical
         )
 
@@ -138,7 +138,7 @@ def _arrow(tables: list[Any]) -> Any:
 
     def prepared(table: Any) -> Any:
         for place, field in enumerate(table.schema):
-            if field.name in WHO:
+            if field.name in ID_COLUMNS:
                 texts = table.column(place).cast(pa.large_string())
                 table = table.set_column(place, field.name, texts.dictionary_encode())
         return table

@@ -16,7 +16,7 @@ from marketdata.tidy.backends import run
 from marketdata.tidy.outcomes import as_kind_of
 from marketdata.tidy.quotes import top
 from marketdata.tidy.records import columns_of
-from marketdata.tidy.schema import ASK, BID, BOOKS, WHO
+from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS
 
 F = TypeVar("F")
 Counts = int | Mapping[str, int] | None
@@ -73,8 +73,8 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
 def _mirrored(table: Any, counts: Counts) -> Any:
     data = (table.book() if table.is_eager else table).frame()
-    ids = data.select(*WHO).unique()
-    pairs = ids.join(ids.rename({c: f"__{c}" for c in WHO[1:]}), on="market_id")
+    ids = data.select(*ID_COLUMNS).unique()
+    pairs = ids.join(ids.rename({c: f"__{c}" for c in ID_COLUMNS[1:]}), on="market_id")
     pairs = pairs.filter(nw.col("token_id") != nw.col("__token_id"))
     known = _known(ids, counts).with_columns(good=((nw.col(_HELD) == 2) & (nw.col(_ALL) == 2)).fill_null(value=False))
     if isinstance(known, nw.DataFrame):
@@ -97,7 +97,7 @@ def _mirrored(table: Any, counts: Counts) -> Any:
         price=1.0 - nw.col("price"),
         __order=~is_ask,
     )
-    return data.sort(*WHO, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
+    return data.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
 
 
 def overround(frame: F, *, tokens: Any = None) -> F:
@@ -220,7 +220,7 @@ def token_counts(tokens: Any) -> Counts:
 
 def _known(ids: Any, counts: Counts) -> Any:
     """Per market: the tokens that the frame holds, and how many it has; null where that is not known."""
-    out = ids.select(*WHO[:2]).unique().group_by("market_id").agg(nw.len().cast(nw.Int64).alias(_HELD))
+    out = ids.select(*ID_COLUMNS[:2]).unique().group_by("market_id").agg(nw.len().cast(nw.Int64).alias(_HELD))
     held, has = nw.col(_HELD), nw.col(_ALL)
     if counts is None:
         return out.with_columns(nw.when(held > 1).then(held).alias(_ALL))
@@ -312,5 +312,5 @@ def _scaled(table: Any, counts: Counts) -> Any:
     # In one step, so that the rows are grouped once.
     data = data.with_columns(__total=p.sum().over(*_MARKET), __there=p.count().over(*_MARKET))
     probability = nw.when((there == nw.col(_ALL)) & (total > 0)).then(p / total)
-    data = data.select("ts", *WHO, probability.alias("probability"))
-    return data if table.is_eager else data.sort(*WHO, "ts", nulls_last=True)
+    data = data.select("ts", *ID_COLUMNS, probability.alias("probability"))
+    return data if table.is_eager else data.sort(*ID_COLUMNS, "ts", nulls_last=True)

@@ -12,7 +12,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, WHO, Kind
+from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, Kind
 from marketdata.times import SECOND
 
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -27,7 +27,7 @@ class EngineTable:
 
     def __init__(self, native: Any, data: Any, kind: Kind) -> None:
         self.kind, self.names = kind, data.collect_schema().names()
-        self.keys = [c for c in WHO if c in self.names]
+        self.keys = [c for c in ID_COLUMNS if c in self.names]
         self.is_duckdb = data.implementation.is_duckdb()
         self.data = self._tidy(native, data)
 
@@ -37,7 +37,7 @@ class EngineTable:
         out = cls.__new__(cls)
         data = nw.from_native(native)
         out.kind, out.names = "series", data.collect_schema().names()
-        out.keys = [c for c in WHO if c in out.names]
+        out.keys = [c for c in ID_COLUMNS if c in out.names]
         out.is_duckdb = data.implementation.is_duckdb()
         missing = [c for c in times if c not in out.names]
         if missing:
@@ -107,11 +107,11 @@ class EngineTable:
         return nw.from_native(native.withColumn(name, functions.expr(start)))
 
 
-_TEXTS = (*WHO, "side", "ts")
+_TEXTS = (*ID_COLUMNS, "side", "ts")
 
 
 def _values(kind: Kind) -> tuple[str, ...]:
-    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *WHO))
+    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
 
 
 def _number(schema: Any, name: str) -> nw.Expr:

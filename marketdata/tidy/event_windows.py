@@ -16,7 +16,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, in_memory, run, source_of
 from marketdata.tidy.outcomes import as_kind_of, resolution_times
-from marketdata.tidy.schema import WHO, Kind, check_names
+from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 from marketdata.wire.columns import Ints, ranges
@@ -149,8 +149,8 @@ def around(
 
 
 def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Any:
-    keys = [c for c in WHO[:2] if c in moments.names]
-    further = [c for c in moments.names if c not in (*WHO, "ts")]
+    keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
+    further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
     taken = sorted({*further, _MOMENT, _OFFSET} & set(table.names))
     if taken:
         raise ConfigError(

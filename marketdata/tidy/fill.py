@@ -15,7 +15,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, is_lazy, kind_name, run, source_of
 from marketdata.tidy.grids import coarser_grid, refuse_finer
 from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import WHO, is_count
+from marketdata.tidy.schema import ID_COLUMNS, is_count
 from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.columns import Ints, ranges
@@ -121,7 +121,7 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
 
 def _aligned(table: EagerTable, width: BucketWidth, start: int | None, end: int | None, fill: Fill) -> Result:
     table.check()
-    table = upsampled(table.in_order([c for c in table.names if c not in ("ts", *WHO)]), width, fill)
+    table = upsampled(table.in_order([c for c in table.names if c not in ("ts", *ID_COLUMNS)]), width, fill)
     ts = table.array("ts")
     off = np.flatnonzero(width.floor(ts) != ts)
     if len(off):

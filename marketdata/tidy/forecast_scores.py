@@ -18,7 +18,7 @@ from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, run
 from marketdata.tidy.outcomes import Payoffs, as_kind_of, tokens_of
 from marketdata.tidy.quotes import top
-from marketdata.tidy.schema import WHO, Kind
+from marketdata.tidy.schema import ID_COLUMNS, Kind
 from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
@@ -26,7 +26,7 @@ Of = Literal["token", "market", "all"]
 Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", "books", "bbo")
 _P, _PAID, _ERROR = "__p", "__paid", "__error"
-_PAYOFF = [*WHO[:2], _PAID]
+_PAYOFF = [*ID_COLUMNS[:2], _PAID]
 # A price of a decimal bin border may lie a few bits below it.
 _SLACK = 1e-9
 _DRAWS = 200_000  # markets drawn at a time
@@ -201,7 +201,7 @@ def _score(
 ) -> Any:
     share, resamples = _share(interval), whole("resamples", resamples)
     counted = _counted(frame, outcomes, of)
-    ids = {"token": WHO, "market": WHO[:1], "all": WHO[:1]}[of]
+    ids = {"token": ID_COLUMNS, "market": ID_COLUMNS[:1], "all": ID_COLUMNS[:1]}[of]
     sums = partial(_sums, counted=counted, keys={c: nw.col(c) for c in ids}, error=error)
     if of == "all":
         finish = partial(_overall, name=name, share=share, resamples=resamples, seed=seed)
@@ -235,7 +235,7 @@ def _sums(table: Any, *, counted: Payoff, keys: Mapping[str, nw.Expr], error: nw
     """Number of forecasts by some keys, and sums of the forecasts, their payoffs and their errors."""
     value = "price" if table.kind == "prices" else "mid"
     data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
-    data = _with_payoff(data.select(*WHO, nw.col(value).alias(_P)), counted)
+    data = _with_payoff(data.select(*ID_COLUMNS, nw.col(value).alias(_P)), counted)
     sums = [_P, _PAID]
     if error is not None:
         data, sums = data.with_columns(error.alias(_ERROR)), [*sums, _ERROR]
@@ -245,7 +245,7 @@ def _sums(table: Any, *, counted: Payoff, keys: Mapping[str, nw.Expr], error: nw
 
 def _with_payoff(data: Any, counted: Payoff) -> Any:
     """The rows of tokens that paid, with what they paid."""
-    ids = list(WHO[:2])
+    ids = list(ID_COLUMNS[:2])
     small = pl.DataFrame(
         [(*token, paid) for token, paid in counted.items()],
         schema=dict(zip(_PAYOFF, (pl.String, pl.String, pl.Float64), strict=True)),

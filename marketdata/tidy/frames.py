@@ -6,24 +6,22 @@ and an enum for the side. Columns are handed over without a copy where the libra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, WHO, check_names
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, check_names
 from marketdata.tidy.table import from_codes
 from marketdata.wire.columns import (
-    METRICS,
+    VIEWS,
     AnyColumns,
     BookColumns,
     Codes,
     Floats,
     Ints,
-    MetricColumns,
-    PriceColumns,
     Token,
     View,
 )
@@ -33,11 +31,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 FrameKind = Literal["pandas", "polars"]
-_NEEDED: dict[View, tuple[str, ...]] = {
-    "books": ("token_id", "side", "level", "price", "size"),
-    "prices": ("token_id", "price"),
-    "metrics": ("market_id",),
-}
 # So many stretches of one id are filled faster than its rows are looked up one by one.
 _FEW_RUNS = 1_000
 
@@ -65,7 +58,7 @@ def to_frame(columns: AnyColumns, frame: FrameKind = "pandas") -> Any:
     build = _Pandas() if frame == "pandas" else _Polars()
     if isinstance(columns, BookColumns):
         return build.frame(_book_series(columns, build))
-    who = WHO if isinstance(columns, PriceColumns) else WHO[:1]
+    who = next(spec.ids for spec in VIEWS.values() if isinstance(columns, spec.columns))
     series = {"ts": build.times(columns.ts), **_who(columns.tokens, columns.token, build, who)}
     series |= {name: build.floats(values, None) for name, values in columns.values.items()}  # noqa: PD011 no frame
     return build.frame(series)
@@ -89,7 +82,7 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
         price, size = (np.ascontiguousarray(books.levels[:, i]) for i in (0, 1))
     return {
         "ts": build.times(np.repeat(books.ts, per_snapshot)),
-        **_who(books.tokens, books.token, build, WHO, per_snapshot),
+        **_who(books.tokens, books.token, build, ID_COLUMNS, per_snapshot),
         "side": build.sides(side),
         "level": build.levels(level, markers),
         "price": build.floats(price, markers),
@@ -198,29 +191,23 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
     from marketdata.tidy.backends import in_memory, source_of
     from marketdata.tidy.table import EagerTable
 
-    source = source_of(in_memory(frame))
+    source, spec = source_of(in_memory(frame)), VIEWS[view]
     check_names(source.names)
-    missing = [c for c in ("ts", *_NEEDED[view]) if c not in source.names]
+    missing = [c for c in ("ts", *spec.required) if c not in source.names]
     if missing:
         raise NotTidyError.from_missing(f"A {view} frame", missing, source.names)
     table = EagerTable(source, view)
-    if view == "metrics":
-        table.keys = [c for c in table.keys if c == "market_id"]
+    table.keys = [c for c in table.keys if c in spec.ids]
     if lookup:
-        table.identity = WHO
-    if view == "books":
+        table.identity = ID_COLUMNS
+    if issubclass(spec.columns, BookColumns):
         return _snapshots(table.book()).sort()
-    own = ("price",) if view == "prices" else METRICS
-    numbers = [c for c in source.names if c in own or (c not in ("ts", *WHO) and table.is_number(c))]
+    numbers = [c for c in source.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
     table = table.in_order(numbers)
     values = {c: table.array(c) for c in numbers}
-    who = *_tokens(table, table.groups), table.array("ts")
-    if view == "prices":
-        return PriceColumns(*who, values.pop("price"), values).sort()
-    if view == "metrics":
-        none = np.full(len(table), np.nan)
-        return MetricColumns(*who, {c: values.get(c, none) for c in (*METRICS, *values)}).sort()
-    assert_never(view)
+    none = np.full(len(table), np.nan)
+    whole = {c: values.get(c, none) for c in (*spec.names, *values)}
+    return spec.columns(*_tokens(table, table.groups), table.array("ts"), whole).sort()
 
 
 def _tokens(table: Any, groups: Ints) -> tuple[tuple[Token, ...], Codes]:

@@ -13,7 +13,7 @@ from narwhals.dependencies import is_dask_dataframe
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.backends import closed, in_memory, names_of, source_of
 from marketdata.tidy.records import columns_of, is_missing
-from marketdata.tidy.schema import WHO
+from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 
@@ -21,9 +21,9 @@ F = TypeVar("F")
 Tokens = Iterable[tuple[str, str, str | None]]
 _RECORDS = ("market_id", "token_ids", "token_labels")
 _RESOLVED = ("resolved_token_id", "resolved_token_label")
-_IDS = WHO[:2]
+_IDS = ID_COLUMNS[:2]
 _ALLOWED = "what md.outcomes(markets) gives, frames of market records"
-_FIELDS = (*WHO, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resolved_at")
+_FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resolved_at")
 
 
 def outcomes(markets: F) -> F:
@@ -200,7 +200,7 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         for token, label in zip(tokens, names, strict=True):
             out.append((str(market), token, label, None if won is None else float(token == won), known))
     out.sort(key=lambda row: row[:2])
-    return {name: [row[i] for row in out] for i, name in enumerate((*WHO, "payoff", "resolved_at"))}
+    return {name: [row[i] for row in out] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
 
 
 def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
@@ -212,7 +212,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
         If the frame has no ids.
     """
     names = names_of(frame)
-    ids = [c for c in WHO if c in names]
+    ids = [c for c in ID_COLUMNS if c in names]
     missing = [c for c in _IDS if c not in ids]
     if missing:
         raise NotTidyError.from_missing("A tidy frame", missing, names)
@@ -224,7 +224,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
         )
     table = EagerTable(source_of(frame), "series")
     found = pl.DataFrame([table.column(c) for c in ids]).unique().with_columns(pl.all().cast(pl.String))
-    if len(ids) < len(WHO):
+    if len(ids) < len(ID_COLUMNS):
         found = found.with_columns(token_label=pl.lit(None, pl.String))
     return found.sort("market_id", "token_id").rows()
 

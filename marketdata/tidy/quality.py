@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
 from marketdata.tidy.backends import in_memory, is_lazy, opened
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import METRICS, WHO, value_columns
+from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_text
 from marketdata.wire.columns import Ints
@@ -208,7 +208,7 @@ def _long_runs(equal: _Rows, heads: Ints) -> Ints:
 
 def _values(view: _View) -> Iterator[Finding]:
     n = len(view)
-    own = ("price",) if view.table.kind == "prices" else METRICS[2:]
+    own = COLUMNS[view.table.kind]
     names = [c for c in value_columns(view.table.names) if c in own or view.table.is_number(c)]
     columns = {c: view.column(c) for c in names}
     if view.table.kind == "prices":
@@ -264,6 +264,6 @@ def _report(found: list[Finding], view: _View, frame: Any) -> Any:
 def _example(view: _View, row: int) -> str:
     at, table = np.array([row]), view.table
     parts = [to_text(int(table.array("ts")[row])), *(str(table.texts(c, at)[0]) for c in view.who[-1:])]
-    rest = [c for c in table.names if c not in {"ts", *WHO}]
+    rest = [c for c in table.names if c not in {"ts", *ID_COLUMNS}]
     values = ((c, table.source.raw(c)[row]) for c in rest[:4])
     return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124

@@ -11,11 +11,11 @@ import polars as pl
 
 from marketdata.tidy.backends import Result, Taken, run
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BBO, BID, WHO, Kind
+from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, Kind
 from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
-_KEYS = (*WHO, "ts")
+_KEYS = (*ID_COLUMNS, "ts")
 KINDS: tuple[Kind, ...] = ("books", "bbo")
 
 
@@ -116,7 +116,7 @@ def spread(frame: F) -> F:
 
 
 def _one(table: Any, name: str) -> Any:
-    return top(table).select("ts", *WHO, name)
+    return top(table).select("ts", *ID_COLUMNS, name)
 
 
 def top(table: Any) -> Any:
@@ -130,7 +130,7 @@ def _best(book: EagerTable) -> pl.DataFrame:
     starts, asks, ends = book.sides
     price, size, missing = book.column("price"), book.column("size"), asks == ends
     heads = book.take(starts)
-    out = [heads.column(c) for c in ("ts", *WHO)]
+    out = [heads.column(c) for c in ("ts", *ID_COLUMNS)]
     # A snapshot without a row of bids begins with its asks, and one without a row of asks ends where they would begin.
     for at, none in ((starts, asks == starts), (np.minimum(asks, len(book) - 1), missing)):
         rows = pl.Series(at, dtype=pl.Int64)

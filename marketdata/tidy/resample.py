@@ -24,7 +24,7 @@ from marketdata.tidy.backends import Overlap, Result, Taken, closed, run, source
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
 from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.schema import ASK, BBO, BOOKS, COLUMNS, COUNT, QUOTES, WHO, Kind, value_columns
+from marketdata.tidy.schema import ASK, BBO, BOOKS, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints, ranges
 
@@ -164,7 +164,7 @@ def last(ordered: EagerTable, width: BucketWidth) -> Result:
     own = [c for c in (BOOKS if kept.kind == "books" else BBO) if c in kept.names]
     kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
     ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
-    data = kept.frame(*(c for c in own if c not in ("ts", *WHO))).to_native().with_columns(ts)
+    data = kept.frame(*(c for c in own if c not in ("ts", *ID_COLUMNS))).to_native().with_columns(ts)
     taken = Taken(kept.source, {c: c for c in kept.names if c not in own}, kept.rows)
     return Result(data, [taken], kept.names)
 
@@ -230,7 +230,7 @@ def _averaged(table: Any) -> list[str]:
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
             "select the columns of one of them, resample each, and join the results."
         )
-    own = [c for c in COLUMNS[table.kind] if c not in ("ts", *WHO)]
+    own = [c for c in COLUMNS[table.kind] if c not in ("ts", *ID_COLUMNS)]
     values = value_columns(table.names)
     numbers = [v for v in values if v in own or table.is_number(v)]
     other = sorted(set(values) - set(numbers))

@@ -21,19 +21,18 @@ from collections.abc import Iterable
 from typing import Literal
 
 from marketdata.errors import NotTidyError
-from marketdata.wire.columns import METRICS as MEASURED
+from marketdata.wire.columns import VIEWS, Token, View
 
 # A series has a time, a market or a token, and any columns beside them.
-Kind = Literal["books", "prices", "metrics", "bbo", "quotes", "series"]
+Kind = View | Literal["bbo", "quotes", "series"]
 
-WHO = ("market_id", "token_id", "token_label")
-BOOKS = ("ts", *WHO, "side", "level", "price", "size")
-PRICES = ("ts", *WHO, "price")
-METRICS = ("ts", "market_id", *MEASURED)
-BBO = ("ts", *WHO, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
+ID_COLUMNS = Token._fields
+BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 # What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
-QUOTES = frozenset(BBO) - {"ts", *WHO}
-COLUMNS: dict[Kind, tuple[str, ...]] = {"books": BOOKS, "prices": PRICES, "metrics": METRICS, "bbo": BBO}
+QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
+COLUMNS: dict[Kind, tuple[str, ...]] = {view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()}
+COLUMNS["bbo"] = BBO
+BOOKS = COLUMNS["books"]
 
 BID, ASK = "bid", "ask"
 # The list columns of a nested books frame: one row per snapshot.
@@ -76,7 +75,7 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     for kind, missing in lacks.items():
         if not missing:
             return kind
-    if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *WHO}:
+    if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *ID_COLUMNS}:
         return "quotes"
     if "series" in wanted and not {"side", "level"} & set(present):
         _check_series(present)
@@ -103,7 +102,7 @@ def _check_series(present: list[str]) -> None:
 def value_columns(columns: Iterable[str]) -> list[str]:
     """The columns of a prices or metrics frame that hold values, without their counts."""
     present = list(columns)
-    who = set(WHO) | {"ts"}
+    who = set(ID_COLUMNS) | {"ts"}
     return [c for c in present if c not in who and not is_count(c, present)]
 
 

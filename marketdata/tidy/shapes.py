@@ -16,13 +16,13 @@ from marketdata.tidy import frames
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import is_lazy, run
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BID, WHO
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 from marketdata.wire.columns import BookColumns, Token
 
 F = TypeVar("F")
-KEYS = ("ts", *WHO)
+KEYS = ("ts", *ID_COLUMNS)
 _TOTAL = "__total"
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
 _WIDE = re.compile(r"bid_px_(\d\d+)")
@@ -69,8 +69,8 @@ def ladder(frame: F, ts: Any) -> F:
 def _ladder(table: Any, moment: int) -> Any:
     data = table.book().frame() if table.is_eager else table.frame()
     data = data.filter(nw.col("ts") <= nw.lit(to_datetime(moment)))
-    data = data.filter(nw.col("ts") == nw.col("ts").max().over(*WHO)).filter(~nw.col("price").is_null())
-    total = nw.col("size").cum_sum().over(*WHO, "side", order_by="level")
+    data = data.filter(nw.col("ts") == nw.col("ts").max().over(*ID_COLUMNS)).filter(~nw.col("price").is_null())
+    total = nw.col("size").cum_sum().over(*ID_COLUMNS, "side", order_by="level")
     data = data.with_columns(total.alias(_TOTAL))
     parts = []
     for side in (BID, ASK):
@@ -79,7 +79,7 @@ def _ladder(table: Any, moment: int) -> Any:
         parts += [nw.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
     names = ("bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
     rows = data.select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(nw.col(*names).max())
-    return rows.select(*KEYS, "level", *names).sort(*WHO, "level", nulls_last=True)
+    return rows.select(*KEYS, "level", *names).sort(*ID_COLUMNS, "level", nulls_last=True)
 
 
 def wide_names(levels: int) -> list[str]:
@@ -162,7 +162,7 @@ def _wide_rows(table: EngineTable, levels: int) -> Any:
         here = (nw.col("side") == side) & (nw.col("level") == int(level)).fill_null(value=False)
         parts.append(nw.when(here).then(nw.col("price" if what == "px" else "size")).alias(name))
     out = table.frame().select(*KEYS, *parts).group_by(*KEYS).agg(nw.col(*names).max())
-    return out.select(*KEYS, *names).sort(*WHO, "ts", nulls_last=True)
+    return out.select(*KEYS, *names).sort(*ID_COLUMNS, "ts", nulls_last=True)
 
 
 def from_wide(frame: F) -> F:
@@ -211,7 +211,7 @@ def _tidy_rows(table: EngineTable, levels: int) -> Any:
             one = data.select(*KEYS, side=nw.lit(side), level=number, price=price, size=size)
             parts.append(one if level == 0 else one.filter(~nw.col("price").is_null()))
     out = nw.concat(parts).with_columns((nw.col("side") == ASK).alias("__order"))
-    out = out.sort(*WHO, "ts", "__order", "level", nulls_last=True)
+    out = out.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True)
     return out.select(*KEYS, "side", "level", "price", "size")
 
 
@@ -229,7 +229,7 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
     names = wide_names(levels)
     table = table.in_order(names)
     groups = table.groups
-    heads = [table.texts(c, groups) for c in WHO]
+    heads = [table.texts(c, groups) for c in ID_COLUMNS]
     tokens = tuple(Token(m or "", t, label) for m, t, label in zip(*heads, strict=True))
     token = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
     pairs = np.full((len(table), 2, levels, 2), np.nan)

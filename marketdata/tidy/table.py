@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
 from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import BBO, COLUMNS, WHO, Kind
+from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, Kind
 from marketdata.times import to_text
 from marketdata.wire.columns import Ints
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
-_IDENTITY = WHO[:2]
+_IDENTITY = ID_COLUMNS[:2]
 _TYPED = frozenset(c for columns in COLUMNS.values() for c in columns)
-_NUMBERS = _TYPED - {"ts", *WHO, "side", "level"}
+_NUMBERS = _TYPED - {"ts", *ID_COLUMNS, "side", "level"}
 
 
 class Source(Protocol):
@@ -65,7 +65,7 @@ class EagerTable:
 
     def __init__(self, source: Source, kind: Kind, parent: EagerTable | None = None, at: Ints | None = None) -> None:
         self.source, self.kind = source, kind
-        self.keys = [c for c in WHO if c in source.names]
+        self.keys = [c for c in ID_COLUMNS if c in source.names]
         self.identity: Sequence[str] = _IDENTITY if parent is None else parent.identity
         self._parent, self._at = parent, at
         self._columns: dict[str, pl.Series] = {}
@@ -159,7 +159,9 @@ class EagerTable:
 
     def any_text(self, name: str) -> pl.Series:
         """A column of ids of any name, as categories; there may be nulls."""
-        return self.column(name) if name in WHO else normalization.ids(self.source.raw(name), name, nullable=True)
+        return (
+            self.column(name) if name in ID_COLUMNS else normalization.ids(self.source.raw(name), name, nullable=True)
+        )
 
     def instants(self, name: str) -> Ints:
         """A column of times of any name as microseconds UTC."""
@@ -444,13 +446,13 @@ class EagerTable:
 
 
 def _values(kind: Kind) -> tuple[str, ...]:
-    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *WHO))
+    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
 
 
 def _normalised(raw: Any, name: str, *, nullable: bool) -> pl.Series:
     if name == "ts":
         return normalization.times(raw, name)
-    if name in WHO:
+    if name in ID_COLUMNS:
         return normalization.ids(raw, name, nullable=nullable or name == "token_label")
     if name == "side":
         return normalization.sides(raw, name)

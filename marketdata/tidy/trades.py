@@ -17,7 +17,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, in_memory, opened, source_of
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.tidy.schema import WHO, check_names
+from marketdata.tidy.schema import ID_COLUMNS, check_names
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Floats
 
@@ -25,7 +25,7 @@ Fees = float | Callable[[Floats, Floats], Any]
 Token = tuple[str, str]
 _FILLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
-    **dict.fromkeys((*WHO, "side"), pl.String()),
+    **dict.fromkeys((*ID_COLUMNS, "side"), pl.String()),
     **dict.fromkeys(("asked", "shares", "average_price", "notional", "fee"), pl.Float64()),
     "status": pl.String(),
 }
@@ -294,7 +294,9 @@ def _orders(signals: Any, delay: int) -> list[_Order]:
     ts, size = table.array("ts").tolist(), table.array("size").tolist()
     sides = list(table.source.raw("side"))
     limits = table.array("limit").tolist() if "limit" in table.names else [np.nan] * len(ts)
-    tokens = ((str(market), str(token)) for market, token in zip(*(table.texts(c) for c in WHO[:2]), strict=True))
+    tokens = (
+        (str(market), str(token)) for market, token in zip(*(table.texts(c) for c in ID_COLUMNS[:2]), strict=True)
+    )
     out = []
     for place, (at, token, side, shares, limit) in enumerate(zip(ts, tokens, sides, size, limits, strict=True)):
         if side not in ("buy", "sell"):
@@ -319,7 +321,7 @@ def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payo
         profit = None if settled is None else account.received - account.paid - account.fees + settled
         positions.append((*who, account.bought, account.sold, held, *money, payoff, settled, profit))
     names = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
-    types = {**dict.fromkeys(WHO, pl.String), **dict.fromkeys(names, pl.Float64)}
+    types = {**dict.fromkeys(ID_COLUMNS, pl.String), **dict.fromkeys(names, pl.Float64)}
     by_token = pl.DataFrame(positions, schema=types, orient="row")
     sums = ["paid", "received", "fees", "settled", "profit"]
     whole = [pl.when(pl.col(c).null_count() == 0).then(pl.col(c).sum()).alias(c) for c in sums]

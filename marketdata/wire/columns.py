@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, TypeVar, assert_never, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ View = Literal["books", "prices", "metrics"]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
-VIEWS: tuple[View, ...] = get_args(View)
 
 
 class Token(NamedTuple):
@@ -126,64 +125,92 @@ class BookColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PriceColumns(Columns):
-    """One entry per token and bucket; ``price`` is a probability 0 to 1, ``extra`` whatever numbers came with it."""
+class NumberColumns(Columns):
+    """One entry per point; ``values`` holds its numbers by the name of their column."""
 
-    price: Floats
-    extra: dict[str, Floats] = field(default_factory=dict)
+    values: dict[str, Floats]
 
-    @property
-    def values(self) -> dict[str, Floats]:
-        """Every number by its column name, price first."""
-        return {"price": self.price, **self.extra}
-
-    def with_values(self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]) -> PriceColumns:
+    def with_values(self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]) -> Self:
         """The same kind of columns with other content."""
-        extra = {k: v for k, v in values.items() if k != "price"}
-        return PriceColumns(tokens, token, ts, values["price"], extra)
+        return type(self)(tokens, token, ts, values)
 
-    def take(self, index: NDArray[Any]) -> PriceColumns:
+    def take(self, index: NDArray[Any]) -> Self:
         """The points at these positions, in this order."""
         values = {k: v[index] for k, v in self.values.items()}
         return self.with_values(self.tokens, self.token[index], self.ts[index], values)
 
-    def slice(self, a: int, b: int, _first: int, _last: int) -> PriceColumns:
+    def slice(self, a: int, b: int, _first: int, _last: int) -> Self:
         """Entries a to b, without a copy."""
         values = {k: v[a:b] for k, v in self.values.items()}
         return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
 
-    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> PriceColumns:
-        return PriceColumns(tokens, codes, self.ts, self.price, self.extra)
+    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> Self:
+        return self.with_values(tokens, codes, self.ts, self.values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricColumns(Columns):
+class PriceColumns(NumberColumns):
+    """One entry per token and bucket: its price, a probability 0 to 1, and whatever numbers came with it."""
+
+    __slots__ = ()
+
+    @property
+    def price(self) -> Floats:
+        """The prices."""
+        return self.values["price"]
+
+
+class MetricColumns(NumberColumns):
     """One entry per market and bucket; ``tokens`` name markets only. Always volume, liquidity, spread."""
 
-    values: dict[str, Floats] = field(default_factory=dict)
-
-    def with_values(
-        self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]
-    ) -> MetricColumns:
-        """The same kind of columns with other content."""
-        return MetricColumns(tokens, token, ts, values)
-
-    def take(self, index: NDArray[Any]) -> MetricColumns:
-        """The points at these positions, in this order."""
-        values = {k: v[index] for k, v in self.values.items()}
-        return MetricColumns(self.tokens, self.token[index], self.ts[index], values)
-
-    def slice(self, a: int, b: int, _first: int, _last: int) -> MetricColumns:
-        """Entries a to b, without a copy."""
-        values = {k: v[a:b] for k, v in self.values.items()}
-        return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
-
-    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> MetricColumns:
-        return MetricColumns(tokens, codes, self.ts, self.values)
+    __slots__ = ()
 
 
-METRICS = ("volume", "liquidity", "spread")
 AnyColumns = BookColumns | PriceColumns | MetricColumns
+METRICS = ("volume", "liquidity", "spread")
+
+
+class ViewSpec(NamedTuple):
+    """What is particular to a view: what else there is one of per view follows from it.
+
+    Attributes
+    ----------
+    columns : type
+        The class of its columns.
+    ids : tuple of str
+        What a row is about: a token of a market, or a market.
+    names : tuple of str
+        Columns of a tidy frame after the ids.
+    fields : dict of str to str
+        JSON fields of a point and the columns they become; empty for books.
+    point_bytes : int
+        Size of a point in a tidy frame; a book is taken to have 40 levels [bytes].
+    optional : bool
+        Whether a field may be absent: its column is null then.
+    """
+
+    columns: type[AnyColumns]
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    fields: dict[str, str]
+    point_bytes: int
+    optional: bool = False
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a row is about a token; else it is about a market."""
+        return "token_id" in self.ids
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that a frame of it cannot do without, beside ``ts``: labels, and often markets, are looked up."""
+        return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
+
+
+VIEWS: dict[View, ViewSpec] = {
+    "books": ViewSpec(BookColumns, Token._fields, ("side", "level", "price", "size"), {}, 1700),
+    "prices": ViewSpec(PriceColumns, Token._fields, ("price",), {"p": "price"}, 40),
+    "metrics": ViewSpec(MetricColumns, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=True),
+}
 _SHORT = 8  # entries of a slice that are sorted one by one before the slice is cut out
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
@@ -240,13 +267,10 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
 def empty(view: View) -> AnyColumns:
     """Columns without an entry."""
     codes, ts = np.empty(0, np.int32), np.empty(0, np.int64)
-    if view == "books":
-        return BookColumns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
-    if view == "prices":
-        return PriceColumns((), codes, ts, np.empty(0))
-    if view == "metrics":
-        return MetricColumns((), codes, ts, {name: np.empty(0) for name in METRICS})
-    assert_never(view)
+    columns = VIEWS[view].columns
+    if issubclass(columns, BookColumns):
+        return columns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
+    return columns((), codes, ts, {name: np.empty(0) for name in VIEWS[view].names})
 
 
 def concat(parts: Sequence[C]) -> C:

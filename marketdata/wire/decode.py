@@ -25,6 +25,7 @@ from marketdata.errors import ContractError
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
 from marketdata.wire.columns import (
+    VIEWS,
     AnyColumns,
     BookColumns,
     Codes,
@@ -171,7 +172,7 @@ def _envelope(view: View, top: Any) -> Envelope:
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
     model: Callable[..., Envelope]
-    if view == "metrics":
+    if not VIEWS[view].has_tokens:
         model = MetricsEnvelope
     else:
         model = TokenEnvelope if "token_id" in top and "tokens" not in top else MarketEnvelope

@@ -7,13 +7,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn, assert_never
+from typing import Any, NoReturn
 
 import numpy as np
 
 from marketdata.errors import ContractError
 from marketdata.times import Range, parse_iso
-from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View
+from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Token, View, ViewSpec
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
@@ -56,8 +56,8 @@ def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | Non
     """
     reader = _Reader(rng, notes)
     data = top.get("data")
-    if view == "metrics":
-        return _read_metrics(reader, top["market_id"], data)
+    if not VIEWS[view].has_tokens:
+        return _read_market(reader, view, top["market_id"], data)
     if not grouped:
         token = Token(top["market_id"], top["token_id"], top.get("token_label"))
         return reader.rows(view, [(token, "data", _expect(data, list, "data"))])
@@ -72,12 +72,12 @@ def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | Non
     return reader.rows(view, groups)
 
 
-def _read_metrics(reader: _Reader, market_id: str, data: Any) -> AnyColumns:
+def _read_market(reader: _Reader, view: View, market_id: str, data: Any) -> AnyColumns:
     path = "data"
     if isinstance(data, dict) and len(data) == 1:
         path = f"data.{next(iter(data))}"
         data = next(iter(data.values()))
-    return reader.rows("metrics", [(Token(market_id), path, _expect(data, list, path))])
+    return reader.rows(view, [(Token(market_id), path, _expect(data, list, path))])
 
 
 class _Reader:
@@ -100,14 +100,10 @@ class _Reader:
                 code.append(i)
                 points.append((where, point))
         head = (tokens, np.array(code, np.int32), np.array(ts, np.int64))
-        if view == "books":
-            return BookColumns(*head, *self.books(points))
-        if view == "prices":
-            values = self.numbers(points, {"p": "price"})
-            return PriceColumns(*head, values.pop("price"), values)
-        if view == "metrics":
-            return MetricColumns(*head, self.numbers(points, {name: name for name in METRICS}))
-        assert_never(view)
+        columns = VIEWS[view].columns
+        if issubclass(columns, BookColumns):
+            return columns(*head, *self.books(points))
+        return columns(*head, self.numbers(points, VIEWS[view]))
 
     def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
         counts: list[int] = []
@@ -134,18 +130,18 @@ class _Reader:
             self.notes["level_with_more_than_two_numbers"] += 1
         return self.number(pair[0], f"{path}[0]"), self.number(pair[1], f"{path}[1]")
 
-    def numbers(self, points: list[tuple[str, dict[str, Any]]], names: dict[str, str]) -> dict[str, Any]:
+    def numbers(self, points: list[tuple[str, dict[str, Any]]], spec: ViewSpec) -> dict[str, Any]:
         """The named fields as float columns, then every further field that is a number."""
-        more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in names)
+        more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in spec.fields)
         out = {
             column: np.array(
                 [
-                    self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name)
+                    self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name, spec)
                     for w, point in points
                 ],
                 np.float64,
             )
-            for name, column in names.items()
+            for name, column in spec.fields.items()
         }
         for name in more:
             found = [point.get(name) for _, point in points]
@@ -156,9 +152,9 @@ class _Reader:
                 out[name] = np.array(column, np.float64)
         return out
 
-    def absent(self, where: str, name: str) -> float:
-        if name == "p":
-            _off(f"{where}.p", "is missing")
+    def absent(self, where: str, name: str, spec: ViewSpec) -> float:
+        if not spec.optional:
+            _off(f"{where}.{name}", "is missing")
         self.notes["metric_missing"] += 1
         return math.nan
 

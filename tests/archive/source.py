@@ -87,7 +87,7 @@ def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: lis
     token = np.array([k[0] for k in keys], np.int32)
     ts = np.array([START + k[1] * MINUTE for k in keys], np.int64)
     if view == "prices":
-        return PriceColumns(TOKENS[market], token, ts, np.array(values, float)).sort()
+        return PriceColumns(TOKENS[market], token, ts, {"price": np.array(values, float)}).sort()
     if view == "metrics":
         volume, liquidity = np.array(values, float).T
         spread = np.full(len(keys), np.nan)

@@ -316,10 +316,10 @@ def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
     archive.add(books=twice, prices=prices(M, 0, 5))
     assert held(archive) == points_of("books", one)
     token = np.zeros(2, np.int32)
-    clash = PriceColumns(TOKENS[M], token, np.array([START, START]), np.array([0.5, 0.6]))
+    clash = PriceColumns(TOKENS[M], token, np.array([START, START]), {"price": np.array([0.5, 0.6])})
     with pytest.raises(NotTidyError, match="different values"):
         archive.add(prices=clash)
-    nan = PriceColumns(TOKENS[M], token, np.array([START, START]), np.array([np.nan, np.nan]))
+    nan = PriceColumns(TOKENS[M], token, np.array([START, START]), {"price": np.array([np.nan, np.nan])})
     archive.add(prices=nan)
     assert archive.prices(M)["price"].to_list()[0] is None
 
@@ -506,7 +506,7 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
     for n in range(40):
         token = Token(f"m-{n:02d}", str(n), "Yes")
         record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
-        point = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), np.array([0.5]))
+        point = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
         archive.add(markets=[record], prices=point)
     fresh = opened(archive)
     assert fresh.prices("s-7").height == 1
@@ -520,7 +520,7 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
     names = sorted({"a", "\ud7ff", "\uffee", "zz", name})
     tokens = tuple(Token(n, f"t{n}", "Yes") for n in names)
     k = len(tokens)
-    some = PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), np.arange(k) / 10)
+    some = PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.arange(k) / 10})
     archive.add(prices=some, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
     archive.compact()
     fresh = opened(archive)
@@ -528,7 +528,7 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
         assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
         assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
         assert len(fresh.files("prices", one)) == 1
-    fresh.add(prices=PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), np.full(k, 0.9)))
+    fresh.add(prices=PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
     assert opened(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
     assert fresh.verify().is_empty()
 

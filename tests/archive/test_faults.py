@@ -276,7 +276,7 @@ def test_rows_keep_the_label_that_was_seen(archive: Archive) -> None:
     old, new = Token("m", "1", "Yes"), Token("m", "1", "YES")
     for n, token in enumerate((old, new)):
         ts = np.array([START + n * MINUTE])
-        archive.add(prices=PriceColumns((token,), np.zeros(1, np.int32), ts, np.array([0.5])))
+        archive.add(prices=PriceColumns((token,), np.zeros(1, np.int32), ts, {"price": np.array([0.5])}))
     assert set(archive.columns("prices", "m").tokens) == {old, new}
 
 
@@ -294,7 +294,7 @@ def test_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
     tokens = tuple(Token(name, f"t{name}", "Yes") for name in sorted(HOSTILE))
     n = len(tokens)
     archive.add(
-        prices=PriceColumns(tokens, np.arange(n, dtype=np.int32), np.full(n, START), np.arange(n) / 100),
+        prices=PriceColumns(tokens, np.arange(n, dtype=np.int32), np.full(n, START), {"price": np.arange(n) / 100}),
         books=BookColumns(
             tokens, np.arange(n, dtype=np.int32), np.full(n, START), np.zeros(2 * n, int), np.empty((0, 2))
         ),
@@ -304,7 +304,7 @@ def test_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
         assert isinstance(found, PriceColumns)
         assert found.tokens == (token,)
         assert found.price.tolist() == [i / 100]
-        replaced = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), np.array([0.99]))
+        replaced = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.99])})
         archive.add(prices=replaced)
         assert archive.columns("prices", token.market_id).values["price"].tolist() == [0.99]  # type: ignore[union-attr]
     assert archive.scan("prices").collect().height == n

@@ -20,7 +20,7 @@ sides = st.lists(st.tuples(numbers, numbers), max_size=4)
 @st.composite
 def some_points(draw: st.DrawFn) -> tuple[View, dict[tuple[int, int], Any]]:
     """A view and its points by token and minute."""
-    view: View = draw(st.sampled_from(VIEWS))
+    view: View = draw(st.sampled_from(list(VIEWS)))
     value = {"books": st.tuples(sides, sides), "prices": numbers, "metrics": st.tuples(numbers, numbers)}[view]
     tokens = st.just(0) if view == "metrics" else st.integers(0, 1)
     return view, draw(st.dictionaries(st.tuples(tokens, st.integers(0, 30)), value, max_size=12))

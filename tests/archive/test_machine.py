@@ -22,7 +22,7 @@ from marketdata.wire.columns import VIEWS, View
 END = 60
 minutes = st.integers(0, END)
 markets = st.sampled_from(MARKETS)
-views = st.sampled_from(VIEWS)
+views = st.sampled_from(list(VIEWS))
 sides = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1e6, width=32)), max_size=3)
 
 

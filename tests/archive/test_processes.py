@@ -240,4 +240,4 @@ def _one_price(n: int) -> Any:
     from marketdata.wire.columns import PriceColumns, Token
 
     token = (Token(f"m-{n:02d}", str(n), "Yes"),)
-    return PriceColumns(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), np.array([0.5]))
+    return PriceColumns(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), {"price": np.array([0.5])})

@@ -58,7 +58,7 @@ def part_of(what: str, k: int, n: int) -> PriceColumns:
     token = Token("one", str(k if what == "tokens" else 0), "Yes")
     day = 0 if what == "tokens" else k
     ts = START + (1440 * day + 20 * n + np.arange(30)) * MINUTE
-    return PriceColumns((token,), np.zeros(30, np.int32), ts, np.full(30, (100 * k + n) / 1000))
+    return PriceColumns((token,), np.zeros(30, np.int32), ts, {"price": np.full(30, (100 * k + n) / 1000)})
 
 
 def rows_of(columns: PriceColumns) -> Iterator[tuple[Token, int, float]]:

@@ -16,7 +16,7 @@ import marketdata as md
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes
 from marketdata.tidy.frames import to_frame
-from marketdata.tidy.schema import WHO
+from marketdata.tidy.schema import ID_COLUMNS
 
 
 def grouper(frame: pd.DataFrame) -> pd.DataFrame:
@@ -72,13 +72,13 @@ def floor_mean(frame: pd.DataFrame) -> pd.Series:
 def expressions(frame: Any) -> Any:
     """The last book as narwhals expressions."""
     data = nw.from_native(frame, eager_only=True).with_columns(bucket=nw.col("ts").dt.truncate("1h"))
-    return data.filter(nw.col("ts") == nw.col("ts").max().over(*WHO, "bucket")).to_native()
+    return data.filter(nw.col("ts") == nw.col("ts").max().over(*ID_COLUMNS, "bucket")).to_native()
 
 
 def mean_expressions(frame: Any) -> Any:
     """The mean as narwhals expressions."""
     data = nw.from_native(frame, eager_only=True).with_columns(bucket=nw.col("ts").dt.truncate("1h"))
-    out = data.group_by(*WHO, "bucket").agg(nw.col("price").sum(), nw.col("price").count().alias("count"))
+    out = data.group_by(*ID_COLUMNS, "bucket").agg(nw.col("price").sum(), nw.col("price").count().alias("count"))
     return out.with_columns(nw.col("price") / nw.col("count")).to_native()
 
 
@@ -97,7 +97,7 @@ def by_hand(frame: pd.DataFrame) -> pd.DataFrame:
     top = np.flatnonzero(frame["level"].to_numpy(dtype="int32", na_value=0) == 0)
     bid, ask = top[0::2], top[1::2]
     price, size = frame["price"].to_numpy(), frame["size"].to_numpy()
-    out = frame[["ts", *WHO]].take(bid).reset_index(drop=True)
+    out = frame[["ts", *ID_COLUMNS]].take(bid).reset_index(drop=True)
     out["best_bid"], out["best_bid_size"], out["best_ask"], out["best_ask_size"] = (
         price[bid],
         size[bid],

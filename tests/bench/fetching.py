@@ -294,7 +294,7 @@ def add(archive: md.Archive, minutes: dict[str, Any], *, only_prices: bool = Fal
     lengths = [len(minutes[m]) for m in sorted(minutes) for _ in range(2)]
     code = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
     ts = START + np.concatenate([minutes[m] for m in sorted(minutes) for _ in range(2)]).astype(np.int64) * MINUTE
-    prices = PriceColumns(tokens, code, ts, np.full(len(ts), 0.5))
+    prices = PriceColumns(tokens, code, ts, {"price": np.full(len(ts), 0.5)})
     if only_prices:
         archive.add(prices=prices)
         return

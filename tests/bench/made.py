@@ -67,7 +67,7 @@ def prices(rows: int, *, tokens: int = 4) -> PriceColumns:
     token = np.sort(np.arange(rows) % tokens).astype(np.int32)
     first = np.searchsorted(token, np.arange(tokens))
     ts = START + (np.arange(rows) - first[token]) * MINUTE
-    return PriceColumns(_tokens(tokens), token, ts, np.random.default_rng(7).random(rows))
+    return PriceColumns(_tokens(tokens), token, ts, {"price": np.random.default_rng(7).random(rows)})
 
 
 def _tokens(count: int) -> tuple[Token, ...]:

@@ -46,7 +46,7 @@ def prices(first: int, markets: int, minutes: int) -> PriceColumns:
     )
     ts = START + np.tile(np.arange(minutes, dtype=np.int64) * MINUTE, len(tokens))
     token = np.repeat(np.arange(len(tokens), dtype=np.int32), minutes)
-    return PriceColumns(tokens, token, ts, np.random.default_rng(first).random(len(ts))).sort()
+    return PriceColumns(tokens, token, ts, {"price": np.random.default_rng(first).random(len(ts))}).sort()
 
 
 def run(*, quick: bool = False) -> list[Table]:

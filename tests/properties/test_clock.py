@@ -34,7 +34,7 @@ def ticks(draw: st.DrawFn, most: int = 40) -> PriceColumns:
         TOKENS,
         np.array([i for i, _ in found], np.int32),
         np.array([START + k * MINUTE for _, k in found], np.int64),
-        np.array([draw(nullable) for _ in found], float),
+        {"price": np.array([draw(nullable) for _ in found], float)},
     )
 
 
@@ -76,7 +76,8 @@ def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.Data
     assume_fine(right)
     moment = START + cut * MINUTE
     late = right.ts + MINUTE >= moment
-    changed = PriceColumns(right.tokens, right.token, right.ts, np.where(late, data.draw(st.floats(0, 1)), right.price))
+    price = np.where(late, data.draw(st.floats(0, 1)), right.price)
+    changed = PriceColumns(right.tokens, right.token, right.ts, {"price": price})
     dropped = right.take(np.flatnonzero(~late))
     frame = of_kind(left, kind)
     assume_fine(dropped)
@@ -174,7 +175,7 @@ def test_a_grid_holds_every_minute_and_says_what_was_seen(kind: str, columns: An
 
 def test_align_refuses_what_does_not_fit() -> None:
     """Rows off the grid, books, and an unknown fill each have their error; an empty frame stays empty."""
-    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), np.array([0.5]))
+    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), {"price": np.array([0.5])})
     frame = to_frame(columns, "polars")
     with pytest.raises(md.ConfigError, match=r"resample\(frame, '1h'\)"):
         md.align(frame, "1h")
@@ -251,7 +252,7 @@ def test_a_value_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_a_bucket_is_known_at_its_end(kind: str) -> None:
     """available_at is the start of the bucket and its width, whatever the zone of the frame."""
-    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START]), np.array([0.5]))
+    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
     for resolution in Resolution:
         (row,) = rows(md.available_at(of_kind(columns, kind), resolution))
         assert stamped(row)[-1] == START + resolution.micros

@@ -124,7 +124,7 @@ def forecasts(draw: st.DrawFn) -> PriceColumns:
         tuple(who),
         np.array([i for i, _ in picks], np.int32),
         np.array([START + k * 60_000_000 for _, k in picks], np.int64),
-        np.array([draw(nullable) for _ in picks], float),
+        {"price": np.array([draw(nullable) for _ in picks], float)},
     )
 
 

@@ -9,7 +9,7 @@ import narwhals as nw
 import polars as pl
 import pytest
 from engines import ENGINES, Engine, engine, fetched
-from kinds import WHO, close, rows
+from kinds import ID_COLUMNS, close, rows
 from properties.test_engines import rich
 
 import marketdata as md
@@ -82,13 +82,13 @@ def polar() -> list[pl.DataFrame]:
 def plain(frame: Any) -> list[tuple[Any, ...]]:
     """Rows of any frame, in an order of their own; null and NaN are None, times microseconds."""
     data = fetched(frame)
-    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*WHO, "side") if c in data.columns)
+    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*ID_COLUMNS, "side") if c in data.columns)
     columns = [
         data[c].dt.timestamp("us").to_list() if isinstance(data[c].dtype, nw.Datetime) else data[c].to_list()
         for c in data.columns
     ]
     columns = [[None if str(v) in {"None", "nan", "<NA>"} else v for v in column] for column in columns]
-    names = [c for c in (*WHO, "ts", "start", "side", "level", "bin_start") if c in data.columns]
+    names = [c for c in (*ID_COLUMNS, "ts", "start", "side", "level", "bin_start") if c in data.columns]
     places = [data.columns.index(c) for c in names]
     return sorted(zip(*columns, strict=True), key=lambda row: [(row[i] is None, str(row[i])) for i in places])
 

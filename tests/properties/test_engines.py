@@ -50,7 +50,7 @@ def rich(view: str, count: int = 60) -> Any:
         return BookColumns(who, token, ts, counts, levels)
     values = [np.where(rng.random(len(ts)) < 0.3, math.nan, rng.random(len(ts))) for _ in range(3)]
     if view == "prices":
-        return PriceColumns(who, token, ts, values[0])
+        return PriceColumns(who, token, ts, {"price": values[0]})
     return MetricColumns(who, token, ts, dict(zip(("volume", "liquidity", "spread"), values, strict=True)))
 
 

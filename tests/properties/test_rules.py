@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, WHO, close, of_kind, rows
+from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
 from plain import assume_fine
 
 import marketdata as md
@@ -76,7 +76,7 @@ def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: R
     want = exact_means(columns, resolution.micros)
     places = {t: i for i, t in enumerate(columns.tokens)}
     stamps = out["ts"].dt.timestamp("us").to_list()
-    who = [c for c in WHO if c in out.columns]
+    who = [c for c in ID_COLUMNS if c in out.columns]
     ids = list(zip(*(out[c].cast(nw.String).to_list() for c in who), strict=True))
     got = {
         (places[type(columns.tokens[0])(*key)], ts, name): (value, count)

@@ -116,7 +116,7 @@ class MemoryArchive:
             levels = np.array([level for book in books for side in book for level in side], dtype=float)
             return BookColumns(tokens, token, ts, counts, levels.reshape(-1, 2))
         if view == "prices":
-            return PriceColumns(tokens, token, ts, np.array([mean(buckets[k]) for k in keys]))
+            return PriceColumns(tokens, token, ts, {"price": np.array([mean(buckets[k]) for k in keys])})
         names = dict.fromkeys([*METRICS, *(name for points in buckets.values() for p in points for name in p)])
         values = {name: np.array([mean([p.get(name) for p in buckets[k]]) for k in keys]) for name in names}
         return MetricColumns(tokens, token, ts, values)

@@ -154,7 +154,8 @@ def test_what_was_read_right_after_a_commit_is_read_again() -> None:
 
 
 def one_chunk(size: int) -> PriceColumns:
-    return PriceColumns((Token("m"),), np.zeros(size, np.int32), np.arange(size, dtype=np.int64), np.zeros(size))
+    token, ts = np.zeros(size, np.int32), np.arange(size, dtype=np.int64)
+    return PriceColumns((Token("m"),), token, ts, {"price": np.zeros(size)})
 
 
 def test_the_cache_keeps_the_chunks_used_last() -> None:
@@ -256,7 +257,7 @@ def test_a_cache_counts_what_it_has(rows: int, further: int) -> None:
     """The size of a chunk is at least that of its arrays, also of further columns of prices and of metrics."""
     token, ts = np.zeros(rows, np.int32), np.arange(rows, dtype=np.int64) * MINUTE
     extra = {f"x{k}": np.zeros(rows) for k in range(further)}
-    prices = PriceColumns((Token("m", "1", "Yes"),), token, ts, np.zeros(rows), extra)
+    prices = PriceColumns((Token("m", "1", "Yes"),), token, ts, {"price": np.zeros(rows), **extra})
     metrics = MetricColumns((Token("m"),), token, ts, {"volume": np.zeros(rows), **extra})
     for columns in (prices, metrics):
         chunk = Chunk(columns)

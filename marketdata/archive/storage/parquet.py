@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.schema import ID_COLUMNS
 from marketdata.errors import ArchiveCorruptError
+from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
 GROUP_LEVELS = 100_000

@@ -3,57 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.wire.columns import (
-    METRICS,
+    VIEWS,
     AnyColumns,
     BookColumns,
     Codes,
     Floats,
-    MetricColumns,
-    PriceColumns,
     Token,
     View,
+    ViewSpec,
     empty,
 )
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
-ID_COLUMNS = ("market_id", "token_id", "token_label")
 SIDES = ("bid_price", "bid_size", "ask_price", "ask_size")
-_ID_FIELDS = [pa.field(name, pa.string()) for name in ID_COLUMNS]
 
-BOOKS = pa.schema([*_ID_FIELDS, pa.field("ts", TS), *(pa.field(name, _LEVELS) for name in SIDES)])
-PRICES = pa.schema([*_ID_FIELDS, pa.field("ts", TS), pa.field("price", pa.float64())])
-METRIC_ROWS = pa.schema(
-    [pa.field("market_id", pa.string()), pa.field("ts", TS), *(pa.field(name, pa.float64()) for name in METRICS)]
-)
-SCHEMAS: dict[View, pa.Schema] = {"books": BOOKS, "prices": PRICES, "metrics": METRIC_ROWS}
+
+def _schema(spec: ViewSpec) -> pa.Schema:
+    values = dict.fromkeys(SIDES, _LEVELS) if spec.columns is BookColumns else dict.fromkeys(spec.names, pa.float64())
+    return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
+
+
+SCHEMAS: dict[View, pa.Schema] = {view: _schema(spec) for view, spec in VIEWS.items()}
 
 
 def id_columns(view: View) -> tuple[str, ...]:
     """The id columns of a view."""
-    return ("market_id",) if view == "metrics" else ID_COLUMNS
+    return VIEWS[view].ids
 
 
 def to_table(columns: AnyColumns) -> pa.Table:
     """Rows of the table of the view; a missing number is null, an empty side an empty list."""
-    ts = pa.array(columns.ts, type=pa.int64()).cast(TS)
-    data = {name: _names(columns, name) for name in ID_COLUMNS}
+    ids = next(spec.ids for spec in VIEWS.values() if isinstance(columns, spec.columns))
+    data = {name: _names(columns, name) for name in ids}
+    data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
     if isinstance(columns, BookColumns):
-        data["ts"] = ts
-        data.update(_side_lists(columns))
-    else:
-        if isinstance(columns, MetricColumns):
-            data = {"market_id": data["market_id"]}
-        data["ts"] = ts
-        data.update({name: _floats(values) for name, values in columns.values.items()})
-    return pa.table(data)
+        return pa.table(data | _side_lists(columns))
+    return pa.table(data | {name: _floats(values) for name, values in columns.values.items()})
 
 
 def _names(columns: AnyColumns, attribute: str) -> pa.Array:
@@ -92,17 +86,14 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
         return empty(view)
     tokens, codes = _tokens(view, chunks)
     ts = np.concatenate([_ints(chunk.column("ts")) for chunk in chunks])
-    if view == "books":
-        counts, levels = _levels(chunks)
-        return BookColumns(tokens, codes, ts, counts, levels)
+    spec = VIEWS[view]
+    if issubclass(spec.columns, BookColumns):
+        return spec.columns(tokens, codes, ts, *_levels(chunks))
     names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
-    if view == "prices":
-        extra = {name: _values(chunks, name) for name in names if name != "price"}
-        held = {name: values for name, values in extra.items() if not np.isnan(values).all()}
-        return PriceColumns(tokens, codes, ts, _values(chunks, "price"), held)
-    if view == "metrics":
-        return MetricColumns(tokens, codes, ts, {name: _values(chunks, name) for name in (*METRICS, *names)})
-    assert_never(view)
+    values = {name: _values(chunks, name) for name in (*spec.names, *names)}
+    # A further column of another market is null in every row of this one.
+    held = {name: column for name, column in values.items() if name in spec.names or not np.isnan(column).all()}
+    return spec.columns(tokens, codes, ts, held)
 
 
 def _ints(array: pa.Array) -> Any:

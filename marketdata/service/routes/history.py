@@ -25,7 +25,7 @@ from marketdata.service.pagination import Cursors, Page, Pages, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
-from marketdata.wire.columns import View
+from marketdata.wire.columns import VIEWS, View
 
 
 class History:
@@ -62,7 +62,7 @@ class History:
         if record is None:
             raise errors.market_not_found(id_or_slug)
         market_id = str(record["id"])
-        if view == "metrics":
+        if not VIEWS[view].has_tokens:
             page, metadata = self._page(Subject(view, market_id, None, query.resolution, 1), query)
             return responses.metrics_body(page, market_id, query.resolution, metadata)
         tokens = labels_of(record)
