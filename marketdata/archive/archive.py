@@ -13,7 +13,7 @@ from marketdata.archive import files, ingest, maintenance, query, sql
 from marketdata.archive.catalog import KINDS, Kind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
-from marketdata.archive.pull import Pull, asked_frame, chosen, wanted_range
+from marketdata.archive.pull import Pull, asked_frame, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
 from marketdata.archive.scan import (
     EngineName,
@@ -24,6 +24,7 @@ from marketdata.archive.scan import (
     to_dask,
     to_spark,
 )
+from marketdata.archive.selection import Selection
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
@@ -254,6 +255,9 @@ class Archive(Generic[Frame]):
         *,
         event: str | None = None,
         series: str | None = None,
+        search: str | None = None,
+        all_markets: bool = False,
+        file: str | os.PathLike[str] | None = None,
         views: Sequence[View] = tuple(VIEWS),
         start: Any,
         end: Any = None,
@@ -275,10 +279,17 @@ class Archive(Generic[Frame]):
         markets : str or list of str, optional
             Ids or slugs.
         event, series : str, optional
-            Instead of markets: a slug, for all markets below it.
+            Instead of markets: a slug, for all markets below it. What the service lists of it is believed for ten
+            minutes, by the server's clock.
+        search : str, optional
+            Instead: all markets that the service finds by a text.
+        all_markets : bool
+            Instead: every market that the service lists.
+        file : path, optional
+            Instead: a text file of ids and slugs, one a line; ``#`` begins a comment, ``"-"`` is the standard input.
         views : sequence of {"books", "prices", "metrics"}
         start, end : time
-            Start inclusive, end exclusive [UTC]; without an end, up to now.
+            Start inclusive, end exclusive [UTC]; without an end, up to now by the server's clock.
         dry_run : bool
             Only say what would be asked.
         refresh : bool
@@ -295,11 +306,12 @@ class Archive(Generic[Frame]):
         Raises
         ------
         ConfigError
-            If an argument is refused.
+            If an argument is refused, or the markets are not chosen in exactly one way.
         ArchiveBusyError, ArchiveFullError
             If others keep writing the same, or there is no room; what was committed before is intact.
         NotFoundError
-            If the service does not know a market; the others are filled before.
+            If the service does not know a market, which the message names with those near it; the others are filled
+            before.
         RequestError, NetworkError
             As the client raises them; what had come before is kept.
 
@@ -315,9 +327,11 @@ class Archive(Generic[Frame]):
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
-        wanted = wanted_range(start, end)
+        selection = Selection(
+            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
+        )
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
-        run.run(chosen(self._store, client, markets, event, series, refresh=refresh), some, wanted)
+        run.run(selection, some, wanted_range(start, end))
         return asked_frame(run.asked, frame or self._frame)
 
     def books(
@@ -1220,9 +1234,7 @@ class Archive(Generic[Frame]):
     def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
         """Fetch what is missing; the ids of the markets."""
         run = Pull(self._store, self._client, dry_run=False, refresh=False, progress=self._progress)
-        ids = chosen(self._store, self._client, market, None, None, refresh=False)
-        run.run(ids, [view], whole_minutes(wanted))
-        return ids
+        return run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
 
     def _market_id(self, id_or_slug: str) -> str:
         catalog = self._store.catalog["markets"]

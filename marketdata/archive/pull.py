@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from marketdata.archive import records
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, Interval
+from marketdata.archive.coverage.intervals import CoverageState, Interval
 from marketdata.archive.coverage.policy import (
     SETTLE_WITHOUT_CLOCK,
     Clock,
@@ -21,8 +20,8 @@ from marketdata.archive.coverage.policy import (
     to_ask,
     whole_minutes,
 )
-from marketdata.archive.query import FrameName, checked_markets, frame_of
-from marketdata.archive.records import Record
+from marketdata.archive.query import ALL_TIME, FrameName, frame_of
+from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
@@ -31,11 +30,12 @@ from marketdata.wire.columns import AnyColumns, BookColumns, Ints, View, concat
 
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-_LISTED_AGAIN = 600 * SECOND
-_DISCOVERY = "discovery"
 # Of so many views of markets two processes do not fetch the same: a lock each. Of more they may; no point is doubled.
 _LOCKED = 64
 _WAIT = 600.0
+# Of so many unknown names is asked what is near them, and so many are named.
+_TOLD = 10
+_LISTED = 50
 
 
 class Asked(NamedTuple):
@@ -62,14 +62,15 @@ class Pull:
         self._clock: Clock | None = None
         self.asked: list[Asked] = []
 
-    def run(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
-        """Fill the gaps of these markets, as `chosen` names them.
+    def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
+        """Fill the gaps of these markets; their ids.
 
         Raises
         ------
         NotFoundError
             If the service does not know one of them; the others are filled before.
         """
+        markets = selection.ids(lambda: self.clock, refresh=self._refresh)
         catalog = self._store.catalog["markets"]
         unknown = [m for m in markets if catalog.find(m) is None]
         todo = [(v, m, gap) for m in markets if m not in unknown for v in views for gap in self._gaps(v, m, wanted)]
@@ -85,8 +86,23 @@ class Pull:
                 todo = [(v, m, gap) for v, m in dict.fromkeys(t[:2] for t in todo) for gap in self._gaps(v, m, wanted)]
                 if todo:
                     self._fill(todo)
-        for name in unknown:
-            self._client.market(name)  # it was not found before, and says so in the words of the service
+        self._tell_unknown(unknown)
+        return markets
+
+    def _tell_unknown(self, names: Sequence[str]) -> None:
+        """Raise for names that were not found, in the words of the service, which knows what is spelled nearly so."""
+        told: list[NotFoundError] = []
+        for name in names[:_TOLD]:
+            try:
+                self._client.market(name)
+            except NotFoundError as problem:
+                told.append(problem)
+        if len(told) == 1 == len(names):
+            raise told[0]
+        if told:
+            more = f" And {len(names) - _TOLD} more: {', '.join(names[_TOLD:_LISTED])}." if len(names) > _TOLD else ""
+            said = " ".join(problem.problem for problem in told)
+            raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {said}{more}")
 
     def _fill(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         from tqdm.auto import tqdm
@@ -188,104 +204,15 @@ def server_clock(client: Any) -> Clock:
         return Clock(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
 
 
-def chosen(
-    store: ArchiveStore,
-    client: Any,
-    markets: str | Iterable[str] | None,
-    event: str | None,
-    series: str | None,
-    *,
-    refresh: bool,
-) -> list[str]:
-    """Ids of the markets that are meant; records that the archive lacks are asked for and kept.
-
-    Raises
-    ------
-    ConfigError
-        If not exactly one of the three is given.
-    NotFoundError
-        If the service lists no market of the event or series.
-    """
-    given = [what for what in (markets, event, series) if what is not None]
-    if len(given) != 1:
-        raise ConfigError("pull needs exactly one of markets=, event= and series=.")
-    if markets is not None:
-        names = checked_markets(markets)
-        if not names:
-            raise ConfigError("markets=[] names nothing; pass an id or slug as text, or a list of them.")
-        return _named(store, client, list(dict.fromkeys(names)))
-    events = [event] if event is not None else _events(store, client, str(series), refresh=refresh)
-    found = list(dict.fromkeys(m for e in events for m in _markets(store, client, e, refresh=refresh)))
-    if not found:
-        what = f"event={event!r}" if event is not None else f"series={series!r}"
-        raise NotFoundError(
-            f"The service lists no market of {what}.",
-            argument="event",
-            hint="client.events() and client.series() show the slugs.",
-        )
-    return found
-
-
-def _named(store: ArchiveStore, client: Any, names: Sequence[str]) -> list[str]:
-    """Ids of markets; a name that the service does not know stays as it is, and no record is kept of it."""
-    markets, events = store.catalog["markets"], store.catalog["events"]
-    absent = [name for name in names if markets.find(name) is None]
-    if absent:
-        found = [records.market(records.plain(row)) for row in client.market_records(absent)]
-        markets.upsert(found)
-        events.upsert(records.derive_events(found, markets.records(), events.records()))
-    known = [(name, markets.find(name)) for name in names]
-    return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
-
-
-def _events(store: ArchiveStore, client: Any, series: str, *, refresh: bool) -> list[str]:
-    catalog = store.catalog["events"]
-    if refresh or not _is_listed(store, f"series:{series}"):
-        found = [records.event(row) for row in records.rows_of(client.events(series_slug=series))]
-        catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
-        if found:
-            _mark_listed(store, f"series:{series}")
-    return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
-
-
-def _markets(store: ArchiveStore, client: Any, event: str, *, refresh: bool) -> list[str]:
-    catalog = store.catalog["markets"]
-    if refresh or not _is_listed(store, f"event:{event}"):
-        found = [records.market(row) for row in records.rows_of(client.markets(event_slug=event))]
-        named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
-        catalog.upsert(named)
-        store.catalog["events"].upsert(_unknown_events(store, named))
-        if found:
-            _mark_listed(store, f"event:{event}")
-    return [str(m["id"]) for m in catalog.records() if m.get("event_slug") == event]
-
-
-def _unknown_events(store: ArchiveStore, markets: Iterable[Mapping[str, Any]]) -> list[Record]:
-    events = store.catalog["events"]
-    derived = records.derive_events([dict(m) for m in markets])
-    return [e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None]
-
-
-def _is_listed(store: ArchiveStore, what: str) -> bool:
-    now = time.time_ns() // 1000
-    return any(0 <= now - p.fetched_at < _LISTED_AGAIN for p in store.coverage.pieces(_DISCOVERY, what))
-
-
-def _mark_listed(store: ArchiveStore, what: str) -> None:
-    now = time.time_ns() // 1000
-    claim = CoverageRecord(0, 1, CoverageState.FINAL, None, None, now, 0)
-    store.coverage.append({(_DISCOVERY, what): [claim]})
-
-
 def wanted_range(start: Any, end: Any) -> Range:
-    """The range to fill, in whole minutes; without an end, up to now by the local clock."""
+    """The range to fill, in whole minutes; without an end, up to now, which is what the server says it is."""
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
         shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
-    return whole_minutes(Range(first, last))
+    return whole_minutes(Range(first, ALL_TIME.end if end is None else last))
 
 
 def asked_frame(asked: Iterable[Asked], frame: FrameName) -> Any:

@@ -16,7 +16,9 @@ _CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
 )
 # Arguments that are an option of another name, or none.
 _OPTIONS = {
+    "all_markets": "--all",
     "api_key": "MARKETDATA_API_KEY",
+    "file": "--from-file",
     "market": "MARKET",
     "markets": "--market",
     "max_rows": "--max",

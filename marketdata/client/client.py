@@ -926,7 +926,7 @@ class Client(Generic[Frame]):
         Returns
         -------
         datetime or None
-            [UTC, whole seconds], from the ``Date`` of an answer; None where it has none.
+            [UTC], from the ``Date`` of an answer of the last ten minutes, or of a new one; None where it has none.
 
         Raises
         ------
@@ -938,7 +938,9 @@ class Client(Generic[Frame]):
         >>> client.server_time().tzname()
         'UTC'
         """
-        date = self._transport.get(("health",)).date
+        date = self._transport.server_time
+        if date is None:
+            date = self._transport.get(("health",)).date
         return None if date is None else to_datetime(round(date * SECOND))
 
     def usage(self) -> Record:

@@ -34,6 +34,7 @@ class Source:
         self.cut_after: int | None = None
         self.page = 7
         self.proves_its_end = True
+        self.listed = list(MARKETS)
 
     def health(self) -> dict[str, Any]:
         return {"status": "ok", "timestamp": to_text(self.now)}
@@ -44,9 +45,9 @@ class Source:
         tokens = [{"id": t.token_id, "label": t.token_label} for t in TOKENS[market]]
         return {"id": market, "slug": f"slug-{market}", "question": None, "event_slug": "e", "tokens": tokens}
 
-    def markets(self, event_slug: str) -> list[dict[str, Any]]:
-        self.requests.append(("markets", event_slug, Range(0, 0)))
-        return [self.market(m) for m in MARKETS]
+    def markets(self, event_slug: str | None = None, search: str = "") -> list[dict[str, Any]]:
+        self.requests.append(("markets", event_slug or search, Range(0, 0)))
+        return [self.market(m) for m in self.listed if search in m]
 
     def events(self, series_slug: str) -> list[dict[str, Any]]:
         self.requests.append(("events", series_slug, Range(0, 0)))

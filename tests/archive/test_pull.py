@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
 
 from marketdata.archive import Archive
-from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.errors import ConfigError, NotArchivedError, NotFoundError
 from marketdata.times import Range
 from marketdata.wire.columns import VIEWS, View
 
@@ -95,6 +97,73 @@ def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source:
     assert source.requests == []
     assert {m["id"] for m in archive.records("markets")} == set(MARKETS)
     assert archive.records("events")[0]["slug"] == "e"
+
+
+def test_a_listing_is_fresh_for_ten_minutes_of_the_server(
+    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A market that an event gains is pulled once the listing is ten minutes old by the server, whatever it is here."""
+
+    def pull() -> bool:
+        source.requests.clear()
+        archive.pull(source, event="e", views=["prices"], start=minute(0), end=minute(20))
+        return ("markets", "e", Range(0, 0)) in source.requests
+
+    source.listed = [M]
+    assert pull()
+    source.listed = list(MARKETS)
+    monkeypatch.setattr("time.time_ns", lambda: (START + 90 * DAY * MINUTE) * 1000)
+    assert not pull()
+    source.now += 10 * MINUTE - 1
+    assert not pull()
+    assert states(archive, "prices", MARKETS[1]) == []
+    source.now += 1
+    monkeypatch.setattr("time.time_ns", lambda: START * 1000)
+    assert pull()
+    assert states(archive, "prices", MARKETS[1]) == [(0, 20, "final")]
+    source.now -= 60 * MINUTE
+    assert pull(), "a listing of the future is not believed"
+
+
+def test_a_search_and_all_markets_are_listed_anew_each_time(archive: Archive, source: Source) -> None:
+    """`search=` pulls what the service finds, `all_markets=True` what it lists; final points are not asked again."""
+    archive.pull(source, search=M, views=["prices"], start=minute(0), end=minute(20))
+    assert states(archive, "prices") == [(0, 20, "final")]
+    assert states(archive, "prices", MARKETS[1]) == []
+    source.requests.clear()
+    archive.pull(source, all_markets=True, views=["prices"], start=minute(0), end=minute(20))
+    assert {market for _, market, _ in source.asked} == {MARKETS[1]}
+    assert {m["id"] for m in archive.records("markets")} == set(MARKETS)
+    source.requests.clear()
+    assert len(archive.pull(source, all_markets=True, views=["prices"], start=minute(0), end=minute(20))) == 0
+    assert source.asked == []
+    with pytest.raises(NotFoundError, match="no market of search='nothing like it'"):
+        archive.pull(source, search="nothing like it", start=minute(0), end=minute(20))
+
+
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_names_come_from_a_file(
+    archive: Archive, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Ids and slugs are read one a line, without blank lines and comments; `-` is the standard input."""
+    text = f"\ufeff# what I follow\n\n  {M}  # the first\nslug-{MARKETS[1]}\r\n{M}\n"
+    file = tmp_path / "names.txt"
+    file.write_bytes(text.encode())
+    monkeypatch.setattr("sys.stdin", io.StringIO(text.removeprefix("\ufeff")))
+    asked = archive.pull(source, file=file if way == "file" else "-", views=["prices"], start=minute(0), end=minute(20))
+    assert sorted(asked["market_id"]) == sorted(MARKETS)
+
+
+def test_a_file_that_names_nothing_is_refused(archive: Archive, source: Source, tmp_path: Path) -> None:
+    """A file that is not there, is no text, or holds comments only is an error that names it."""
+    empty, binary = tmp_path / "empty.txt", tmp_path / "binary"
+    empty.write_text("# nothing\n\n")
+    binary.write_bytes(b"\xff\xfe\x00")
+    for file, said in ((empty, "names nothing"), (binary, "UTF-8"), (tmp_path / "none", "No such file")):
+        with pytest.raises(ConfigError, match=said) as info:
+            archive.pull(source, file=file, start=minute(0))
+        assert info.value.argument == "file"
+    assert source.requests == []
 
 
 @pytest.mark.fault("AR26")
@@ -264,12 +333,24 @@ def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Sour
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"markets": M, "event": "e"}, {"markets": 7}, {"markets": M, "views": ["trades"]}]
+    "wrong",
+    [
+        {},
+        {"markets": M, "event": "e"},
+        {"search": "x", "all_markets": True},
+        {"all_markets": False},
+        {"search": ""},
+        {"markets": []},
+        {"markets": 7},
+        {"markets": M, "views": ["trades"]},
+    ],
 )
 def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source, wrong: dict[str, Any]) -> None:
-    """Exactly one of markets, event and series is needed, and views that exist."""
-    with pytest.raises(ConfigError):
+    """Exactly one way to choose markets is needed, which the error names, and views that exist."""
+    with pytest.raises(ConfigError) as info:
         archive.pull(source, start=minute(0), end=minute(1), **wrong)
+    if len({"markets", "event", "search", "all_markets"} & wrong.keys()) != 1:
+        assert all(way in str(info.value) for way in ("markets=", "event=", "series=", "search=", "file=", "all_"))
     assert source.requests == []
 
 

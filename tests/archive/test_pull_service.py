@@ -67,3 +67,57 @@ def test_now_is_the_date_of_an_answer_and_not_what_health_says(
     archive.pull(client, market, views=["prices"], start=start, end=end)
     assert archive.prices(market).height == origin.prices(market, start, end, on_missing="partial").height > 0
     assert set(archive.coverage()["state"]) == {"final"}
+
+
+def test_an_open_end_is_now_by_the_server(origin: Archive, client: Any, tmp_path: Path) -> None:
+    """Without an end a pull asks up to the server's present, however far the clock of this machine is behind."""
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    market, (start, end) = origin.records("markets")[0]["id"], span(origin)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: (to_micros(start, "start") + 60_000_000) * 1000)
+        archive.pull(client, market, views=["prices"], start=start)
+    assert archive.prices(market, start, end, on_missing="partial").height > 0
+    assert archive.coverage()["end"].max() > end
+
+
+def test_names_that_are_not_known_are_told_and_the_rest_is_pulled(origin: Archive, client: Any, tmp_path: Path) -> None:
+    """Each misspelt name of a file is named with what is near it, once the others have come."""
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    start, end = span(origin)
+    slugs = [m["slug"] for m in origin.records("markets")[:3]]
+    wrong = [slugs[0][:-1] + "q", slugs[1] + "-x"]
+    file = tmp_path / "names.txt"
+    file.write_text("\n".join([wrong[0], *slugs, wrong[1]]))
+    with pytest.raises(md.NotFoundError) as info:
+        archive.pull(client, file=file, views=["prices"], start=start, end=end)
+    for name, near in zip(wrong, slugs, strict=False):
+        assert name in str(info.value)
+        assert repr(near) in str(info.value)
+    assert archive.coverage()["market_id"].n_unique() == 3
+    file.write_text(f"{wrong[0]}\n{slugs[0]}")
+    with pytest.raises(md.NotFoundError, match=r"Near ones: .*client\.markets"):
+        archive.pull(client, file=file, views=["prices"], start=start, end=end)
+
+
+def test_all_markets_and_a_search_are_those_of_the_service(origin: Archive, client: Any, tmp_path: Path) -> None:
+    """Every market that the service lists is pulled, or those that its search finds; then nothing is missing."""
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    start, end = span(origin)
+    slug = origin.records("markets")[0]["slug"]
+    archive.pull(client, search=slug, views=["metrics"], start=start, end=end)
+    found = {m["id"] for m in origin.records("markets") if slug in m["slug"]}
+    assert set(archive.coverage()["market_id"]) == found
+    archive.pull(client, all_markets=True, views=["metrics"], start=start, end=end)
+    assert set(archive.coverage()["market_id"]) == {m["id"] for m in origin.records("markets")}
+    assert archive.pull(client, all_markets=True, views=["metrics"], start=start, end=end).is_empty()
+
+
+def test_a_second_pull_of_an_event_makes_no_request(origin: Archive, client: Any, tmp_path: Path) -> None:
+    """The server's time is told by answers that came, so a fresh listing and final points need no request at all."""
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    start, end = span(origin)
+    event = origin.records("events")[0]["slug"]
+    archive.pull(client, event=event, views=["prices"], start=start, end=end)
+    before = client._transport.requests
+    assert archive.pull(client, event=event, views=["prices"], start=start, end=end).is_empty()
+    assert client._transport.requests == before

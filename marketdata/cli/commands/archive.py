@@ -45,6 +45,15 @@ def pull(
     ] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.", show_default=False)] = None,
     series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.", show_default=False)] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Text: all markets that the service finds by it.", show_default=False)
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.", show_default=False
+        ),
+    ] = None,
     view: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,6 +65,7 @@ def pull(
     ] = None,
     base_url: BaseUrl = None,
     *,
+    every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be asked.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
     as_json: Json = False,
@@ -70,10 +80,16 @@ def pull(
       marketdata pull history --market SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
       marketdata pull history --event SLUG --start 2025-12-01 --dry-run
+      marketdata pull history --from-file markets.txt --start 2025-12-01
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    if sum(map(bool, (market, event, series))) != 1:
-        raise ConfigError("Give exactly one of --market, --event and --series.")
+    given = [name for name, value in {
+        "--market": market, "--event": event, "--series": series, "--search": search, "--from-file": from_file,
+        "--all": every_market or None,
+    }.items() if value is not None]  # fmt: skip
+    if len(given) != 1:
+        found = f"; these are {', '.join(given)}" if given else ""
+        raise ConfigError(f"Give exactly one of --market, --event, --series, --search, --from-file and --all{found}.")
     from marketdata.archive import Archive
 
     # A pull stores the records of the markets it meets; a question creates no folder.
@@ -84,6 +100,9 @@ def pull(
             market or None,
             event=event,
             series=series,
+            search=search,
+            all_markets=every_market,
+            file=from_file,
             views=cast("Any", view or VIEWS),
             start=start,
             end=end,

@@ -78,6 +78,7 @@ _USAGE = ("usage",)
 _ONCE: frozenset[Again] = frozenset({"once", "new_key"})
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
+_DATED_FOR = 600.0  # so long the Date of an answer tells the server's time [s]
 _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
 
@@ -158,6 +159,7 @@ class Transport:
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
         self._measured: float | None = None
+        self._dated: tuple[float, float] | None = None
         self._asked_usage = False
         self._count = threading.Lock()
         self._pid = os.getpid()
@@ -167,6 +169,17 @@ class Transport:
     def latency(self) -> float | None:
         """Smoothed seconds from request to whole answer [s], None before the first."""
         return self._measured
+
+    @property
+    def server_time(self) -> float | None:
+        """Unix seconds by the ``Date`` of an answer of the last ten minutes [s], None without one.
+
+        Dates are whole seconds and an answer takes its time, so this is never ahead of the server's clock.
+        """
+        if self._dated is None:
+            return None
+        date, since = self._dated[0], time.monotonic() - self._dated[1]
+        return date + since if since < _DATED_FOR else None
 
     def get(
         self,
@@ -391,6 +404,7 @@ class Transport:
             body = read_body(response.raw, head.get("Content-Encoding", ""), policy, until)
         if status == 200 and kind not in ("text/html", "application/xhtml+xml"):
             self._measure(time.monotonic() - began)
+            self._dated = None if date is None else (date, time.monotonic())
             notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
             return Answer(body, date, url, tried, notes)
         return self._refused(status, head, kind, body, url, key, date)

@@ -1,0 +1,160 @@
+"""Which markets a pull is of: named, below an event or a series, found by a text, or all that the service lists."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from marketdata.archive import records
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState
+from marketdata.archive.coverage.policy import Clock
+from marketdata.archive.query import checked_markets
+from marketdata.archive.store import ArchiveStore
+from marketdata.errors import ConfigError, NotFoundError
+from marketdata.times import SECOND
+
+# A listing is believed for so long, by the server's clock.
+LISTED_AGAIN = 600 * SECOND
+_DISCOVERY = "discovery"
+_WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
+
+
+class Selection:
+    """Markets chosen in exactly one way; what they are is asked of the service, and their records are kept.
+
+    Raises
+    ------
+    ConfigError
+        If not exactly one way is given, or it names nothing.
+    """
+
+    def __init__(
+        self,
+        store: ArchiveStore,
+        client: Any,
+        markets: str | Iterable[str] | None = None,
+        *,
+        event: str | None = None,
+        series: str | None = None,
+        search: str | None = None,
+        all_markets: bool = False,
+        file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        ways = {"markets": markets, "event": event, "series": series, "search": search, "file": file}
+        given = [name for name, value in ways.items() if value is not None] + ["all_markets"] * bool(all_markets)
+        if len(given) != 1:
+            found = f"these are {', '.join(given)}" if given else "there is none"
+            raise ConfigError(f"pull needs exactly one of {_WAYS}; {found}.")
+        (way,) = given
+        if ways.get(way) == "":
+            raise ConfigError("names nothing; all_markets=True takes every market.", argument=way, value="")
+        self._store = store
+        self._client = client
+        self._way = way
+        self._value: Any = ways.get(way)
+        if way in ("markets", "file"):
+            self._value = list(dict.fromkeys(checked_markets(markets) if way == "markets" else names_in(file)))
+            if not self._value:
+                problem = "names nothing; pass an id or slug as text, or a list of them."
+                raise ConfigError(problem, argument=way, value=markets if way == "markets" else file)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the archive remembers when it was listed."""
+        return self._way in ("event", "series")
+
+    def ids(self, clock: Callable[[], Clock], *, refresh: bool = False) -> list[str]:
+        """Ids of the markets; a name that the service does not know stays as it is.
+
+        Parameters
+        ----------
+        clock
+            The server's clock; it is asked only where a listing may be fresh.
+        refresh : bool
+            List anew whatever is fresh.
+
+        Raises
+        ------
+        NotFoundError
+            If the service lists no such market.
+        """
+        if self._way in ("markets", "file"):
+            return self._named()
+        if self._way in ("search", "all_markets"):
+            found = self._listed({} if self._value is None else {"search": self._value})
+        else:
+            events = [self._value] if self._way == "event" else self._events(clock, refresh=refresh)
+            found = [m for event in events for m in self._markets(event, clock, refresh=refresh)]
+        if not found:
+            what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
+            argument = self._way if self._way == "search" else "event"
+            hint = "client.markets() shows slugs and questions." if self._way == "search" else _SLUGS
+            raise NotFoundError(f"The service lists {what}.", argument=argument, hint=hint)
+        return list(dict.fromkeys(found))
+
+    def _named(self) -> list[str]:
+        markets, events, names = self._store.catalog["markets"], self._store.catalog["events"], self._value
+        absent = [name for name in names if markets.find(name) is None]
+        if absent:
+            found = [records.market(records.plain(row)) for row in self._client.market_records(absent)]
+            markets.upsert(found)
+            events.upsert(records.derive_events(found, markets.records(), events.records()))
+        known = [(name, markets.find(name)) for name in names]
+        return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
+
+    def _listed(self, filters: Mapping[str, Any], event: str | None = None) -> list[str]:
+        """Ids of the markets that the service lists; their records are kept."""
+        found = [records.market(row) for row in records.rows_of(self._client.markets(**filters))]
+        named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
+        events = self._store.catalog["events"]
+        self._store.catalog["markets"].upsert(named)
+        derived = records.derive_events([dict(m) for m in named])
+        events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
+        return [str(m["id"]) for m in named]
+
+    def _events(self, clock: Callable[[], Clock], *, refresh: bool) -> list[str]:
+        catalog, series, what = self._store.catalog["events"], self._value, f"series:{self._value}"
+        if refresh or not self._is_fresh(what, clock):
+            found = [records.event(row) for row in records.rows_of(self._client.events(series_slug=series))]
+            catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
+            if found:
+                self._remember(what, clock)
+        return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
+
+    def _markets(self, event: str, clock: Callable[[], Clock], *, refresh: bool) -> list[str]:
+        what = f"event:{event}"
+        if (refresh or not self._is_fresh(what, clock)) and self._listed({"event_slug": event}, event):
+            self._remember(what, clock)
+        return [str(m["id"]) for m in self._store.catalog["markets"].records() if m.get("event_slug") == event]
+
+    def _is_fresh(self, what: str, clock: Callable[[], Clock]) -> bool:
+        pieces = self._store.coverage.pieces(_DISCOVERY, what)
+        return any(0 <= clock().now - p.fetched_at < LISTED_AGAIN for p in pieces)
+
+    def _remember(self, what: str, clock: Callable[[], Clock]) -> None:
+        listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)
+        self._store.coverage.append({(_DISCOVERY, what): [listed]})
+
+
+_SLUGS = "client.events() and client.series() show the slugs."
+
+
+def names_in(file: Any) -> list[str]:
+    """Ids and slugs of a text file, one a line; what follows a ``#`` is a comment. ``-`` is the standard input.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read as text.
+    """
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is no text in UTF-8"
+        raise ConfigError(f"cannot be read: {reason}.", argument="file", value=os.fspath(file)) from None
+    # A comment begins a line, or follows a blank: an id may hold the sign itself.
+    lines = (f" {line}".partition(" #")[0].strip() for line in text.replace("\t", " ").splitlines())
+    return [line for line in lines if line]
