@@ -7,8 +7,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
+
+import marketdata as md
 
 pytest_plugins = ["marketdata.testing.fixtures"]
 collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of the vendor's client
@@ -94,14 +97,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def example_names(request: pytest.FixtureRequest) -> None:
-    """Give an example the names ``client``, ``archive`` and ``market`` that it uses and does not make itself.
+    """Give an example ``md`` and ``pl``, and those of ``client``, ``archive`` and ``market`` that it uses.
 
-    They belong to one simulated day, 2025-12-31, behind a local service.
+    The latter belong to one simulated day, 2025-12-31, behind a local service.
     """
     if not isinstance(request.node, pytest.DoctestItem):
         return
     code = "".join(example.source for example in request.node.dtest.examples)
     names = request.getfixturevalue("doctest_namespace")
+    names.update(md=md, pl=pl)
     for name in ("client", "archive"):
         if re.search(rf"\b{name}\b", code):
             names[name] = request.getfixturevalue(f"local_{name}")

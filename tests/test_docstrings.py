@@ -1,4 +1,4 @@
-"""Every public name says what it takes and gives, and shows an example; that the examples run, doctest proves."""
+"""Every public name, or a sibling that it names, says what it takes and gives, with an example; doctest runs it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from marketdata.accessor import Plots
 from marketdata.testing import fixtures, strategies
 
 SECTION = re.compile(r"^(\w+)\n-+$", re.MULTILINE)
+SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?: in| for)? `([\w.]+)`")
+GIVES = re.compile(r"\b[Oo]ne row per\b|\bReturns\b|\bYields\b")
+# The frame that a verb is about: its summary says which kinds.
+CLEAR = {"frame"}
 POINTER = re.compile(r"; see `marketdata\.([\w.]+)`\.$")
 
 
@@ -71,26 +75,41 @@ def gives(one: Any) -> bool:
     return inspect.signature(function).return_annotation not in (None, "None")
 
 
+def told(name: str, one: Any) -> str:
+    """The docstring, and behind it those of the siblings that it sends to: "see `books`", "as `brier`"."""
+    own = inspect.getdoc(one) or ""
+    texts = [own]
+    for sibling in SEE.findall(own):
+        found = next((FULL[f"{above}.{sibling}"] for above in places(name) if f"{above}.{sibling}" in FULL), None)
+        texts.append((inspect.getdoc(found) or "") if found is not None and found is not one else "")
+    return "\n".join(texts)
+
+
+def places(name: str) -> list[str]:
+    """Where the short name of a sibling is looked up: beside the name, then above."""
+    parts = name.split(".")
+    return [".".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1)]
+
+
 def lacks(name: str, one: Any) -> list[str]:
-    """What the docstring of a public name should have, and has not."""
-    has = sections(one)
-    heads = [line.split(" : ")[0] for line in has.get("Parameters", "").splitlines() if not line.startswith(" ")]
-    named = {word.strip("* ") for head in heads for word in head.split(",")}
+    """What a public name should say, and does not: what a sibling says is not repeated, but the sibling is named."""
+    text = told(name, one)
     missing = []
-    if not has[""].split("\n")[0].rstrip().endswith("."):
+    if not (inspect.getdoc(one) or "").split("\n")[0].endswith("."):
         missing.append("a first line that is a sentence")
     if name not in TAKES_NOTHING:
-        missing += [f"parameter {p}" for p in parameters(one) if p not in named]
-    if gives(one) and not has.keys() & {"Returns", "Yields"}:
-        missing.append("Returns or Yields")
-    if ">>> " not in has.get("Examples", ""):
-        missing.append("Examples")
+        taken = (p for p in parameters(one) if p not in CLEAR)
+        missing += [f"parameter {p}" for p in taken if not re.search(rf"\b{p}\b", text)]
+    if gives(one) and not GIVES.search(text):
+        missing.append("what is returned")
+    if ">>> " not in text:
+        missing.append("an example")
     return missing
 
 
 @pytest.mark.parametrize("name", sorted(FULL))
 def test_a_public_name_says_what_it_takes_and_gives_and_shows_an_example(name: str) -> None:
-    """A sentence, every parameter, what comes back, and an example."""
+    """A sentence, every parameter, what comes back, and an example; each here or in a sibling that it names."""
     assert lacks(name, FULL[name]) == []
 
 
@@ -129,13 +148,24 @@ def test_a_fixture_says_what_it_is(name: str) -> None:
 
 def test_a_docstring_that_lost_a_part_is_found() -> None:
     """The check sees an example, a parameter or the answer go: each is taken from a docstring that has all."""
-    whole = md.align.__doc__ or ""
+    whole = inspect.getdoc(md.overround) or ""
 
-    def align(frame: Any, resolution: str, *, start: Any = None, end: Any = None, fill: str = "null") -> Any:
+    def overround(frame: Any, *, tokens: Any = None) -> Any:
         """Replaced below."""
 
-    for part, lost in ((">>> ", "Examples"), ("fill :", "parameter fill"), ("Returns\n", "Returns or Yields")):
-        align.__doc__ = whole.replace(part, "")
-        assert lost in lacks("md.align", align)
-    align.__doc__ = whole
-    assert lacks("md.align", align) == []
+    for part, lost in ((">>> ", "an example"), ("tokens", "parameter tokens"), ("One row per", "what is returned")):
+        overround.__doc__ = whole.replace(part, "")
+        assert lost in lacks("md.overround", overround)
+    overround.__doc__ = whole
+    assert lacks("md.overround", overround) == []
+
+
+def test_a_sibling_that_is_named_says_the_rest() -> None:
+    """What "see `brier`" leaves to a sibling counts as said; a name that is none of ours says nothing."""
+
+    def twin(frame: Any, outcomes: Any) -> Any:
+        """A sentence; see `brier`."""
+
+    assert lacks("md.twin", twin) == []
+    twin.__doc__ = "A sentence; see `nothing`."
+    assert lacks("md.twin", twin) == ["parameter outcomes", "what is returned", "an example"]

@@ -14,26 +14,14 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def whole(name: str, value: Any) -> int:
-    """Check an argument that counts.
-
-    Raises
-    ------
-    ConfigError
-        If it is no whole number from 1.
-    """
+    """The argument as a whole number from 1; anything else is a ConfigError."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
         raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers from 1.")
     return int(value)
 
 
 def number(name: str, value: Any, *, least: float | None = None) -> float:
-    """Check an argument that measures.
-
-    Raises
-    ------
-    ConfigError
-        If it is not finite, below ``least``, or without ``least`` not above 0.
-    """
+    """The argument as a finite number, from ``least`` or without it above 0; anything else is a ConfigError."""
     good = isinstance(value, int | float) or hasattr(value, "__float__")
     good = good and not isinstance(value, bool | str) and math.isfinite(value)
     if not good or (value <= 0 if least is None else value < least):
@@ -43,13 +31,7 @@ def number(name: str, value: Any, *, least: float | None = None) -> float:
 
 
 def duration(name: str, value: Any) -> int:
-    """Check an argument that is a length of time, and give it in microseconds.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither a timedelta from 0 nor a text such as "90s" or "2h".
-    """
+    """The argument, a timedelta from 0 or a text such as "90s" or "2h", in microseconds; else a ConfigError."""
     if isinstance(value, dt.timedelta) and value >= dt.timedelta(0):
         return value // dt.timedelta(microseconds=1)
     match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None

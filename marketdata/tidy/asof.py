@@ -35,38 +35,13 @@ _NO_TIME = np.iinfo(np.int64).min
 def available_at(frame: F, resolution: str) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
-    A bucket is named by its start, but holds what happened until its end: who uses it at its ``ts`` looks ahead.
-
-    Parameters
-    ----------
-    frame
-        Tidy frame of any sort and kind.
-    resolution : str
-        Bucket width of the frame.
-
-    Returns
-    -------
-    frame of the same kind
-        The frame with one more column ``available_at`` [UTC], rows and order as they were.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids.
-    ConfigError
-        If the resolution does not exist.
-
-    Notes
-    -----
-    available_at = ts + width of the bucket.
+    A bucket is named by its start, but holds what happened until its end: using it at its ``ts`` looks ahead. Returns
+    the frame, of any tidy kind, with one more column ``available_at`` [UTC]: ``ts`` + ``resolution``, the bucket width.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.25],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.available_at(prices, "1h")["available_at"].to_list()[0].isoformat()
+    >>> prices = md.testing.prices("polars", buckets=1, resolution="1h")
+    >>> md.available_at(prices, "1h")["available_at"][0].isoformat()
     '2026-01-01T01:00:00+00:00'
     """
     width = BucketWidth.of(resolution)
@@ -96,56 +71,34 @@ def asof_join(
 ) -> F:
     """Add to each row the latest row of another frame that was known before.
 
+    Returns the rows of ``left`` by ids, then time, with the columns of ``right``, its ``ts`` as ``ts_right``, and the
+    ``available_at`` of what was found: the greatest below ``on``. Null where nothing was known yet. A join on ``ts``,
+    as by `pandas.merge_asof`, would take the bucket that has just begun and so look ahead.
+
     Parameters
     ----------
-    left
-        Frame of any kind with times: the moments at which you want to know.
-    right
-        Frame of the same kind with one row per id and time: what was known. Books have more than one: give `bbo` or
-        `to_wide` of them.
+    left, right
+        Moments at which you want to know, and what was known: frames of the same kind, ``right`` with one row per id
+        and time (of books pass `bbo` or `to_wide`). NotTidyError if it has two different ones.
     on : str
         Time column of ``left``.
     by : str or list of str, optional
-        Columns that rows are matched by. Without it the ids that both frames have: ``market_id`` and ``token_id``.
-        ``()`` matches by time alone, for data about no market (an index, weather, polls).
+        Columns that rows are matched by; by default the ids that both frames have. ``()`` matches by time alone, for
+        data about no market (an index, weather, polls).
     right_resolution : str, optional
-        Bucket width of ``right``; not needed when it has a column ``available_at``.
+        Bucket width of ``right``; not needed if it has a column ``available_at``. ConfigError if finer than its times.
     tolerance : str or timedelta, optional
-        How long before the moment a row may have become known ("30m", "2h", "1d"); an older one is not used.
+        Greatest age of a match: ``on`` - ``available_at`` ("30m", "2h", "1d").
     allow_exact_matches : bool
-        Use what became known at the moment itself, too.
+        Also use what became known at the moment itself.
     suffix : str
-        Added to the name of a column of ``right`` that ``left`` has too.
-
-    Returns
-    -------
-    frame of the kind of ``left``
-        The rows of ``left`` with the columns of ``right`` beside them, ids once, its ``ts`` as ``ts_right``, and the
-        ``available_at`` of what was found. Null where nothing was known yet, or nothing within the tolerance. By ids,
-        then time.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame lacks times or ids, or ``right`` in memory has two different rows of one id and time.
-    ConfigError
-        If the bucket width of ``right`` is unknown, or finer than its times, or both frames are of different kinds.
-
-    Notes
-    -----
-    Matched is the row with the greatest ``available_at`` < ``on`` (<= with ``allow_exact_matches``) and, with
-    ``tolerance``, ``on`` - ``available_at`` <= tolerance. `pandas.merge_asof` and polars' `join_asof` on ``ts`` would
-    take the bucket that has just begun, and with it what is not known yet.
+        Appended to the name of a column of ``right`` that ``left`` has too.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> ids = {"market_id": "m", "token_id": "1", "token_label": "Yes"}
-    >>> time = pl.col("ts").str.to_datetime(time_zone="UTC")
-    >>> trades = pl.DataFrame({"ts": ["2026-01-01T00:30", "2026-01-01T01:30"], **ids}).with_columns(time)
-    >>> prices = pl.DataFrame({"ts": ["2026-01-01T00:00"], **ids, "price": [0.25]}).with_columns(time)
-    >>> md.asof_join(trades, prices, right_resolution="1h")["price"].to_list()
-    [None, 0.25]
+    >>> prices, metrics = md.testing.prices("polars"), md.testing.metrics("polars")
+    >>> md.asof_join(prices, metrics, right_resolution="1m")["volume"].to_list()
+    [None, None, 100.0, None, None, 100.0]
     """
     width = None if right_resolution is None else BucketWidth.of(right_resolution)
     how = partial(
@@ -291,10 +244,7 @@ def _joined_rows(
     exact: bool,
     suffix: str,
 ) -> Any:
-    """The join as expressions: all moments and facts of an id in one row of time, where the last fact runs along.
-
-    Windows only, so that no engine needs a join of its own for it.
-    """
+    """The join as expressions: one sequence per id, the last known row carried along; windows only, for any engine."""
     a, b, known = left.data, right.data, KNOWN
     if KNOWN not in right.names:
         b = b.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))  # type: ignore[union-attr]
@@ -339,40 +289,16 @@ def between(table: EngineTable, first: str, last: str) -> nw.Expr:
 
 
 def gaps(frame: F, resolution: str) -> F:
-    """Ranges of buckets that are missing between two that are there.
+    """Ranges of missing buckets between the first and the last row of each token.
 
-    Parameters
-    ----------
-    frame
-        Tidy frame of any sort and kind.
-    resolution : str
-        Bucket width of the frame.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per hole of a token (market): the ids of the frame, then ``start end missing``: the half-open range
-        [start, end) [UTC] without a row, and how many buckets that is. What lies before the first and after the last
-        row of a token is no hole: the frame cannot know. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids.
-    ConfigError
-        If the resolution does not exist, or is finer than the times of the frame.
-
-    Notes
-    -----
-    A row off the grid is in the bucket that holds it.
+    One row per hole of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
+    number of buckets. A row off the grid counts for the bucket that contains it. ConfigError if ``resolution``, the
+    bucket width, is finer than the times of the frame.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00", "2026-01-01T03:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "price": [0.25, 0.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.gaps(prices, "1h")["missing"].to_list()
+    >>> prices = md.testing.prices("polars", buckets=4)[[0, 3]]
+    >>> md.gaps(prices, "1m")["missing"].to_list()
     [2]
     """
     width = BucketWidth.of(resolution)

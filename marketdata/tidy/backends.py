@@ -72,38 +72,24 @@ def run(
     reduce: Callable[[EagerTable], Result | pl.DataFrame] | None = None,
     finish: Callable[[EagerTable], Any] | None = None,
 ) -> F:
-    """Call a function of a `Table` for a native frame of any kind, and give its result as that kind.
+    """Call a function of a `Table` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
+
+    NotTidyError if the frame is none of ``kinds``; ConfigError if the function does not support its library.
 
     Parameters
     ----------
-    frame
-        A native frame: pandas, polars (eager, lazy), Arrow, Dask, Spark or DuckDB.
     function : callable
         From a `Table` to a polars or narwhals frame, or to what `closed` takes.
     kinds : iterable of Kind
-        The frames that are taken; the first that the columns satisfy decides.
+        The kinds accepted; the first that the columns satisfy decides.
     together : {"row", "token", "market", "all"}
         Which rows of a Dask frame the function must see at once.
     further : bool
-        Whether it needs columns that are not of the kind; without it a lazy frame is cut to those before it is read.
-    reduce : callable, optional
-        Makes less of any part of the rows, such that the function gives the same of what is left; a lazy frame that
-        is larger than memory streams through it.
-    finish : callable, optional
-        What is called for the reduced rows instead of the function. It raises `Overlap` where parts of the rows cannot
-        be told apart any more, and then the function has all of them.
-
-    Returns
-    -------
-    frame of the same kind
-        Of a lazy frame a lazy one: nothing is computed.
-
-    Raises
-    ------
-    NotTidyError
-        If it is no frame, or not one of those kinds; the message names what is wrong and what to do.
-    ConfigError
-        If the function is not for this kind of frame.
+        Whether columns beyond those of the kind are needed; if not, a lazy frame is cut to these before it is read.
+    reduce, finish : callable, optional
+        ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
+        streams through it; ``finish`` is called for the reduced rows instead of the function. Where it raises
+        `Overlap`, as parts of the rows cannot be told apart any more, the function gets all of them.
     """
     kinds = tuple(kinds)
     again = partial(run, function=function, kinds=kinds)
@@ -121,14 +107,9 @@ def run(
 
 
 def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
-    """The `Table` behind a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
+    """The `Table` of a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
 
-    Raises
-    ------
-    NotTidyError
-        If it is no frame of a known library, or lacks columns.
-    ConfigError
-        If the session of a Spark frame has another time zone than UTC.
+    NotTidyError if it is no frame of a known library or lacks columns; ConfigError if a Spark session is not in UTC.
     """
     source = source_of(frame)
     if source is not None:
@@ -150,13 +131,7 @@ def source_of(frame: Any) -> Any:
 
 
 def in_memory(frame: Any) -> Any:
-    """The rows of a frame of any kind as a native frame in memory.
-
-    Raises
-    ------
-    NotTidyError
-        If it is no frame of a known library.
-    """
+    """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     if is_dask_dataframe(frame):
         computed: Any = frame
         return computed.compute()
@@ -166,13 +141,7 @@ def in_memory(frame: Any) -> Any:
 
 
 def names_of(frame: Any) -> list[str]:
-    """Names of the columns of a frame of any kind; nothing is computed.
-
-    Raises
-    ------
-    NotTidyError
-        If it is no frame of a known library.
-    """
+    """Names of the columns of a frame of any kind, nothing computed; NotTidyError if its library is unknown."""
     source = source_of(frame)
     if source is not None:
         return list(source.names)

@@ -39,15 +39,10 @@ _TOP = {
 class Measure:
     """One measure of a book.
 
-    Parameters
-    ----------
-    columns : mapping
-        Name and formula of each value: an expression on ``bid_<sum>``, ``ask_<sum>`` and the columns of `bbo`.
-    sums : mapping
-        What is added up over the levels of each side: an expression on a level row, null where it does not count.
-    needs : set of str
-        Further columns of level rows: sums of shares (`BEFORE`) or money (`PAID_BEFORE`) over the better levels of the
-        side, or the `DISTANCE` of the price from the mid.
+    ``columns`` are the values by name: expressions on ``bid_<sum>``, ``ask_<sum>`` and the columns of `bbo`. ``sums``
+    are added up over the levels of each side: expressions on a level row, null where it does not count. ``needs`` names
+    further columns of level rows: sums of shares (`BEFORE`) or money (`PAID_BEFORE`) over the better levels of the
+    side, or the `DISTANCE` of the price from the mid.
     """
 
     columns: Mapping[str, nw.Expr]
@@ -61,13 +56,7 @@ def tag(value: float | None) -> str:
 
 
 def measured(frame: F, *measures: Measure) -> F:
-    """One row per (token, ts) in tidy order: the ids and the columns of all measures.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books, or, where the best prices do, no bbo.
-    """
+    """One row per (token, ts) in tidy order: ids and the columns of all measures; the best ones of bbo frames too."""
     columns = {name: value for m in measures for name, value in m.columns.items()}
     sums = {name: value for m in measures for name, value in m.sums.items()}
     needs = frozenset().union(*(m.needs for m in measures))

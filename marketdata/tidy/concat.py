@@ -16,30 +16,13 @@ F = TypeVar("F")
 def concat(frames: Iterable[F]) -> F:
     """Concatenate tidy frames, for example of several markets, and keep their ids categorical.
 
-    ``pandas.concat`` turns categorical columns of different categories into texts, which take many times the memory.
-
-    Parameters
-    ----------
-    frames : iterable of frames
-        pandas, polars (eager or lazy) or Arrow frames of one kind, with rows of one kind: books, prices, metrics, bbo
-        or what one measure gives.
-
-    Returns
-    -------
-    frame
-        The rows of all frames, in their order, with a new index in pandas. Further columns that a frame lacks are null.
-        Nothing is sorted or deduplicated.
-
-    Raises
-    ------
-    ConfigError
-        If there is no frame, or they are frames of different libraries or of one that is not supported.
-    NotTidyError
-        If they have rows of different kinds.
+    ``pandas.concat`` turns categoricals of different categories into texts, which take many times the memory. Returns
+    the rows of all ``frames`` (pandas, polars eager or lazy, or Arrow; all of one library and one kind of rows) in
+    their order, with a new index in pandas. Columns that a frame lacks are null; nothing is sorted or deduplicated.
+    ConfigError if there is no frame or the libraries differ, NotTidyError if the kinds of rows do.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> both = md.concat([md.testing.prices(markets=1), md.testing.prices(markets=2)])
     >>> str(both["market_id"].dtype), both["market_id"].cat.categories.tolist()
     ('category', ['rain', 'snow'])

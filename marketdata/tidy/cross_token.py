@@ -30,43 +30,21 @@ _SLACK = 1e-9
 def complement(frame: F, *, tokens: Any = None) -> F:
     """The book of each token of a two-token market as the other token's book implies it.
 
-    Who sells Yes at p, in effect bids 1 - p for No: bids become asks, and each price p becomes 1 - p.
+    Selling Yes at p is in effect bidding 1 - p for No: ask = 1 - bid and bid = 1 - ask of the other token. Returns tidy
+    books: one row per level of a book side, sizes and levels as they were; an empty side stays one marker row. Applied
+    twice it gives the frame back (to 1e-15). ConfigError if a market of a frame in memory does not have two tokens; a
+    lazy frame leaves such markets out.
 
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind, with both tokens of each market.
     tokens : int or frame, optional
-        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
-        gives. Without it the tokens that the frame holds anywhere are taken for all.
-
-    Returns
-    -------
-    frame of the same kind
-        Tidy books. The rows of a token are those of the other one, mirrored: ``token_id`` and ``token_label`` are of
-        the token whose book is implied. Sizes and levels stay; an empty side stays one marker row. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If a market of a frame in memory does not have two tokens; a lazy frame leaves such markets out.
-
-    Notes
-    -----
-    synthetic ask = 1 - bid, synthetic bid = 1 - ask. Twice gives the frame back (to 1e-15).
+        See `overround`.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 4, "market_id": "m", "token_id": ["1", "1", "2", "2"],
-    ...     "token_label": ["No", "No", "Yes", "Yes"], "side": ["bid", "ask"] * 2, "level": [0] * 4,
-    ...     "price": [0.25, 0.5, 0.5, None], "size": [1.0, 2.0, 3.0, None],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.complement(book).select("token_label", "side", "price").rows()
-    [('No', 'bid', None), ('No', 'ask', 0.5), ('Yes', 'bid', 0.5), ('Yes', 'ask', 0.75)]
+    >>> books = md.testing.books("polars", buckets=1, levels=1)
+    >>> md.complement(books).select("token_label", "side", "price", "size").row(0)
+    ('Yes', 'bid', 0.39, 100.0)
     """
     return run(frame, partial(_mirrored, counts=token_counts(tokens)), ("books",), together="market")
 
@@ -101,38 +79,21 @@ def _mirrored(table: Any, counts: Counts) -> Any:
 
 
 def overround(frame: F, *, tokens: Any = None) -> F:
-    """What all tokens of a market cost together.
+    """What all tokens of a market cost together, beyond the 1 that exactly one of them pays.
+
+    One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: the number of
+    tokens seen, sums of best bids, mids and best asks over them [probability], and ask_sum - 1. Null where a token of
+    the market lacks the value or the whole book at that ``ts``, where only one token is known, and where the frame has
+    more than ``tokens``. By market, ts.
 
     Parameters
     ----------
-    frame
-        Tidy books or bbo of any frame kind, with all tokens of each market.
     tokens : int or frame, optional
-        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
-        gives. Without it the tokens that the frame holds anywhere are taken for all.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (market, ts): ``ts market_id tokens bid_sum mid_sum ask_sum overround``: the number of tokens seen,
-        sums of best bids, mids and best asks over them [probability], and ask_sum - 1. Null where a token of
-        the market lacks the value or the whole book at that ``ts``, and where only one token is known, or the frame
-        holds more than ``tokens`` says. By market, ts.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-    ConfigError
-        If ``tokens`` is no whole number from 2 and no frame.
-
-    Notes
-    -----
-    Exactly one token of a market pays 1, so fair prices sum to 1; the overround is the margin of who sells all of them.
+        Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
+        result of `outcomes`. By default the tokens that the frame has anywhere are taken for all.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum", "overround").rows()
     [(0.98, 1.02, 0.020000000000000018)]
     """
@@ -142,38 +103,14 @@ def overround(frame: F, *, tokens: Any = None) -> F:
 def arbitrage(frame: F, *, tokens: Any = None) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind, with all tokens of each market.
-    tokens : int or frame, optional
-        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
-        gives. Without it the tokens that the frame holds anywhere are taken for all.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (market, ts): ``ts market_id buy_all sell_all size gain``: whether the asks sum to less than 1,
-        whether the bids sum to more [true or false; false where a token lacks the side]; the number of sets at the best
-        prices, the smallest best size of that side [shares]; and what one set gains [USD]. Size and gain are
-        null without a flag. False where `overround` is null. By market, ts.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-    ConfigError
-        If ``tokens`` is no whole number from 2 and no frame.
-
-    Notes
-    -----
-    buy_all: ask_sum < 1 - 1e-9, gain = 1 - ask_sum. sell_all: bid_sum > 1 + 1e-9, gain = bid_sum - 1. Where both hold,
-    which takes a crossed book, size and gain are those of buying. Fees are not counted, and snapshots of one ``ts`` may
-    have been taken at different moments of the bucket.
+    One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``. ``buy_all``: ask_sum < 1 -
+    1e-9, ``sell_all``: bid_sum > 1 + 1e-9 (false where `overround` is null); ``size``: the smallest best size of that
+    side [shares]; ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set]. Size and gain are null without a flag; if both
+    hold, they are those of buying. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
+    bucket. For ``tokens`` see `overround`.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> md.arbitrage(md.testing.books("polars", buckets=1)).drop("ts").rows()
     [('rain', False, False, None, None)]
     """
@@ -192,14 +129,9 @@ def _free_money(table: Any, counts: Counts) -> Any:
 
 
 def token_counts(tokens: Any) -> Counts:
-    """How many tokens a market has, as ``tokens=`` says it: a number for all, by market, or None.
+    """How many tokens a market has, from ``tokens=``: a number for all, by market, or None.
 
-    Raises
-    ------
-    ConfigError
-        If it is no whole number from 2 and no frame.
-    NotTidyError
-        If a frame has no ``market_id``, or neither ``token_ids`` nor ``token_id``.
+    ConfigError if it is neither a whole number from 2 nor a frame; NotTidyError if the frame lacks columns.
     """
     if tokens is None:
         return None
@@ -252,37 +184,14 @@ def _sums(table: Any, counts: Counts, *, sizes: bool = False) -> Any:
 
 
 def probabilities(frame: F, *, tokens: Any = None) -> F:
-    """Prices scaled so that the tokens of a market sum to 1.
+    """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 
-    Parameters
-    ----------
-    frame
-        Tidy prices, books or bbo of any frame kind, with all tokens of each market; of books the mid is taken.
-    tokens : int or frame, optional
-        How many tokens a market has: a number for all, or market records (``market_id token_ids``) or what `outcomes`
-        gives. Without it the tokens that the frame holds anywhere are taken for all.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label probability`` [0 to 1]. Null where a token of the
-        market lacks its value or its row at that ``ts``, or all are 0, and where only one token is known, or the
-        frame holds more than ``tokens`` says. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy prices, books or bbo.
-    ConfigError
-        If ``tokens`` is no whole number from 2 and no frame.
-
-    Notes
-    -----
-    probability = price / sum of prices over the tokens of the market at the same ``ts`` (proportional scaling).
+    One row per (token, ts): ts, ids and ``probability``: price / sum of prices of the market at that ``ts`` [0 to 1].
+    Null where a token of the market lacks its value or its row, or all are 0, where only one token is known, and where
+    the frame has more than ``tokens``; see `overround`.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> prices = md.testing.prices("polars", buckets=1)
     >>> md.probabilities(prices)["probability"].to_list()
     [0.4, 0.6]

@@ -152,13 +152,7 @@ def _check_session(zone: str) -> None:
 
 
 def utc(data: Any, name: str = "ts") -> nw.Expr:
-    """A column of times as UTC microseconds; without a zone they are UTC.
-
-    Raises
-    ------
-    NotTidyError
-        If the column holds no times.
-    """
+    """A column of times as UTC microseconds, without a zone taken for UTC; NotTidyError if it has no times."""
     dtype = data.collect_schema()[name]
     if not isinstance(dtype, nw.Datetime):
         raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")

@@ -30,34 +30,12 @@ _TIME = pl.Datetime("us", "UTC")
 def time_to_resolution(frame: F, outcomes: Any) -> F:
     """Add how long after each row its market resolved.
 
-    Parameters
-    ----------
-    frame
-        Tidy frame of any sort and kind.
-    outcomes : frame
-        What `outcomes` gives, or market records.
-
-    Returns
-    -------
-    frame of the same kind
-        The frame with one more column ``time_to_resolution`` [s], rows and order as they were: from ``ts``, the start
-        of the bucket, to ``resolved_at``; negative after it, null where the market has not resolved.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ``market_id``, or ``outcomes`` lacks columns.
-    ConfigError
-        If ``outcomes`` is no frame.
-
-    Notes
-    -----
-    When a market resolved was not known before: this is a column to group or filter by in a study, not one that a
-    strategy may act on.
+    Returns the frame, of any tidy kind, with ``time_to_resolution`` [s]: from ``ts``, the start of the bucket, to
+    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records); negative after it, null where the
+    market has not resolved. It was not known at the time: a column to group or filter by in a study, not to trade on.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
     >>> md.time_to_resolution(prices, md.outcomes(markets))["time_to_resolution"].to_list()
     [86400.0, 86400.0]
@@ -96,43 +74,25 @@ def around(
     after: str | dt.timedelta,
     resolution: str | None = None,
 ) -> F:
-    """Cut the rows around moments out of a frame, and put them on one clock.
+    """Cut windows around moments out of a frame, with times relative to the moment.
+
+    Returns the rows with moment - before <= ts < moment + after, once for each such moment, with the further columns of
+    ``moments``, ``moment`` [UTC] and ``offset`` = ts - moment [s]. By moment as in ``moments``, then in tidy order. The
+    row at offset 0 contains what happened after the moment; the last one known by then is at minus one bucket.
+    MacKinlay (1997), "Event studies in economics and finance".
 
     Parameters
     ----------
-    frame
-        Tidy frame of any sort and kind.
     moments
-        Frame of any kind in memory: ``ts`` of each moment [UTC], and ``market_id``, or ``market_id token_id``, where it
-        is a moment of theirs; without ids it is one of every market. What more columns it has is kept.
+        Frame of any kind in memory: ``ts`` [UTC], and ``market_id`` or ``market_id token_id``; without ids a moment is
+        one of every market. ConfigError if another column is also one of the frame.
     before, after : str or timedelta
-        How far the window reaches: "90s", "30m", "1h", "2d", "1w", or a timedelta.
+        Reach of the window: "90s", "30m", "1h", "2d", "1w".
     resolution : str, optional
-        Bucket width of the clock, such as "1m": offsets are its multiples, so that windows of moments between two
-        buckets can be averaged. Without it the offset is exact.
-
-    Returns
-    -------
-    frame of the same kind
-        The rows with moment - before <= ts < moment + after, once for each moment that they are around, with the
-        further columns of moments and two more: ``moment`` [UTC], and ``offset``, ts - moment [s]; with ``resolution``
-        the greatest multiple of it that is not greater. By moment as in ``moments``, then in tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame lacks columns.
-    ConfigError
-        If an argument is refused, or a column of moments is also one of the frame.
-
-    Notes
-    -----
-    ``ts`` is the start of a bucket: the row at offset 0 holds what happened after the moment, and the last one that was
-    known by then is that at minus one bucket. MacKinlay (1997), "Event studies in economics and finance".
+        Bucket width, such as "1m", that offsets are rounded down to, so that windows can be averaged; exact by default.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
     >>> prices = md.testing.prices("polars", buckets=5).filter(token_label="Yes")
     >>> moments = prices.slice(2, 1).select("ts", "market_id", news=pl.lit("forecast"))
     >>> md.around(prices, moments, before="1m", after="2m").select("offset", "price", "news").rows()

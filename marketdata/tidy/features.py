@@ -39,31 +39,18 @@ MEASURES: dict[str, Callable[..., Measure]] = {
 def features(frame: F, measures: Iterable[Feature]) -> F:
     """Many measures of every book in one pass over its levels.
 
+    One row per (token, ts): ts, ids and the columns of each measure, with the units and nulls of the function of that
+    name. If a measure is asked for more than once, its arguments follow its name: ``imbalance_levels_5``.
+
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     measures : iterable of str or (str, dict)
-        Names of measures: ``bbo`` or one of its columns, ``microprice``, ``spread_bps``, ``locked``, ``crossed``,
-        ``depth``, ``imbalance``, ``fill_price``, ``sweep``; with arguments as a pair, ``("depth", {"levels": 5})``.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label`` and the columns of each measure, named and with
-        the units and nulls of the function of that name. Where a measure is asked for more than once, its
-        arguments follow: ``imbalance_levels_5``. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If a measure or an argument does not exist, or two measures are the same.
+        ``bbo`` or one of its columns, ``microprice``, ``spread_bps``, ``locked``, ``crossed``, ``depth``,
+        ``imbalance``, ``fill_price``, ``sweep``; with arguments as a pair, ``("depth", {"levels": 5})``. ConfigError if
+        one is given twice.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> books = md.testing.books("polars", buckets=1)
     >>> out = md.features(books, ["mid", ("depth", {"levels": 1}), "imbalance", ("imbalance", {"levels": 1})])
     >>> out.columns[4:]

@@ -26,13 +26,7 @@ _FILLS = ("null", "forward")
 
 
 def check_fill(frame: Any, fill: Fill) -> None:
-    """Refuse a fill that does not exist, or a frame that it cannot be done for.
-
-    Raises
-    ------
-    ConfigError
-        Naming what is allowed.
-    """
+    """Refuse a fill that does not exist, or a frame that it is not supported for, with a ConfigError."""
     if fill not in (None, *_FILLS):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
     if is_dask_dataframe(frame) or (source_of(frame) is None and not is_lazy(frame)):
@@ -51,13 +45,7 @@ def filled(table: EagerTable, width: BucketWidth, fill: Fill) -> Result:
 
 
 def upsampled(table: EagerTable, width: BucketWidth, fill: Fill) -> EagerTable:
-    """A table in order; the rows of one on a coarser grid stand where their own buckets end.
-
-    Raises
-    ------
-    ConfigError
-        If the frame is on a coarser grid and no fill is asked for.
-    """
+    """A table in order, rows of a coarser grid placed where their own buckets end; ConfigError if that needs a fill."""
     if fill is None:
         refuse_finer(table.array("ts"), table.groups, width)
         return table
@@ -68,48 +56,25 @@ def upsampled(table: EagerTable, width: BucketWidth, fill: Fill) -> EagerTable:
 def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill: Fill = None) -> F:
     """Put every token on one common grid of buckets.
 
+    One row per token (market) and bucket: the columns of the frame, and ``observed``, false where the row was filled
+    in. A token without a row in the grid still has its rows. For frames with one row per (token, ts), already on the
+    grid; of books pass `bbo` or `to_wide`. pandas, polars and Arrow only. ConfigError if a row is off the grid.
+
     Parameters
     ----------
-    frame
-        Tidy frame with one row per (token, ts) or (market, ts), on the grid already (see `resample`); of books give
-        `bbo` or `to_wide`. pandas, polars (eager and lazy) or Arrow.
     resolution : str
-        Step of the grid: "1m", "15m", "1h", "1d", "1w" or another of `resample`.
+        Bucket width; see `resample`.
     start, end
-        Half-open range of the grid, as `client.books` takes it; without them from the first to the last
-        row of the frame.
+        Half-open range; see `Client.books`. By default from the first to the last row of the frame.
     fill : {None, "null", "forward"}
-        What stands where a bucket has no row: nulls, or with "forward" the whole row before, as far back as it may be.
-        A null that was observed stays null: only missing rows are filled. A frame on a coarser grid is refused without
-        ``fill``; with it each row stands where its own bucket ends, when it was known.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per token (market) and bucket: the columns of the frame and ``observed`` [true or false], false where
-        the row was filled. A token without a row in the grid still has its rows. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids, or several rows of one (token, ts).
-    ConfigError
-        If an argument is not one of those allowed, or a row is not on the grid.
-
-    Notes
-    -----
-    "forward" looks back only, so it is safe in a backtest; it is not what the service says: no point, no row.
+        For a bucket without a row: nulls, or the whole row before, however far back. It looks back only; a null that
+        was observed stays null. A coarser frame is refused without ``fill``; with it each row is where its bucket ends.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00", "2026-01-01T02:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "price": [0.25, 0.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.align(prices, "1h").select("price", "observed").rows()
-    [(0.25, True), (None, False), (0.5, True)]
-    >>> md.align(prices, "1h", fill="forward")["price"].to_list()
-    [0.25, 0.25, 0.5]
+    >>> prices = md.testing.prices("polars")[[0, 2]]
+    >>> md.align(prices, "1m").select("price", "observed").rows()
+    [(0.4, True), (None, False), (0.43, True)]
     """
     width = BucketWidth.of(resolution)
     check_fill(frame, fill)

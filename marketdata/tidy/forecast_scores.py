@@ -35,50 +35,30 @@ _DRAWS = 200_000  # markets drawn at a time
 def brier(
     frame: F, outcomes: Any, *, of: Of = "token", interval: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> F:
-    """How far prices were from what came true: the mean squared error.
+    """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
+
+    of="token": one row per token: ``market_id token_id token_label outcome points brier``: its payoff, the number of
+    forecasts, mean((p - payoff)^2) [0 to 1; 0.25: always 0.5]. of="market": one row per market: ``market_id points
+    brier``. of="all": one row: ``markets points brier brier_low brier_high``. Null prices are no forecasts. Cut the
+    frame to the forecasts you mean: prices shortly before the end are good ones. Brier (1950), "Verification of
+    forecasts expressed in terms of probability".
+
+    Forecasts within a market are autocorrelated: the interval is of a bootstrap that draws whole markets, null with
+    fewer than two (percentiles; Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with
+    clustered errors").
 
     Parameters
     ----------
-    frame
-        Tidy prices, books or bbo of any frame kind; of books the mid is taken. Cut it to the forecasts you mean: prices
-        shortly before the end are good ones.
     outcomes : frame or mapping
-        What `outcomes` gives, or market records; or the token that won, by id or label, by market id, None where the
-        market has not resolved. Markets that are not in it, or have not resolved, are left out.
+        The result of `outcomes`, market records, or a mapping of market id to the token that won, by id or label, None
+        where it is open. Markets that are not in it, or are open, are left out.
     of : {"token", "market", "all"}
-        What a row is of. The two tokens of a market say the same twice: but for "token", of markets of which the frame
-        has two tokens only one counts, the one labelled Yes, else the first.
-    interval : float
-        Of "all": probability that the interval covers [0 to 1].
-    resamples : int
-        Of "all": number of bootstrap samples.
-    seed : int
-        Of "all": seed of the samples; the same seed gives the same interval.
-
-    Returns
-    -------
-    frame of the same kind
-        of="token": one row per token: ``market_id token_id token_label outcome points brier``: its payoff, the number
-        of forecasts, their mean squared error [0 to 1; 0.25: always 0.5]. of="market": one row per market:
-        ``market_id points brier``. of="all": one row: ``markets points brier brier_low brier_high``; the interval is
-        null with fewer than two markets. Null prices are no forecasts. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame is not of its kind.
-    ConfigError
-        If ``outcomes`` is refused; the message says what is allowed. If an argument does not exist.
-
-    Notes
-    -----
-    brier = mean((p - payoff)^2); Brier (1950), "Verification of forecasts expressed in terms of probability". Forecasts
-    within a market are autocorrelated: the interval is of a bootstrap that draws whole markets (percentiles; Cameron,
-    Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors").
+        What a row is of. Tokens of a two-token market say the same twice: but for "token" one counts, Yes or the first.
+    interval, resamples, seed
+        Of "all": probability that the interval covers [0 to 1], number of bootstrap samples, and their seed.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
     >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
@@ -97,36 +77,16 @@ def log_score(
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
-    """How surprising the outcomes were to the prices: the mean negative log-likelihood.
+    """Mean negative log-likelihood of the outcomes by the prices: mean(-payoff ln p - (1 - payoff) ln(1 - p)).
+
+    Rows, parameters and errors as `brier`, with ``log_score`` in place of ``brier`` [natural logarithm; 0.693: always
+    0.5]. Good (1952), "Rational decisions".
 
     Parameters
     ----------
-    frame, outcomes, of, interval, resamples, seed
-        As `brier`.
     clip : float
-        Prices below it count as it, and above 1 - clip as that [probability, above 0 and below 0.5]: a price of 0 for
-        what came true would be infinitely wrong.
-
-    Returns
-    -------
-    frame of the same kind
-        As `brier`, with ``log_score`` in place of ``brier`` [natural logarithm; 0.693: always 0.5].
-
-    Raises
-    ------
-    NotTidyError, ConfigError
-        As `brier`.
-
-    Notes
-    -----
-    log_score = mean(-payoff ln p - (1 - payoff) ln(1 - p)); Good (1952), "Rational decisions".
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
-    >>> md.log_score(prices, markets)["log_score"].round(3).to_list()
-    [0.916, 0.916]
+        Prices count as at least ``clip`` and at most 1 - ``clip`` [above 0, below 0.5]: 0 for what came true would be
+        infinitely wrong.
     """
     least = number("clip", clip)
     if least >= 0.5:
@@ -148,38 +108,18 @@ def calibration(
 ) -> F:
     """How often what was priced at p came true.
 
+    One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the last
+    with 1), number of forecasts, their mean, and the share that came true. With ``interval`` also ``markets outcome_low
+    outcome_high``: the markets in the bin, and the bootstrap interval of the share over markets; other parameters and
+    errors as `brier`.
+
     Parameters
     ----------
-    frame, outcomes, resamples, seed
-        As `brier`.
     bins : int
         Number of equal bins from 0 to 1.
-    of : {"token", "market"}
-        Whether both tokens of a market count, or one of the two, as in `brier`.
-    interval : float, optional
-        Probability that an interval covers [0 to 1]; without it there is none.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per bin that holds a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the
-        last with 1), number of forecasts, their mean, and the share that came true. With ``interval`` also ``markets
-        outcome_low outcome_high``: the markets in the bin, and the interval of the share over markets, null with fewer
-        than two. By bin.
-
-    Raises
-    ------
-    NotTidyError, ConfigError
-        As `brier`; also if ``bins`` is no whole number from 1.
-
-    Notes
-    -----
-    Forecasts within a market are autocorrelated, so points are not independent: the interval is that of `brier`, by
-    a bootstrap over markets.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> prices, markets = md.testing.prices("polars", markets=2, buckets=1), md.testing.markets("polars", markets=2)
     >>> md.calibration(prices, markets, bins=5, of="market").select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
@@ -319,17 +259,9 @@ def _curve(sums: Any, *, count: int, share: float | None, resamples: int, seed: 
 
 
 def bootstrap(total: Floats, weight: Floats, share: float, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """Percentile interval of the ratio of sums over markets that are drawn with replacement, per column.
+    """Percentile interval, per column, of the ratio of sums over markets drawn with replacement.
 
-    Parameters
-    ----------
-    total, weight : float64 array
-        One row per market.
-
-    Returns
-    -------
-    low, high : float64 array
-        One per column; NaN where fewer than two markets have a weight.
+    Arrays have one row per market; NaN where fewer than two markets have a weight.
     """
     markets = len(total)
     enough = (weight > 0).sum(axis=0) >= 2

@@ -1,7 +1,6 @@
-"""Columns to tidy frames and back.
+"""Columns to tidy frames and back, without a copy where the library allows it.
 
-Ids and sides are dictionary encoded: pandas categoricals whose categories are sorted, polars categoricals
-and an enum for the side. Columns are handed over without a copy where the library allows it.
+Ids and sides are dictionary encoded: pandas categoricals with sorted categories, polars categoricals and an enum.
 """
 
 from __future__ import annotations
@@ -36,24 +35,14 @@ _FEW_RUNS = 1_000
 
 
 def frame_kind(value: Any) -> FrameKind:
-    """Check the ``frame`` argument.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither "pandas" nor "polars".
-    """
+    """The ``frame`` argument, if it is "pandas" or "polars"; else a ConfigError."""
     if value not in ("pandas", "polars"):
         raise ConfigError(f"frame={value!r} does not exist; allowed are 'pandas' and 'polars'.")
     return value  # type: ignore[no-any-return]
 
 
 def to_frame(columns: AnyColumns, frame: FrameKind = "pandas") -> Any:
-    """A tidy frame of columns, in tidy order.
-
-    Books: one row per level of a book side, and one marker row (null level, price, size) per empty side.
-    Prices: one row per token and bucket. Metrics: one row per market and bucket.
-    """
+    """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
     columns = columns.sort()
     build = _Pandas() if frame == "pandas" else _Polars()
     if isinstance(columns, BookColumns):
@@ -178,15 +167,10 @@ class _Polars:
 
 
 def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
-    """Columns of a frame of any kind, in tidy order.
+    """Columns of a frame of any kind, in tidy order; marker rows become empty sides.
 
-    Id columns that are missing are left None, and with ``lookup`` ids that are missing too: who asks looks them up.
-    Marker rows become empty sides. Further numeric columns of prices and metrics are kept.
-
-    Raises
-    ------
-    NotTidyError
-        If a column that the view needs is missing or of the wrong type, or rows contradict each other.
+    Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. Further numeric columns of prices
+    and metrics are kept. NotTidyError if a column is missing or of the wrong type, or rows contradict each other.
     """
     from marketdata.tidy.backends import in_memory, source_of
     from marketdata.tidy.table import EagerTable

@@ -15,7 +15,7 @@ _SAMPLE = 64
 
 
 def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | None:
-    """The widest grid above a width that all times of some token are on, and not by chance; else None.
+    """The widest grid above a width that all times of some token are on, and not by chance, else None.
 
     ``ts`` rises within the groups of a token that begin at ``groups``.
     """
@@ -39,13 +39,7 @@ def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | No
 
 
 def refuse_finer(ts: Ints, groups: Ints, width: BucketWidth) -> None:
-    """Refuse a bucket width that is finer than the grid of a token; times and groups as in `coarser_grid`.
-
-    Raises
-    ------
-    ConfigError
-        Naming both: what is called finer than it is would be known before its time.
-    """
+    """ConfigError if a width is finer than the grid of a token (`coarser_grid`): rows would be known too early."""
     own = coarser_grid(ts, groups, width)
     if own is not None:
         raise ConfigError(

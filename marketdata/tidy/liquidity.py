@@ -38,44 +38,21 @@ CROSSED = Measure({"crossed": _flag(_bid > _ask)})
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
     """Shares that rest on each side of every book.
 
+    One row per (token, ts): ts, ids and ``bid_depth ask_depth`` [shares]. Null where the side is missing; with
+    ``within`` also where the other side is, as there is no mid.
+
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     levels : int, optional
-        Only the best so many levels of each side.
+        Only so many of the best levels of each side. ConfigError together with ``within``.
     within : float, optional
-        Only levels no farther than this from the mid [probability]. Without both: the whole side.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label bid_depth ask_depth`` [shares]. Null where the
-        side is missing; with ``within`` also where the other side is, for then there is no mid. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If ``levels`` is no whole number from 1, ``within`` no number from 0, or both are given.
-
-    Notes
-    -----
-    depth = sum of ``size`` over the levels that count. A level counts as within when its distance is at most
-    ``within`` + 1e-9, so that 0.48 is within 0.02 of 0.5.
+        Only levels at most this far from the mid [probability], up to 1e-9, so that 0.48 is within 0.02 of 0.5.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "bid", "ask"], "level": [0, 1, 0], "price": [0.25, 0.2, 0.75], "size": [10.0, 5.0, 20.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.depth(book).select("bid_depth", "ask_depth").row(0)
-    (15.0, 20.0)
-    >>> md.depth(book, levels=1)["bid_depth"].to_list()
-    [10.0]
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.depth(books, levels=1).select("bid_depth", "ask_depth").rows()
+    [(100.0, 300.0), (300.0, 100.0)]
     """
     return measured(frame, depth_measure(levels=levels, within=within))
 
@@ -92,42 +69,16 @@ def depth_measure(*, levels: int | None = None, within: float | None = None) -> 
 
 
 def imbalance(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
-    """How much more rests on the bid than on the ask side of every book.
+    """How much more rests on the bid than on the ask side: (bid_depth - ask_depth) / (bid_depth + ask_depth).
 
-    Parameters
-    ----------
-    frame
-        Tidy books of any frame kind.
-    levels : int, optional
-        Only the best so many levels of each side.
-    within : float, optional
-        Only levels no farther than this from the mid [probability]. Without both: the whole book.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label imbalance`` [-1 to 1; 1: bids only]. Null where a
-        side is missing, and where nothing rests within. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        As `depth`.
-
-    Notes
-    -----
-    imbalance = (bid_depth - ask_depth) / (bid_depth + ask_depth); Cont, Kukanov, Stoikov (2014), "The price impact of
-    order book events", uses the same quantities at the best level.
+    One row per (token, ts): ts, ids and ``imbalance`` [-1 to 1; 1: bids only]. Null where a side is missing or nothing
+    rests within; parameters as for `depth`. After Cont, Kukanov, Stoikov (2014), "The price impact of order book
+    events".
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> out = archive.books(archive.records("markets")[0]["id"]).md.imbalance(levels=3)["imbalance"]
-    >>> bool(out.dropna().between(-1, 1).all())
-    True
+    >>> md.imbalance(md.testing.books("polars", buckets=1), levels=1)["imbalance"].to_list()
+    [-0.5, 0.5]
     """
     return measured(frame, imbalance_measure(levels=levels, within=within))
 
@@ -143,69 +94,29 @@ def imbalance_measure(*, levels: int | None = None, within: float | None = None)
 def microprice(frame: F) -> F:
     """Mid of every book, weighted towards the side where less rests.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label microprice`` [probability 0 to 1]. Null where a
-        side is missing. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-
-    Notes
-    -----
-    microprice = (best_bid * best_ask_size + best_ask * best_bid_size) / (best_bid_size + best_ask_size); the weighted
+    One row per (token, ts) of books or bbo: ts, ids and ``microprice`` = (best_bid * best_ask_size + best_ask *
+    best_bid_size) / (best_bid_size + best_ask_size) [probability 0 to 1], null where a side is missing. The weighted
     mid of Gatheral and Oomen (2010), "Zero-intelligence realized variance estimation".
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 2, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "ask"], "level": [0, 0], "price": [0.25, 0.75], "size": [30.0, 10.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.microprice(book)["microprice"].to_list()
-    [0.625]
+    >>> md.microprice(md.testing.books("polars", buckets=1))["microprice"].round(3).to_list()
+    [0.395, 0.605]
     """
     return measured(frame, MICROPRICE)
 
 
 def spread_bps(frame: F) -> F:
-    """Spread of every book relative to its mid.
+    """Spread of every book relative to its mid: 10000 * (best_ask - best_bid) / mid.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label spread_bps`` [1/10000 of the mid]. Null where a
-        side is missing or the mid is 0, negative where the book is crossed. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-
-    Notes
-    -----
-    spread_bps = 10000 * (best_ask - best_bid) / mid. Near a mid of 0 it grows without a bound; `spread` does not.
+    One row per (token, ts) of books or bbo: ts, ids and ``spread_bps`` [1/10000 of the mid]. Null where a side is
+    missing or the mid is 0, negative where the book is crossed. Near a mid of 0 it grows without bound; `spread` does
+    not.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread_bps().columns)
-    ['ts', 'market_id', 'token_id', 'token_label', 'spread_bps']
+    >>> md.spread_bps(md.testing.books("polars", buckets=1))["spread_bps"].round(1).to_list()
+    [500.0, 333.3]
     """
     return measured(frame, SPREAD_BPS)
 
@@ -213,65 +124,21 @@ def spread_bps(frame: F) -> F:
 def locked(frame: F) -> F:
     """Whether best bid and best ask of every book are equal.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label locked`` [true or false]. A book with a missing
-        side is not locked: false, so that the column can filter. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-
-    Notes
-    -----
-    locked = (best_bid == best_ask).
+    One row per (token, ts) of books or bbo: ts, ids and ``locked``, false where a side is missing, so that it can
+    filter.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> int(archive.books(archive.records("markets")[0]["id"]).md.locked()["locked"].sum())
-    0
+    >>> md.locked(md.testing.books("polars", buckets=1))["locked"].to_list()
+    [False, False]
     """
     return measured(frame, LOCKED)
 
 
 def crossed(frame: F) -> F:
-    """Whether the best bid of every book is above its best ask.
+    """Whether the best bid of every book is above its best ask; see `locked`.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label crossed`` [true or false]. A book with a missing
-        side is not crossed: false, so that the column can filter. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-
-    Notes
-    -----
-    crossed = (best_bid > best_ask). Such books are kept by every function; this lists them.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> int(archive.books(archive.records("markets")[0]["id"]).md.crossed()["crossed"].sum())
-    0
+    One row per (token, ts): ``crossed`` in place of ``locked``. Other functions keep crossed books; this finds them.
     """
     return measured(frame, CROSSED)
 

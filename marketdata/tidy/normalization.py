@@ -1,7 +1,7 @@
 """One rule for each column of a frame: times, ids, sides, levels and numbers of any type become those of tidy frames.
 
-A column comes in as a polars Series, or as a list of Python objects where its library knows no type. A column that has
-the type of tidy frames already is handed on as it is, without a copy.
+A column is a polars Series, or a list of Python objects where its library knows no type; NotTidyError if it cannot be
+read. A column that has the type of tidy frames already is returned as it is, without a copy.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ Raw = Any  # a polars Series, or a list of objects
 
 
 def times(raw: Raw, name: str) -> pl.Series:
-    """Times as UTC microseconds; without a zone they are UTC, and nanoseconds are cut to microseconds.
-
-    Raises
-    ------
-    NotTidyError
-        If the column holds no times, or a null.
-    """
+    """Times as UTC microseconds; without a zone they are UTC; nanoseconds are cut, a null is refused."""
     if isinstance(raw, list):
         wrong = next((v for v in raw if not _is_missing(v) and not isinstance(v, dt.datetime)), None)
         if wrong is not None:
@@ -59,13 +53,7 @@ def cut_nanoseconds(raw: Raw) -> pl.Series | None:
 
 
 def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
-    """Ids as categories of text.
-
-    Raises
-    ------
-    NotTidyError
-        If they are no texts, or one is missing that must not be.
-    """
+    """Ids as categories of text; NotTidyError if they are no texts, or one is null that must not be."""
     if isinstance(raw, list):
         values = [None if _is_missing(v) else v for v in raw]
         wrong = next((v for v in values if isinstance(v, bool) or not (v is None or isinstance(v, str | int))), None)
@@ -90,13 +78,7 @@ def _not_text(name: str, found: Any) -> str:
 
 
 def sides(raw: Raw, name: str = "side") -> pl.Series:
-    """Sides as an enum of bid and ask.
-
-    Raises
-    ------
-    NotTidyError
-        Naming the values that are no side.
-    """
+    """Sides as an enum of bid and ask; NotTidyError naming other values."""
     wanted = pl.Enum([BID, ASK])
     if isinstance(raw, list):
         raw = pl.Series(name, [None if _is_missing(v) else str(v) for v in raw], dtype=pl.String)
@@ -115,13 +97,7 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
 
 
 def numbers(raw: Raw, name: str) -> pl.Series:
-    """Numbers as float64; missing ones are null or NaN.
-
-    Raises
-    ------
-    NotTidyError
-        If the column holds no numbers.
-    """
+    """Numbers as float64; missing ones are null or NaN."""
     if isinstance(raw, list):
         return pl.Series(name, [_number(v, name) for v in raw], dtype=pl.Float64)
     if raw.dtype == pl.Float64:
@@ -148,13 +124,7 @@ def _number(value: Any, name: str) -> float | None:
 
 
 def levels(raw: Raw, name: str = "level") -> pl.Series:
-    """Levels as int32; the level of a marker row is null.
-
-    Raises
-    ------
-    NotTidyError
-        If one is no whole number from 0.
-    """
+    """Levels as int32, whole numbers from 0; the level of a marker row is null."""
     if not isinstance(raw, list) and raw.dtype == pl.Int32:
         return raw  # type: ignore[no-any-return]
     whole = not isinstance(raw, list) and raw.dtype.is_integer()

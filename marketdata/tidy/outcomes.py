@@ -29,47 +29,27 @@ _FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resol
 def outcomes(markets: F) -> F:
     """What each token of resolved markets paid.
 
+    One row per token, by market and token: ``market_id token_id token_label payoff resolved_at``: 1 for the token that
+    the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null where the market is
+    open; ``resolved_at`` also without ``closed_at``.
+
     Parameters
     ----------
     markets
-        Market records of any frame kind, as `Archive.markets` or `Client.markets` give them: ``market_id token_ids
-        token_labels``, ``resolved_token_id`` or ``resolved_token_label``, and, where it is known, ``closed_at``.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per token: ``market_id token_id token_label payoff resolved_at``: 1 for the token that the market
-        resolved to and 0 for its others [USD per share], and when it closed [UTC]. Both null where the market has not
-        resolved; ``resolved_at`` also where no ``closed_at`` is given. By market and token.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame lacks columns, or a market resolved to a token that it does not have.
+        Market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id token_ids
+        token_labels``, ``resolved_token_id`` or ``resolved_token_label``, and ``closed_at`` if known. NotTidyError if a
+        market resolved to a token that it does not have.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> markets = pl.DataFrame({
-    ...     "market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]],
-    ...     "resolved_token_id": ["2"], "closed_at": ["2026-01-01T12:00:00Z"],
-    ... })
-    >>> md.outcomes(markets).select("token_label", "payoff").rows()
-    [('Yes', 0.0), ('No', 1.0)]
+    >>> md.outcomes(md.testing.markets("polars")).select("token_label", "payoff").rows()
+    [('Yes', 1.0), ('No', 0.0)]
     """
     return as_kind_of(markets, _table(_of_records(columns_of(markets, _FIELDS))))  # type: ignore[no-any-return]
 
 
 def resolution_times(given: Any) -> dict[str, int]:
-    """When markets resolved [microseconds], of a frame of outcomes or market records.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame lacks columns.
-    ConfigError
-        If it is no frame.
-    """
+    """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is no frame."""
     data = columns_of(given, _FIELDS, _ALLOWED)
     if "resolved_at" not in data:
         data = _of_records(data)
@@ -79,22 +59,10 @@ def resolution_times(given: Any) -> dict[str, int]:
 
 
 class Payoffs:
-    """What tokens paid, of any way in which it can be said.
+    """What tokens paid, from any form of ``outcomes=``, for (market_id, token_id, token_label) tuples ``tokens``.
 
-    Parameters
-    ----------
-    given : mapping or frame
-        What `outcomes` gives; market records; or a mapping of market id to the token that won, by id or label, None
-        where the market has not resolved.
-    tokens : list of (market_id, token_id, token_label)
-        The tokens of the frame that is looked at.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame lacks columns or contradicts itself.
-    ConfigError
-        If it is neither a mapping nor a frame, or a key or value of a mapping is none that is allowed.
+    ``given`` is the result of `outcomes`, market records, or a mapping of market id to the token that won, by id or
+    label, None where it is open. NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
     """
 
     def __init__(self, given: Any, tokens: Tokens) -> None:
@@ -204,13 +172,7 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
-    """The tokens of a tidy frame of any kind: market_id, token_id, token_label; a lazy frame is asked for them.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ids.
-    """
+    """(market_id, token_id, token_label) of each token of a frame of any kind; a lazy frame is queried for them."""
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
     missing = [c for c in _IDS if c not in ids]

@@ -1,7 +1,6 @@
 """Dask frames: the rule for pandas frames, on partitions that hold whole tokens.
 
-A token that is spread over partitions is brought together first, so each partition is a frame of its own. That
-keeps the fast kernel, needs no sort of the whole, and is lazy: which token goes where is part of the graph.
+A token spread over partitions is brought together first, lazily and without a sort, which keeps the fast kernel.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ _GAP = "\x1f"
 
 
 def apply(frame: Any, function: Callable[[Any], Any], keys: Sequence[str] | None, *, whole: bool = False) -> Any:
-    """A function of pandas frames on each partition of a Dask frame; with ``keys`` rows of equal ones come together.
-
-    With ``whole`` all rows come into one partition.
-    """
+    """A function of pandas frames on each partition; ``keys`` first brings equal ones together, ``whole`` all rows."""
     if whole:
         frame = frame.repartition(npartitions=1)
     elif keys:

@@ -22,37 +22,15 @@ KINDS: tuple[Kind, ...] = ("books", "bbo")
 def bbo(frame: F) -> F:
     """Best bid and offer of every book.
 
-    Parameters
-    ----------
-    frame
-        Tidy books of any frame kind; a bbo frame is given back in tidy order.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
-        spread``. Prices are probabilities 0 to 1, sizes shares. A missing side gives null, in ``mid`` and ``spread``
-        too, never 0 or 0.5. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-
-    Notes
-    -----
-    mid = (best_bid + best_ask) / 2, spread = best_ask - best_bid. The market-level metric ``spread`` of the
-    service is another number (interface 2.6).
+    One row per (token, ts), in tidy order: ``ts market_id token_id token_label best_bid best_bid_size best_ask
+    best_ask_size mid spread`` [probability 0 to 1, shares]. A missing side is null, also in ``mid`` = (best_bid +
+    best_ask) / 2 and ``spread`` = best_ask - best_bid, never 0 or 0.5. The metric ``spread`` of a market is another
+    number (interface 2.6). A bbo frame is returned in tidy order.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 2, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "ask"], "level": [0, 0], "price": [0.25, 0.75], "size": [10.0, 20.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.bbo(book).select("mid", "spread").row(0)
-    (0.5, 0.5)
+    >>> md.bbo(md.testing.books("polars", buckets=1)).select("best_bid", "best_ask", "mid").rows()
+    [(0.39, 0.41, 0.4), (0.59, 0.61, 0.6)]
     """
     return run(frame, top, KINDS, reduce=reduced)
 
@@ -60,57 +38,21 @@ def bbo(frame: F) -> F:
 def mid(frame: F) -> F:
     """Mid price of every book: (best_bid + best_ask) / 2.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label mid`` [probability 0 to 1], null where a side is
-        missing.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
+    One row per (token, ts) of books or bbo: ts, ids and ``mid`` [probability 0 to 1], null where a side is missing.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> list(archive.books(archive.records("markets")[0]["id"]).md.mid().columns)
-    ['ts', 'market_id', 'token_id', 'token_label', 'mid']
+    >>> md.mid(md.testing.books("polars", buckets=1))["mid"].to_list()
+    [0.4, 0.6]
     """
     return run(frame, partial(_one, name="mid"), KINDS, reduce=reduced)
 
 
 def spread(frame: F) -> F:
-    """Spread of every book: best_ask - best_bid.
+    """Spread of every book: best_ask - best_bid, negative where it is crossed; see `mid`.
 
-    Parameters
-    ----------
-    frame
-        Tidy books or bbo of any frame kind. A metrics frame is refused: its ``spread`` is another number.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label spread`` [probability], null where a side is
-        missing, negative where the book is crossed.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books or bbo.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> list(archive.books(archive.records("markets")[0]["id"]).md.spread().columns)
-    ['ts', 'market_id', 'token_id', 'token_label', 'spread']
+    One row per (token, ts): ``spread`` [probability] in place of ``mid``. Metrics are refused: their ``spread``
+    differs.
     """
     return run(frame, partial(_one, name="spread"), KINDS, reduce=reduced)
 

@@ -25,11 +25,10 @@ _LISTS = ("tags", "token_ids", "token_labels")
 
 
 def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
-    """A frame with one row per record.
+    """A frame with one row per record: ids are texts, ``tokens`` become the lists ``token_ids token_labels``.
 
-    Ids are texts; dates are UTC [microseconds] where every one of a column can be read, and stay texts where not;
-    ``tokens`` of a market become the lists ``token_ids`` and ``token_labels``. Unknown fields become columns;
-    values that have no common type are written as JSON text.
+    Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns; values
+    without a common type are written as JSON.
     """
     rows = [_row(kind, record) for record in records]
     names = list(dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)]))
@@ -122,13 +121,7 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
 
 
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
-    """These columns of a frame of records, if it has them, as lists of Python objects; what is missing is None.
-
-    Raises
-    ------
-    ConfigError
-        If it is no frame; the message says what is allowed.
-    """
+    """Those of these columns that a frame of records has, as lists with None for null; else a ConfigError."""
     try:
         source = source_of(in_memory(frame))
     except NotTidyError:

@@ -35,56 +35,34 @@ _COARSE = Resolution.M10.micros
 
 
 def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
-    """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind.
+    """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
+
+    Books and bbo: the rows of the last snapshot of each token and bucket. Prices and metrics: one row per token
+    (market) and bucket: the mean of each value, nulls left out, and in ``<value>_count`` the number of base points
+    behind it. ``ts`` is the bucket start [UTC, microseconds]; tidy order. No point, no row: with ``fill`` such rows are
+    added, and ``observed`` is false and counts are 0 there.
 
     Parameters
     ----------
-    frame
-        Tidy books, prices, metrics or bbo of any frame kind; ``ts`` in any zone (without one: UTC).
     resolution : str
-        Bucket width: whole minutes or hours that divide a day ("1m", "5m", "15m", "1h", "4h", ...), whole days ("1d",
-        "2d", ...), or "1w", which begins on Monday.
+        Whole minutes or hours that divide a day ("1m", "15m", "4h"), whole days ("1d", "2d"), or "1w" from Monday.
     fill : {None, "null", "forward"}
-        What stands for a bucket without data between the first and the last row of the frame. None: no row, as the
-        service has it. "null": a row of nulls, of books the marker rows of both sides; "forward": the whole row, of
-        books the whole snapshot, of the bucket before. pandas, polars and Arrow only. A frame on a coarser grid than
+        For a bucket without data between the first and the last row of the frame: no row; nulls, of books the marker
+        rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only. A frame coarser than
         ``resolution`` is refused without ``fill``; with it each row is where its own bucket ends, when it was known.
-
-    Returns
-    -------
-    frame of the same kind
-        Books and bbo: the rows of the last snapshot, one snapshot per token and bucket. Prices and metrics: one row
-        per token (market) and bucket with the mean of each value and, in ``<value>_count``, the number of
-        base points behind it. ``ts`` is the bucket start [UTC, microseconds]. Tidy order. With ``fill`` one more column
-        ``observed`` [true or false] is false in every row that was filled in; its counts are 0.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is not tidy; the message names what is missing.
-    ConfigError
-        If the resolution or the fill does not exist, the frame is on a coarser grid, or its kind cannot be filled.
 
     Warns
     -----
     UnweightedMeanWarning
-        If values that the service had averaged (on a grid of 10m or coarser, without counts) are averaged again.
-        A lazy frame is not looked into, so it does not warn.
+        If means of the service (10m or coarser, without counts) are averaged again; not checked in a lazy frame.
     LeftOutWarning
-        If further columns hold no numbers and are left out of means.
-
-    Notes
-    -----
-    Source: interface 4.2, 4.3, 4.4; readings "averages", "last book", "empty bucket".
+        If further columns are not numbers and are left out of means.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:01", "2026-01-01T00:30"], "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "price": [0.25, 0.75]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.resample(prices, "1h")["price"].to_list()
-    [0.5]
+    >>> prices = md.testing.prices("polars", buckets=2)
+    >>> md.resample(prices, "1h").select("price", "price_count").rows()
+    [(0.405, 2), (0.595, 2)]
     """
     width = BucketWidth.of(resolution)
     if fill is not None:
@@ -111,10 +89,7 @@ def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None) -> Any:
 
 
 def _reduced(table: EagerTable, width: BucketWidth) -> Any:
-    """Less of some of the rows: of books the last ones as they are, of values their means and counts.
-
-    One row that tells that the frame is on no coarser grid is kept of each bucket that has one.
-    """
+    """Fewer rows with the same result: last rows of books, means and counts of values; one row that shows the grid."""
     if table.kind not in ("prices", "metrics"):
         ordered = table.in_order(unique=False)
         starts = _bucket_starts(ordered, width)

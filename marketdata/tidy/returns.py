@@ -27,16 +27,10 @@ _BUCKET, _VALUE, _AT = "__bucket", "__value", "__at"
 
 
 def value_of(table: Any, value: str | None) -> tuple[Any, str]:
-    """A `Table` with one row per token (market) and time, and the name of one column of numbers in it.
+    """A `Table` with one row per token (market) and time, and the name of a column of numbers in it.
 
-    Without ``value`` it is ``price``, or the ``mid`` of books. In memory the rows are in order.
-
-    Raises
-    ------
-    NotTidyError
-        If rows of one token and time differ, or ``price`` holds no numbers.
-    ConfigError
-        If the column is not there or holds no numbers, or none can be chosen.
+    By default ``price``, or the ``mid`` of books. In memory the rows are in order. NotTidyError if rows of one token
+    and time differ, ConfigError if the column is none of numbers or none can be chosen.
     """
     if table.kind == "books":
         best = top(table)
@@ -65,42 +59,21 @@ def _result(ordered: EagerTable, **values: Floats) -> pl.DataFrame:
 def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
+    One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
+    number of values. Nulls are left out; a bucket without a value has no row. Of prices at 1m these are extremes of
+    means over a minute, not of trades.
+
     Parameters
     ----------
-    frame
-        Tidy frame of any kind; of books the columns of `bbo` can be taken.
     resolution : str
-        Bucket width.
+        Bucket width; see `resample`.
     value : str, optional
-        Which column; without it ``price``, or the ``mid`` of books.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per token (market) and bucket: ``ts``, the ids of the frame, ``open high low close points``: in the unit
-        of the value, and how many values there were. Nulls are left out; a bucket without a value has no row. ``ts``
-        is the bucket start [UTC]. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids.
-    ConfigError
-        If the resolution or the column does not exist.
-
-    Notes
-    -----
-    Of prices at 1m these are the extremes of means over a minute, not of trades.
+        Column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of books.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00", "2026-01-01T00:10", "2026-01-01T00:20"], "market_id": "m",
-    ...     "token_id": "1", "token_label": "Yes", "price": [0.25, 0.75, 0.5],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.ohlc(prices, "1h").select("open", "high", "low", "close", "points").row(0)
-    (0.25, 0.75, 0.25, 0.5, 3)
+    >>> md.ohlc(md.testing.prices("polars"), "1h").select("open", "high", "low", "close", "points").row(0)
+    (0.4, 0.43, 0.4, 0.43, 3)
     """
     return run(frame, partial(_ohlc, width=BucketWidth.of(resolution), value=value), KINDS, further=True)
 
@@ -156,45 +129,20 @@ def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
     """How a value moved since the row before of the same token.
 
+    One row per (token, ts): ts, ids and ``returns``. Null in the first row of a token, where v or u is null, and where
+    the formula has no finite value. For ``value`` see `ohlc`.
+
     Parameters
     ----------
-    frame
-        Tidy frame of any kind; of books the columns of `bbo` can be taken.
-    value : str, optional
-        Which column; without it ``price``, or the ``mid`` of books.
     how : {"simple", "log", "change", "log_odds"}
-        Relative move, difference of logarithms, difference, or difference of `log_odds`.
+        v / u - 1, ln(v / u), v - u, or the change of `log_odds`, where u is the value before.
     resolution : str, optional
-        Only moves between neighbouring buckets of this width; across a hole the result is null. Without it the
-        row before counts, however far back.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts``, the ids of the frame, ``returns`` [1; of "change" the unit of the value]. Null
-        in the first row of a token, where this or the previous value is null, and where the formula has no finite
-        value. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids.
-    ConfigError
-        If an argument is not one of those allowed.
-
-    Notes
-    -----
-    simple: v / u - 1; log: ln(v / u); change: v - u; log_odds: ln(v / (1 - v)) - ln(u / (1 - u)); u is the value
-    before.
+        Only between neighbouring buckets of this width, null across a hole. By default however far back u is.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00", "2026-01-01T00:10"], "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "price": [0.25, 0.5]}).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.returns(prices)["returns"].to_list()
-    [None, 1.0]
+    >>> md.returns(md.testing.prices("polars", buckets=2))["returns"].round(3).to_list()
+    [None, 0.025, None, -0.017]
     """
     if how not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
@@ -247,40 +195,15 @@ def _returns_rows(table: EngineTable, chosen: str, how: How, width: BucketWidth 
 
 
 def log_odds(frame: F, value: str | None = None) -> F:
-    """Logarithm of the odds that a probability means.
+    """Natural logarithm of the odds of a probability: ln(p / (1 - p)).
 
-    Parameters
-    ----------
-    frame
-        Tidy frame of any kind; of books the columns of `bbo` can be taken.
-    value : str, optional
-        Which column of probabilities; without it ``price``, or the ``mid`` of books.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts``, the ids of the frame, ``log_odds`` [natural logarithm]. Null where the value is
-        null, and where the odds are not finite: at or below 0, at or above 1. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids.
-    ConfigError
-        If the column does not exist.
-
-    Notes
-    -----
-    log_odds = ln(p / (1 - p)). The token of the other side has the same with the other sign.
+    One row per (token, ts): ts, ids and ``log_odds``, null where p is null, at or below 0, or at or above 1. The other
+    token of a market has the same with opposite sign. For ``value`` see `ohlc`.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> prices = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes", "price": [0.5],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.log_odds(prices)["log_odds"].to_list()
-    [0.0]
+    >>> md.log_odds(md.testing.prices("polars", buckets=1))["log_odds"].round(3).to_list()
+    [-0.405, 0.405]
     """
     return run(frame, partial(_log_odds, value=value), KINDS, further=True)
 

@@ -1,7 +1,6 @@
-"""The run kernel: the aggregation rules on sorted numpy columns.
+"""The aggregation rules on sorted numpy columns: rows of one token and bucket are adjacent, an aggregate is a run.
 
-Sorted rows of one token and bucket stand together, so an aggregate is a run. ``rules`` says the same with
-expressions for every other frame; tests compare the two.
+`resample` has the same rules as expressions for engines; tests compare the two.
 """
 
 from __future__ import annotations
@@ -49,17 +48,7 @@ def rises_within(ts: Ints, starts: Ints) -> bool:
 
 
 def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
-    """Positions where a bucket of a group begins; ``ts`` rises within each group.
-
-    Parameters
-    ----------
-    ts : int64 array
-        Times [microseconds].
-    groups : int64 array
-        Positions where groups begin.
-    width : int
-        Bucket width [microseconds]; buckets count from the epoch.
-    """
+    """Positions where a bucket [microseconds, from the epoch] begins; ``ts`` rises within each of ``groups``."""
     if len(ts) == 0:
         return np.empty(0, np.int64)
     if len(ts) < len(groups) * _ROWS_WORTH_A_SEARCH:
@@ -80,10 +69,10 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
-    """First position with a time not before each edge; times and edges rise, and edges lie within the times.
+    """First position with a time not before each edge; both rise, and edges lie within the times.
 
-    Where rows come evenly the places stand on a line between two that are known, which spares a search through memory
-    for each. A place that is not on the line is searched.
+    Where rows come evenly, places are interpolated between two known ones, which spares a search through memory for
+    each; those that are not on the line are searched.
     """
     if len(edges) < 2 * _BETWEEN:
         return np.searchsorted(ts, edges, side="left")
@@ -120,15 +109,9 @@ def last_runs(ts: Ints, starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
 
 
 def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats, Ints]:
-    """Mean = sum / count over each run, NaN left out; and the count. A run of NaN only is NaN and 0.
+    """Mean = sum / count over each run, NaN left out, and the count; a run of NaN only is NaN and 0.
 
-    Parameters
-    ----------
-    values : float64 array
-    weights : float64 array, optional
-        Base points behind each value; one each without it.
-    starts : int64 array
-        Positions where runs begin.
+    ``weights``: base points behind each value, by default one.
     """
     if len(starts) == 0:
         return np.empty(0), np.empty(0, np.int64)
@@ -149,15 +132,9 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
 
 
 def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
-    """The service's aggregation rule on columns (interface 4.2 to 4.4).
+    """The aggregation rule on columns (interface 4.2 to 4.4): last whole snapshots; means of what is not missing.
 
-    Books: the last whole snapshot of each token and bucket. Prices and metrics: the mean of each value over
-    the points of the bucket, missing ones left out. No point, no entry.
-
-    Returns
-    -------
-    BookColumns, PriceColumns or MetricColumns
-        In tidy order; ``ts`` is the bucket start [microseconds UTC].
+    No point, no entry. In tidy order; ``ts`` is the bucket start [microseconds UTC].
     """
     width = BucketWidth.of(resolution)
     columns = columns.sort()

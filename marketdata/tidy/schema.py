@@ -41,13 +41,7 @@ COUNT = "_count"
 
 
 def check_names(columns: Iterable[str]) -> None:
-    """Refuse a frame that has two columns of one name.
-
-    Raises
-    ------
-    NotTidyError
-        Naming them.
-    """
+    """Refuse a frame that has two columns of one name (NotTidyError)."""
     present = list(columns)
     doubled = sorted({c for c in present if present.count(c) > 1})
     if doubled:
@@ -55,13 +49,7 @@ def check_names(columns: Iterable[str]) -> None:
 
 
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
-    """Which tidy frame has these columns: the first of those wanted whose columns are all there; others do not matter.
-
-    Raises
-    ------
-    NotTidyError
-        If it is none of those wanted; the message names what the nearest one lacks.
-    """
+    """The first of the wanted kinds whose columns are all there; others do not matter. Else a NotTidyError."""
     present = list(columns)
     wanted = tuple(wanted)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}

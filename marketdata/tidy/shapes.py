@@ -29,39 +29,22 @@ _WIDE = re.compile(r"bid_px_(\d\d+)")
 
 
 def ladder(frame: F, ts: Any) -> F:
-    """The book of each token as it stood at one moment, bids and asks side by side.
+    """The book of each token as it was at one moment, bids and asks side by side.
+
+    One row per (token, level): ``ts market_id token_id token_label level bid_total bid_size bid_price ask_price
+    ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null where
+    a side has no such level; an empty book has no row. By token, then level.
 
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     ts
-        The moment, as `client.books` takes it. The last snapshot whose ``ts`` is not later is shown, one per token;
-        a bucket is named by its start, so a snapshot stands for the end of its bucket (`available_at`).
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, level): ``ts market_id token_id token_label level bid_total bid_size bid_price ask_price
-        ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null
-        where a side has no such level; an empty book has no row. By token, then level.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If ``ts`` cannot be read.
+        The moment, as for `Client.books`: the last snapshot whose ``ts``, the start of its bucket, is not later.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "ask", "ask"], "level": [0, 0, 1], "price": [0.25, 0.5, 0.75], "size": [10.0, 10.0, 20.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.ladder(book, "2026-01-01T00:05").select("bid_size", "bid_price", "ask_price", "ask_total").rows()
-    [(10.0, 0.25, 0.5, 10.0), (None, None, 0.75, 30.0)]
+    >>> out = md.ladder(md.testing.books("polars"), "2026-01-01T00:00:30")
+    >>> out.select("bid_size", "bid_price", "ask_price", "ask_total").rows()[:2]
+    [(100.0, 0.39, 0.41, 300.0), (200.0, 0.38, 0.42, 700.0)]
     """
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 
@@ -91,39 +74,19 @@ def wide_names(levels: int) -> list[str]:
 def to_wide(frame: F, levels: int | None = None) -> F:
     """Books with one row per snapshot and the levels side by side.
 
+    One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares],
+    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. `from_wide` is the
+    inverse.
+
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     levels : int, optional
-        How many levels of each side; deeper ones are cut. Without it as many as the deepest book has; a lazy frame
-        does not know that and needs the number.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01
-        ...``: prices [probability 0 to 1] and sizes [shares], level 00 the best. Null where a side has no such
-        level. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If ``levels`` is no whole number from 1, or missing for a lazy frame.
-
-    Notes
-    -----
-    Names and order of the columns are those of databento's ``mbp-10`` schema. `from_wide` is the way back.
+        Levels of each side; deeper ones are cut. By default those of the deepest book; a lazy frame needs the number.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> books = archive.books(archive.records("markets")[0]["id"], levels=2)
-    >>> list(md.to_wide(books).columns)[4:]
-    ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00', 'bid_px_01', 'ask_px_01', 'bid_sz_01', 'ask_sz_01']
+    >>> md.to_wide(md.testing.books("polars"), levels=1).columns[4:]
+    ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00']
     """
     if levels is not None:
         whole("levels", levels)
@@ -166,30 +129,15 @@ def _wide_rows(table: EngineTable, levels: int) -> Any:
 
 
 def from_wide(frame: F) -> F:
-    """Tidy books of wide ones: the way back from `to_wide`.
+    """Tidy books of wide ones, the inverse of `to_wide`.
 
-    Parameters
-    ----------
-    frame
-        Wide books of any frame kind, with the columns that `to_wide` gives; others are left out.
-
-    Returns
-    -------
-    frame of the same kind
-        Tidy books: one row per level of a book side ``ts market_id token_id token_label side level price size``; a side
-        without levels is its marker row. In memory with the types of tidy frames; tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If ids, ``ts`` or the four columns of a level are missing.
+    One row per level of a book side: ``ts market_id token_id token_label side level price size``; an empty side is its
+    marker row. Columns other than those of `to_wide` are left out.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> books = archive.books(archive.records("markets")[0]["id"])
-    >>> bool(md.from_wide(md.to_wide(books)).equals(books))
+    >>> books = md.testing.books("polars")
+    >>> md.from_wide(md.to_wide(books)).equals(books)
     True
     """
     return run(frame, _tidy, ["series"], further=True)

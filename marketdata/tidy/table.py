@@ -134,10 +134,7 @@ class EagerTable:
         return None if self._parent is None else self.rows
 
     def array(self, name: str) -> NDArray[Any]:
-        """A column as numpy: times are int64 microseconds, texts are codes (-1: null), a missing number is NaN.
-
-        Levels are int32, and 0 where they are null.
-        """
+        """A column as numpy: int64 microseconds, codes of texts (-1: null), levels (0: null), numbers with NaN."""
         found = self._arrays.get(name)
         if found is None:
             found = self._arrays[name] = self._array(name)
@@ -222,14 +219,9 @@ class EagerTable:
     # Order
 
     def in_order(self, values: Iterable[str] = (), *, unique: bool = True) -> EagerTable:
-        """The rows by token and time.
+        """The rows by token and time; NotTidyError if a token has two labels.
 
-        With ``unique`` a token has one row at a time; several are one if they are equal in these columns.
-
-        Raises
-        ------
-        NotTidyError
-            If rows of one token and time differ, or a token has two labels.
+        With ``unique`` a token has one row at a time; several are one if they are equal in ``values``, else refused.
         """
         if self._found_order(unique=unique):
             return self
@@ -316,13 +308,7 @@ class EagerTable:
             )
 
     def check(self) -> None:
-        """Refuse a token with two labels, and texts in a column of numbers, where the order of rows does not matter.
-
-        Raises
-        ------
-        NotTidyError
-            Naming them.
-        """
+        """Refuse a token with two labels, or texts in a column of numbers, where the order of rows does not matter."""
         if not self.is_in_order():
             self._check_labels()
         for name in self.names:
@@ -362,11 +348,8 @@ class EagerTable:
     def book(self, *, whole: bool = True) -> EagerTable:
         """The rows of books by token, time, side and level, with `sides`.
 
-        Raises
-        ------
-        NotTidyError
-            If levels of a side are not 0, 1, 2, ... from the best price, or a row has a price or a size only. Without
-            ``whole`` only the best two levels of each side are looked at for that.
+        NotTidyError if levels of a side are not 0, 1, 2, ... from the best price, or a row has only one of price and
+        size; without ``whole`` only the best two levels of each side are checked.
         """
         if not self._found_book():
             out = self.take(self._order("side", "level"))._without_doubles(("price", "size"), ("ts", "side", "level"))

@@ -18,43 +18,21 @@ _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 
 def fill_price(frame: F, size: float | None = None) -> F:
-    """Average price of taking ``size`` shares from each side of every book.
+    """Average price of taking shares from each side of every book, best levels first, the last one in part.
+
+    One row per (token, ts): ts, ids and ``bid_fill_price ask_fill_price`` = sum(price * taken) / sum(taken)
+    [probability]: what shares sold into the bids bring and shares bought from the asks cost, without fees. Null where
+    the side is missing or has less than ``size``.
 
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     size : float, optional
-        How many shares; without it all that rest there.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label bid_fill_price ask_fill_price`` [probability
-        0 to 1]: what each share sold into the bids brings, and what each share bought from the asks costs. Null where
-        the side is missing or holds less than ``size``. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If ``size`` is no finite number above 0.
-
-    Notes
-    -----
-    fill_price = sum(price * taken) / sum(taken), best levels first, the last one in part. A side holds ``size`` when it
-    lacks no more than 1e-9 of it. Fees are not counted.
+        Shares; by default all that rest there. A side has enough when it lacks at most 1e-9 of it.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "ask", "ask"], "level": [0, 0, 1], "price": [0.25, 0.5, 0.75], "size": [10.0, 10.0, 20.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.fill_price(book, size=20).select("bid_fill_price", "ask_fill_price").row(0)
-    (None, 0.625)
+    >>> md.fill_price(md.testing.books("polars", buckets=1), 200).select("bid_fill_price", "ask_fill_price").row(0)
+    (0.385, 0.41)
     """
     return measured(frame, fill_price_measure(size))
 
@@ -77,50 +55,24 @@ def fill_price_measure(size: float | None = None) -> Measure:
 def sweep(frame: F, side: str, *, size: float | None = None, notional: float | None = None) -> F:
     """Take one side of every book, best level first, until ``size`` or ``notional`` is reached or nothing is left.
 
+    One row per (token, ts): ts, ids, ``filled shortfall average_price slippage shares notional``. ``filled`` +
+    ``shortfall`` is what was asked for [shares or USD]; ``shares`` and ``notional`` [USD] are what was exchanged;
+    ``average_price`` = notional / shares; ``slippage`` = abs(average_price - best price of the side). Where the side is
+    missing, filled is 0 and prices are null. What is not there has no price: compare ``shortfall`` with 0 first.
+    Tolerance and fees as for `fill_price`.
+
     Parameters
     ----------
-    frame
-        Tidy books of any frame kind.
     side : {"ask", "buy", "bid", "sell"}
         Whose levels are taken: "ask" and "buy" mean the asks, "bid" and "sell" the bids.
-    size : float
-        How many shares; or
-    notional : float
-        how much money [USD], to be spent on asks or received from bids.
-
-    Returns
-    -------
-    frame of the same kind
-        One row per (token, ts): ``ts market_id token_id token_label filled shortfall average_price slippage shares
-        notional``. ``filled`` + ``shortfall`` is what was asked for, in its unit [shares or USD]; ``shares`` and
-        ``notional`` [USD] are what was exchanged; ``average_price`` [probability 0 to 1]; ``slippage`` from the best
-        price of the side [probability, >= 0, the worse the larger]. Where the side is missing: filled 0, prices
-        null. Tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If ``side`` does not exist, or not exactly one of ``size`` and ``notional`` is given, finite and above 0.
-
-    Notes
-    -----
-    average_price = notional / shares; slippage = abs(average_price - best). What is not there has no price: compare
-    ``shortfall`` with 0 before trusting an average. A side holds what is asked for when it lacks no more than 1e-9 of
-    it. Fees are not counted.
+    size, notional : float
+        Exactly one: shares, or money [USD] to spend on asks or to receive from bids.
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
-    >>> book = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"] * 3, "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "side": ["bid", "ask", "ask"], "level": [0, 0, 1], "price": [0.25, 0.5, 0.75], "size": [10.0, 10.0, 20.0],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.sweep(book, "buy", size=20).select("filled", "shortfall", "average_price", "slippage").row(0)
-    (20.0, 0.0, 0.625, 0.125)
-    >>> md.sweep(book, "buy", notional=100).select("filled", "shortfall", "shares").row(0)
-    (20.0, 80.0, 30.0)
+    >>> out = md.sweep(md.testing.books("polars", buckets=1), "buy", size=1000)
+    >>> out.select("filled", "shortfall", "average_price").row(0)
+    (700.0, 300.0, 0.4157142857142857)
     """
     return measured(frame, sweep_measure(side, size=size, notional=notional))
 

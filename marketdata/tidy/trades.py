@@ -52,65 +52,42 @@ def trades(
 ) -> Trades:
     """Fill market orders from books, hold what was bought until it is sold or resolves, and count profit and loss.
 
-    The honest last step of a study, not a backtester: orders take what rests in one snapshot, best level first, pay for
-    each level what it costs, and get no share that is not there. Orders do not move later books.
+    The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
+    of ``signals``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
+    order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
+    that begins at or after ``resolved_at``.
+
+    Returns `Trades`, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``: one
+    row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id token_label
+    side asked shares average_price notional fee status``: bucket of the book and of the signal [UTC], shares asked for
+    and filled, their price [probability], their cost and fee [USD], and "filled", "partial", "no book", "no liquidity",
+    "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position paid received fees
+    payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received fees settled
+    profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open position has no
+    payoff.
 
     Parameters
     ----------
     signals
         Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
-        ``side`` ("buy" or "sell"), ``size`` [shares]; and, if wanted, ``limit``, the worst price to trade at
-        [probability].
-    books
-        Tidy books of any frame kind; lazy ones are computed.
-    resolution : str
-        Bucket width of signals and books, such as "1m".
+        ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability].
+    books, resolution
+        Tidy books of any kind (lazy ones are computed), and the bucket width of signals and books, such as "1m".
     outcomes : frame or mapping, optional
-        As for `brier`: what open positions pay in the end.
+        What open positions pay in the end, as for `brier`.
     latency : int
-        Buckets from signal to book. 1: the snapshot of the bucket after; 0: the very snapshot that the signal could
-        see, which no real order reaches.
+        Buckets from signal to book: 1 is the snapshot after; 0 the one that the signal saw, which no real order
+        reaches.
     exit_after : int, optional
-        Sell what an order bought so many buckets after its fill. What cannot be sold then is held.
+        Sell what an order bought so many buckets after its fill; what cannot be sold then is held.
     fees : float or callable
-        Share of the notional that each fill costs; or a function of prices and shares, arrays with an entry per level,
-        to fees [USD].
-
-    Returns
-    -------
-    Trades
-        ``fills``: one row per order, those of ``exit_after`` included: ``ts signal_ts market_id token_id token_label
-        side asked shares average_price notional fee status``: the bucket of the book and of the signal [UTC], shares
-        asked for and filled, their average price [probability], price and fee of all of them [USD], and "filled",
-        "partial", or why nothing was: "no book" (no snapshot in that bucket), "no liquidity", "no position",
-        "resolved". By token and time. ``positions``: one row per token: ``market_id token_id token_label bought sold
-        position paid received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id
-        paid received fees settled profit`` [USD]. All are of the kind of ``books``; of a lazy one they are in memory,
-        of an engine's frame polars frames.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame lacks columns, or a signal is no order.
-    ConfigError
-        If an argument is refused; the message says what is allowed.
-
-    Notes
-    -----
-    A sale is of shares that were bought before: what is asked beyond the position is not filled. Orders of one bucket
-    take from the same snapshot one after the other, in the order of ``signals``. settled = position * payoff; profit =
-    received - paid - fees + settled, null while an open position has no payoff. No order is filled from a bucket that
-    begins at or after ``resolved_at``. Books without a row in a bucket fill nothing there: ``md.resample(books, "1m",
-    fill="forward")`` says that the last one still stands.
+        Share of the notional; or a function of the prices and shares of the levels (arrays) to fees [USD].
 
     Examples
     --------
-    >>> import polars as pl, marketdata as md
     >>> books = md.testing.books("polars", buckets=2)
     >>> signals = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
     >>> out = md.trades(signals, books, "1m", outcomes=md.testing.markets("polars"), fees=0.01)
-    >>> out.fills.select("asked", "shares", "average_price", "status").rows()
-    [(150.0, 150.0, 0.42, 'filled')]
     >>> out.markets.select("paid", "fees", "settled", "profit").rows()
     [(63.0, 0.63, 150.0, 86.37)]
     """

@@ -33,44 +33,24 @@ _SEEN_BY_BOTH = (1 << 31) | (1 << 30)
 
 
 def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDArray[Any]:
-    """The event array of hftbacktest: each snapshot clears both sides and sets its levels.
+    """The event array of hftbacktest: each snapshot clears both sides (event 3) and sets its levels (event 4).
+
+    Returns a numpy array of ``event_dtype`` (hftbacktest 2.4) in time order, for ``BacktestAsset().data(...)``:
+    ``exch_ts`` is the end of the bucket, ``local_ts`` later by the latency [ns since the epoch UTC], ``px``
+    [probability], ``qty`` [shares]. ConfigError if the frame has several tokens.
 
     Parameters
     ----------
-    frame
-        Tidy books of one token, of any kind.
     resolution : {"1m", "10m", "1h", "6h", "1d"}
         Bucket width of the frame.
     latency : float
         Time from exchange to you [seconds].
 
-    Returns
-    -------
-    numpy array
-        Of hftbacktest's ``event_dtype``, in time order: ``exch_ts`` the end of the bucket, ``local_ts`` later by the
-        latency [nanoseconds since the epoch UTC], ``px`` [probability 0 to 1], ``qty`` [shares].
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If it holds several tokens, the resolution does not exist, or the latency is not from 0.
-
-    Notes
-    -----
-    Source: hftbacktest 2.4, ``types.event_dtype``; events 3 (clear) and 4 (snapshot), for exchange and local side. The
-    array is passed to ``BacktestAsset().data(...)``.
-
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> token = archive.records("markets")[0]["tokens"][0]["id"]
-    >>> books = archive.books(archive.records("markets")[0]["id"])
-    >>> array = md.to_hftbacktest(books[books["token_id"] == token], "1m")
-    >>> int(array["ev"][0] & 0xFF), float(array["px"].max()) <= 1
-    (3, True)
+    >>> books = md.testing.books("polars").filter(token_label="Yes")
+    >>> md.to_hftbacktest(books, "1m")["px"][:4].tolist()
+    [0.0, 0.39, 0.38, 1.0]
     """
     width = Resolution.of(resolution).micros
     delay = round(number("latency", latency, least=0.0) * 1e9)

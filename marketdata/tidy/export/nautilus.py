@@ -26,40 +26,23 @@ _MOST_DIGITS = 9
 def to_nautilus_quotes(
     frame: Any, resolution: str, *, venue: str = "MARKETDATA", digits: tuple[int, int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Quotes for nautilus_trader: what ``QuoteTick.from_dict`` takes.
+    """Quotes for nautilus_trader (1.221): what ``QuoteTick.from_dict`` takes.
+
+    Yields a dict per snapshot with both sides, in time order: ``type instrument_id bid_price ask_price bid_size
+    ask_size ts_event ts_init``, numbers as texts, times the end of the bucket [ns]. Snapshots that lack a side give
+    none.
 
     Parameters
     ----------
-    frame
-        Tidy books of any kind.
     resolution : {"1m", "10m", "1h", "6h", "1d"}
         Bucket width of the frame.
     venue : str
-        Behind the token id in the instrument id.
+        Appended to the token id in the instrument id.
     digits : (int, int), optional
-        Decimals of prices and sizes; without it as many as the frame needs, up to 9.
-
-    Yields
-    ------
-    dict
-        One per snapshot with both sides, in time order: ``type instrument_id bid_price ask_price bid_size ask_size
-        ts_event ts_init``, numbers as texts, times the end of the bucket [nanoseconds]. A quote has two sides:
-        snapshots that lack one give none.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If the resolution does not exist, or a number needs more digits.
-
-    Notes
-    -----
-    Source: nautilus_trader 1.221, ``model.data.QuoteTick.to_dict``.
+        Decimals of prices and sizes; by default as many as needed, up to 9. ConfigError if a number needs more.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> quote = next(md.to_nautilus_quotes(md.testing.books(), "1m"))
     >>> quote["bid_price"], quote["ask_price"], quote["ts_event"] % 60_000_000_000
     ('0.39', '0.41', 0)
@@ -75,37 +58,11 @@ def to_nautilus_quotes(
 def to_nautilus_depth(
     frame: Any, resolution: str, *, venue: str = "MARKETDATA", digits: tuple[int, int] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Books of ten levels for nautilus_trader: what ``OrderBookDepth10.from_dict`` takes.
+    """Books of ten levels for nautilus_trader: what ``OrderBookDepth10.from_dict`` takes; see `to_nautilus_quotes`.
 
-    Parameters
-    ----------
-    frame, resolution, venue, digits
-        As `to_nautilus_quotes`.
-
-    Yields
-    ------
-    dict
-        One per snapshot in time order, one-sided and empty ones too: ``type instrument_id bids asks bid_counts
-        ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
-        level, an order without a side, of price and size 0 in the same decimals, counted 0. Deeper levels are cut.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no tidy books.
-    ConfigError
-        If the resolution does not exist, or a number needs more digits.
-
-    Notes
-    -----
-    Source: nautilus_trader 1.221, ``model.data.OrderBookDepth10.to_dict``.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> depth = next(md.to_nautilus_depth(md.testing.books(), "1m"))
-    >>> len(depth["bids"]), depth["bids"][0]["price"], depth["bids"][9]["price"]
-    (10, '0.39', '0.00')
+    Yields a dict per snapshot in time order, one-sided and empty ones too: ``type instrument_id bids asks bid_counts
+    ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
+    level, an order without a side, of price and size 0, counted 0. Deeper levels are cut.
     """
     width, books = Resolution.of(resolution).micros, book_columns(frame)
     places = _decimals(books, digits)
@@ -127,39 +84,15 @@ def _order(side: str, price: str, size: str) -> dict[str, Any]:
 def to_nautilus_instruments(
     markets: Any, *, venue: str = "MARKETDATA", digits: tuple[int, int] = (3, 2), currency: str = "USDC"
 ) -> Iterator[dict[str, Any]]:
-    """Instruments for nautilus_trader: what ``BinaryOption.from_dict`` takes.
+    """Instruments for nautilus_trader (1.221): what ``BinaryOption.from_dict`` takes.
 
-    Parameters
-    ----------
-    markets
-        Market records of any frame kind: ``market_id token_ids token_labels``, and, where they are known, ``question
-        start_date end_date``.
-    venue : str
-        Behind the token id in the instrument id.
-    digits : (int, int)
-        Decimals of prices and sizes, as in `to_nautilus_quotes`.
-    currency : str
-        What a share pays in.
-
-    Yields
-    ------
-    dict
-        One per token: ``id outcome description asset_class currency price_precision size_precision price_increment
-        size_increment activation_ns expiration_ns`` and what else the package asks for; times are ``start_date`` and
-        ``end_date`` [nanoseconds; 0 where not known], fees 0.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame lacks columns.
-
-    Notes
-    -----
-    Source: nautilus_trader 1.221, ``model.instruments.BinaryOption.to_dict``.
+    Yields a dict per token of ``markets``, records of any frame kind (``market_id token_ids token_labels``, and if
+    known ``question start_date end_date``): ``id outcome description price_precision price_increment`` and so on; times
+    are the dates [ns; 0 if unknown], fees 0. For ``venue`` and ``digits`` see `to_nautilus_quotes`; ``currency`` is
+    what a share pays in.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> yes = next(md.to_nautilus_instruments(md.testing.markets()))
     >>> yes["id"], yes["outcome"], yes["price_increment"]
     ('11.MARKETDATA', 'Yes', '0.001')
@@ -208,40 +141,14 @@ def write_nautilus_catalog(
 ) -> dict[str, int]:
     """Write instruments, quotes and books of ten levels into a ``ParquetDataCatalog`` of nautilus_trader.
 
-    Parameters
-    ----------
-    path : str or Path
-        Folder of the catalog; what is there stays.
-    books
-        Tidy books of any frame kind.
-    resolution : str
-        Bucket width of the books, such as "1m".
-    markets
-        Market records with the tokens of the books, as for `to_nautilus_instruments`; others are left out.
-    venue, digits, currency
-        As in `to_nautilus_quotes` and `to_nautilus_instruments`. Without ``digits`` prices have three decimals or more.
-
-    Returns
-    -------
-    dict
-        How many instruments, quotes and books were written.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame lacks columns.
-    ConfigError
-        If a token of the books is in no market record, or a number needs more digits.
-    ModuleNotFoundError
-        If nautilus_trader is not installed; as of 1.221 it needs pandas below 3.
-
-    Notes
-    -----
-    Every instrument, quote and book of a token has the same decimals: the catalog keeps one precision per file.
+    Returns a dict with the numbers of instruments, quotes and books written; what is in the folder ``path`` stays. A
+    token has the same decimals everywhere: by default three or more for prices. ConfigError if a token of ``books`` is
+    in none of ``markets`` (others are left out); ModuleNotFoundError without nautilus_trader, which as of 1.221 needs
+    pandas below 3. ``resolution`` is the bucket width; for ``venue``, ``digits``, ``currency`` see
+    `to_nautilus_instruments`.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> books, markets = md.testing.books(), md.testing.markets()
     >>> md.write_nautilus_catalog("catalog", books, "1m", markets)  # doctest: +SKIP
     {'instruments': 2, 'quotes': 6, 'books': 6}

@@ -16,40 +16,19 @@ from marketdata.tidy.returns import KINDS, value_of
 def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") -> Any:
     """One value as a matrix: time down, tokens across, as vectorbt takes prices.
 
+    One row per time that any token has, null where a token has none; of pandas indexed by ``ts`` [UTC], else with a
+    column ``ts``. ``ts`` is the start of the bucket: shift the signals of a backtest by one row. For a full grid
+    `align` first. ConfigError if two tokens would share a column. For ``value`` see `ohlc`.
+
     Parameters
     ----------
-    frame
-        Tidy frame of any kind with one row per (token, ts) or (market, ts), or books, of which `bbo` is taken.
-    value : str, optional
-        Which column; without it ``price``, or the ``mid`` of books.
     columns : {"token_id", "token_label", "market_id"}
-        What names the columns; it must tell the tokens apart. Of metrics it is the market.
-
-    Returns
-    -------
-    frame of the same kind
-        pandas: index ``ts`` [UTC], one column per token. Others: column ``ts``, then one per token. A row per time that
-        any token has; null where a token has none. By time; columns in tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame has no ``ts`` or no ids, or two rows of one (token, ts).
-    ConfigError
-        If a column does not exist, or two tokens would share a column.
-
-    Notes
-    -----
-    ``ts`` is the start of the bucket: shift the signals of a backtest by one row, or trade on the next one.
-    `align` first, where every bucket is wanted.
+        What names the columns; of metrics it is the market.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> prices = archive.prices(archive.records("markets")[0]["id"])
-    >>> md.pivot(prices, columns="token_label").columns.tolist()
-    ['No', 'Yes']
+    >>> md.pivot(md.testing.prices(), columns="token_label").columns.tolist()
+    ['Yes', 'No']
     """
     native = in_memory(frame)
     table, chosen = value_of(opened(native, KINDS), value)

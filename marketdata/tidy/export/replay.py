@@ -28,10 +28,7 @@ class Book(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that became known: when, what, of whom.
-
-    ``data`` is a `Book` for "books", a float or None for "prices", a dict of them for "metrics".
-    """
+    """One thing that became known; ``data`` is a `Book`, a price or None, or a dict of metrics."""
 
     available_at: dt.datetime
     ts: dt.datetime
@@ -43,38 +40,25 @@ class Event(NamedTuple):
 
 
 def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[Event]:
-    """Everything that became known, in the order in which it did, over all markets and tokens.
+    """Everything that became known, in that order, over all markets and tokens.
+
+    Yields `Event`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket [UTC];
+    ``data`` is a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
+    ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
     Parameters
     ----------
     books, prices, metrics
-        Each a tidy frame of any kind, or an iterable of them in time order, such as `client.iter_books` gives; of
-        an iterable one frame at a time is held.
+        Each a tidy frame of any kind, or an iterable of them in time order, as from `Client.iter_books`, of which one
+        at a time is in memory. NotTidyError if they go back in time or share a snapshot.
     resolution : str
         Bucket width of the frames.
 
-    Yields
-    ------
-    Event
-        ``available_at ts view market_id token_id token_label data``: the end and the start of the bucket [UTC];
-        ``data`` a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
-        ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame is not of its kind, or the frames of an iterable go back in time or share a snapshot.
-    ConfigError
-        If the resolution does not exist or is finer than the times of a frame, or nothing is given.
-
     Examples
     --------
-    >>> import marketdata as md
-    >>> archive = md.simulate(events=1, days=1)
-    >>> market = archive.records("markets")[0]["id"]
-    >>> first = next(md.replay(books=archive.books(market), prices=archive.prices(market), resolution="1m"))
-    >>> first.view, (first.available_at - first.ts).seconds, first.data.bids.shape[1]
-    ('books', 60, 2)
+    >>> first = next(md.replay(books=md.testing.books(), prices=md.testing.prices(), resolution="1m"))
+    >>> first.view, (first.available_at - first.ts).seconds, first.data.bids.tolist()
+    ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
     width = BucketWidth.of(resolution)
     given: list[tuple[View, Any]] = [("books", books), ("prices", prices), ("metrics", metrics)]
