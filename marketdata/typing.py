@@ -18,9 +18,11 @@ Examples
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
+
+from marketdata.tidy.frames import FrameKind
 
 if TYPE_CHECKING:
     from typing import Self
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"]
 
-FrameKind = Literal["pandas", "polars"]
 # The frame that a client answers with; a bare ``md.Client`` in an annotation is a client of any kind.
 Frame = TypeVar("Frame", default=Any)
 

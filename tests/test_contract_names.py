@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 
+import pandas as pd
+import polars as pl
 import pytest
 
 import marketdata as md
+from marketdata import typing as names
 from marketdata.cli.commands import archive, client
+from marketdata.wire.columns import VIEWS
 
 CLIENT = {
     "__init__": ["base_url", "api_key", "frame"],
@@ -79,9 +85,8 @@ def test_the_archive_has_this_method(name: str, parameters: list[str]) -> None:
 
 def test_the_default_resolution_is_one_everywhere() -> None:
     """Client, archive and command line read 1m where nothing else is said."""
-    calls = [getattr(md.Client, n) for n in ("books", "prices", "metrics", "token_books", "token_prices", "plan")]
-    calls += [getattr(md.Client, n) for n in ("iter_books", "iter_prices", "iter_metrics", "abooks")]
-    calls += [getattr(md.Archive, n) for n in ("books", "prices", "metrics", "scan", "export")]
+    calls = [getattr(md.Client, n) for n in CLIENT if "resolution" in CLIENT[n]]
+    calls += [getattr(md.Archive, n) for n in (*VIEWS, "scan", "export")]
     calls += [client.fetch, client.plan, archive.export]
     assert {str(inspect.signature(call).parameters["resolution"].default) for call in calls} == {"1m"}
 
@@ -125,3 +130,16 @@ def test_a_name_is_loaded_from_where_type_checkers_find_it(name: str, home: str)
     """The module that the stub names defines it, or a module below it."""
     found = getattr(md, name)
     assert (found.__name__ if inspect.ismodule(found) else getattr(found, "__module__", home)).startswith(home)
+
+
+def test_tab_after_the_package_offers_what_it_exports() -> None:
+    """`md.<tab>` lists the public names before any of them was loaded."""
+    code = "import marketdata as md; print(*(n for n in dir(md) if not n.startswith('_')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(md.__all__) <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("PandasFrame", pd.DataFrame), ("PolarsFrame", pl.DataFrame)])
+def test_names_for_annotations_are_the_frames_themselves(name: str, kind: type) -> None:
+    """At run time a frame name of `marketdata.typing` is the class of the frame library."""
+    assert getattr(names, name) is kind

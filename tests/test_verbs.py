@@ -1,9 +1,11 @@
-"""Verbs of frames: functions of the package, methods of df.md, engines and pages of the docs agree."""
+"""Verbs of frames: functions of the package, methods of df.md, completion, engines and pages of the docs agree."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +20,7 @@ from marketdata.accessor import Accessor
 
 ROOT = Path(__file__).resolve().parents[1]
 VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
+FRAMES = {"pandas": pd.DataFrame(), "polars": pl.DataFrame(), "lazy": pl.LazyFrame()}
 # They have tests of their own on engines, or refuse them.
 APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "pivot", "show", "outcomes"}
 
@@ -29,8 +32,43 @@ def parameters(function: object) -> list[tuple[str, object, object]]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_functions_and_accessors_have_the_same_arguments(verb: str) -> None:
     """Each verb of df.md and lf.md is a function of the package, with the same arguments and defaults."""
-    for frame in (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame()):
+    for frame in FRAMES.values():
         assert parameters(getattr(frame.md, verb)) == parameters(getattr(md, verb))[1:]
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_tab_after_md_offers_every_verb_and_nothing_private(frame) -> None:
+    """`df.md.<tab>` lists the verbs."""
+    offered = [name for name in dir(frame.md) if not name.startswith("_")]
+    assert set(offered) == {*VERBS, "plot"}
+    assert "md" in dir(frame)
+
+
+def test_a_shell_completes_frames_of_the_client() -> None:
+    """IPython, as notebooks use it, completes the verbs of a frame that came from an archive."""
+    core = pytest.importorskip("IPython.core.completer", reason="IPython comes with ipykernel")
+    archive = md.simulate(events=1, days=0.1, markets=1)
+    books = archive.books(archive.records("markets")[0]["id"], on_missing="partial")
+    completer = core.IPCompleter(namespace={"books": books, "md": md}, use_jedi=False)
+    completer.use_jedi = False
+    with core.provisionalcompleter():
+        offered = {c.text for text in ("books.md.res", "md.sim") for c in completer.completions(text, len(text))}
+    assert any("resample" in text for text in offered), offered
+    assert any("simulate" in text for text in offered), offered
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_every_frame_that_comes_out_has_the_verbs(frame: str) -> None:
+    """Frames of listings, coverage and verification have `.md` in a process that imported no door."""
+    code = f"""
+import marketdata as md
+archive = md.simulate(events=1, days=0.1, markets=1, frame={frame!r})
+archive.coverage().md
+archive.verify().md
+with md.serve(archive) as service:
+    md.Client(service.base_url, service.api_key, frame={frame!r}).markets().md
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "show"])

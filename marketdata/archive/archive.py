@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
 from marketdata.archive import files, ingest, maintenance, query, sql
-from marketdata.archive.catalog import KINDS, Kind
+from marketdata.archive.catalog import KINDS, RecordKind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.pull import Pull, asked_frame, wanted_range
@@ -540,7 +540,7 @@ class Archive(Generic[Frame]):
         """
         return any(record.get("simulated") is True for record in self.records("markets"))
 
-    def version(self, view: View | Kind) -> int:
+    def version(self, view: View | RecordKind) -> int:
         """Number of the newest commit of a table; -1 before the first. It changes when data does.
 
         Parameters
@@ -570,7 +570,7 @@ class Archive(Generic[Frame]):
             return self._store.catalog[view].table.version().number
         return self._store.points[checked_view(view)].version().number
 
-    def records(self, kind: Kind) -> list[dict[str, Any]]:
+    def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the wire, by id.
 
         Parameters
@@ -907,7 +907,7 @@ class Archive(Generic[Frame]):
         return self._record_frame("series", {}, search, frame)
 
     def _record_frame(
-        self, kind: Kind, filters: dict[str, str | None], search: str | None, frame: FrameKind | None
+        self, kind: RecordKind, filters: dict[str, str | None], search: str | None, frame: FrameKind | None
     ) -> Frame:
         from marketdata.accessor import register
         from marketdata.tidy.records import to_frame

@@ -19,11 +19,11 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError
 
-Kind = Literal["series", "events", "markets"]
-KINDS: tuple[Kind, ...] = ("series", "events", "markets")
+RecordKind = Literal["series", "events", "markets"]
+KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 _GROUP = [("id", pa.string()), ("slug", pa.string()), ("title", pa.string())]
-SCHEMAS: dict[Kind, pa.Schema] = {
+SCHEMAS: dict[RecordKind, pa.Schema] = {
     "series": pa.schema([*_GROUP, ("record", pa.string())]),
     "events": pa.schema([*_GROUP, ("series_slug", pa.string()), ("record", pa.string())]),
     "markets": pa.schema(
@@ -46,7 +46,7 @@ class Catalog:
     The typed columns are for other engines; the column ``record`` holds the whole record as JSON.
     """
 
-    def __init__(self, table: Table, kind: Kind) -> None:
+    def __init__(self, table: Table, kind: RecordKind) -> None:
         self.table = table
         self.kind = kind
         self._lock = threading.RLock()
@@ -188,7 +188,7 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> Record:
     return out
 
 
-def table_rows(kind: Kind, records: list[Record]) -> pa.Table:
+def table_rows(kind: RecordKind, records: list[Record]) -> pa.Table:
     """Records as rows of the table of their kind."""
     rows: list[Record] = []
     for record in records:

@@ -15,8 +15,8 @@ from marketdata.wire.columns import METRICS, VIEWS, BookColumns, Token, View
 if TYPE_CHECKING:
     import polars as pl
 
-Kind = Literal["markets", "events", "series"] | View
-ORDER: tuple[Kind, ...] = ("series", "events", "markets", *VIEWS)
+FileKind = Literal["markets", "events", "series"] | View
+ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 _LISTS = ("token_ids", "token_labels", "tags")
 # Names that collectors give to the token of a book message, and to its exchange clock.
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     """A file, what it holds, and its rows as ``Archive.add`` takes them."""
 
     path: Path
-    kind: Kind
+    kind: FileKind
     data: Any
     rows: int
 
@@ -36,7 +36,7 @@ class AddedFile(NamedTuple):
     """What ``Archive.add_files`` did with a file."""
 
     file: str
-    kind: Kind
+    kind: FileKind
     rows: int
     points: int
     stored: int
@@ -111,7 +111,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def kind_of(columns: Iterable[str], name: str) -> Kind:
+def kind_of(columns: Iterable[str], name: str) -> FileKind:
     """What rows with these columns are.
 
     Raises

@@ -13,19 +13,20 @@ import numpy as np
 from marketdata.archive.coverage.intervals import CoverageState, Interval
 from marketdata.archive.coverage.policy import (
     SETTLE_WITHOUT_CLOCK,
-    Clock,
     Gap,
+    ServerTime,
     established,
     minutes,
     to_ask,
     whole_minutes,
 )
-from marketdata.archive.query import ALL_TIME, FrameName, frame_of
+from marketdata.archive.query import ALL_TIME, frame_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
+from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints, View, concat
 
 _BATCH_LEVELS = 2_000_000
@@ -59,7 +60,7 @@ class Pull:
         self._dry_run = dry_run
         self._refresh = refresh
         self._progress = progress
-        self._clock: Clock | None = None
+        self._clock: ServerTime | None = None
         self.asked: list[Asked] = []
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
@@ -127,13 +128,13 @@ class Pull:
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         pieces = self._store.coverage.pieces(view, market)
         # The server is asked for its time only when there may be something to ask.
-        late = Clock(max(time.time_ns() // 1000, wanted.end))
+        late = ServerTime(max(time.time_ns() // 1000, wanted.end))
         if self._clock is None and not to_ask(pieces, wanted, late, refresh=self._refresh):
             return []
         return to_ask(pieces, wanted, self.clock, refresh=self._refresh)
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> ServerTime:
         """The server's clock, asked once."""
         if self._clock is None:
             self._clock = server_clock(self._client)
@@ -146,7 +147,7 @@ class _Sink:
     Coverage is recorded for windows whose points are committed, and only those are given up when the process ends.
     """
 
-    def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: Clock) -> None:
+    def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: ServerTime) -> None:
         self.asked: list[Asked] = []
         self._store = store
         self._todo = todo
@@ -194,14 +195,14 @@ def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterato
         yield k, proven, done, np.concatenate(times)
 
 
-def server_clock(client: Any) -> Clock:
+def server_clock(client: Any) -> ServerTime:
     """The server's time; without it the local one, and nothing of the last day is believed to be settled."""
     try:
         # The Date of an answer is the server's clock; what health says may have been written into it long ago.
         told = client.server_time() if hasattr(client, "server_time") else None
-        return Clock(to_micros(client.health()["timestamp"] if told is None else told, "timestamp"))
+        return ServerTime(to_micros(client.health()["timestamp"] if told is None else told, "timestamp"))
     except (MarketDataError, KeyError, TypeError):
-        return Clock(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
+        return ServerTime(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
 
 
 def wanted_range(start: Any, end: Any) -> Range:
@@ -215,7 +216,7 @@ def wanted_range(start: Any, end: Any) -> Range:
     return whole_minutes(Range(first, ALL_TIME.end if end is None else last))
 
 
-def asked_frame(asked: Iterable[Asked], frame: FrameName) -> Any:
+def asked_frame(asked: Iterable[Asked], frame: FrameKind) -> Any:
     """What was asked, as a frame."""
     columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
     rows = [

@@ -19,9 +19,9 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import Range, to_datetime, to_micros, to_range
+from marketdata.typing import FrameKind
 from marketdata.wire.columns import VIEWS, AnyColumns, View
 
-FrameName = Literal["pandas", "polars"]
 Missing = Literal["warn", "raise", "partial", "fetch"]
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
@@ -228,7 +228,7 @@ def checked_levels(levels: Any) -> int | None:
     return levels
 
 
-def coverage_frame(coverage: CoverageTable, frame: FrameName) -> Any:
+def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, touching ranges of one state as one."""
     import polars as pl
 
@@ -240,7 +240,7 @@ def coverage_frame(coverage: CoverageTable, frame: FrameName) -> Any:
     return rows if frame == "polars" else rows.to_pandas()
 
 
-def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameName) -> Any:
+def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameKind) -> Any:
     """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
     import polars as pl
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive import query
-from marketdata.archive.catalog import KINDS, Catalog, Kind
+from marketdata.archive.catalog import KINDS, Catalog, RecordKind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import (
@@ -25,7 +25,7 @@ from marketdata.archive.coverage.intervals import (
     union,
     within,
 )
-from marketdata.archive.coverage.table import CoverageTable, Key
+from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import DataFile
@@ -56,7 +56,7 @@ class ArchiveStore:
             return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
-        self.catalog: dict[Kind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
+        self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
         self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class ArchiveStore:
         """
         seq = 2 * version.number + 1
         now = time.time_ns() // 1000
-        out: dict[Key, list[CoverageRecord]] = {}
+        out: dict[CoverageKey, list[CoverageRecord]] = {}
         for market, wanted in ranges.items():
             for one in union(wanted):
                 known = [p for p in within(self.coverage.pieces(view, market), one) if p.state != CoverageState.MISSING]

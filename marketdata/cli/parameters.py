@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 _HOLDS = ("series", "events", "markets", *columns.VIEWS)
 _READ = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 
-View = Annotated[columns.View, typer.Argument(show_default=False)]
-Markets = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)]
+ViewArgument = Annotated[columns.View, typer.Argument(show_default=False)]
+MarketsArgument = Annotated[
+    list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)
+]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)]
 Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
 End = Annotated[str, typer.Option(help="End, exclusive.")]
 Bucket = Annotated[Resolution, typer.Option("--resolution", "-r", help="Width of a bucket.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.", show_default=False)]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
-Rows = Annotated[
+RowsOption = Annotated[
     int | None, typer.Option(min=1, help="Rows to show; all, or 10 of a table, without it.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

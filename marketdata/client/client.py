@@ -13,7 +13,7 @@ from marketdata.accessor import register
 from marketdata.client.archive_cache import KeepsHistory, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
-from marketdata.client.history import History, Options
+from marketdata.client.history import FetchOptions, History
 from marketdata.client.markets import whole, windows
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
@@ -23,7 +23,7 @@ from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
-from marketdata.fetch.windows import LARGEST_LIMIT, Kind
+from marketdata.fetch.windows import LARGEST_LIMIT, IdKind
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
@@ -34,7 +34,7 @@ from marketdata.wire.columns import VIEWS, AnyColumns, View
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
 
-Key = str | Callable[[], str] | KeyProvider
+ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
 _LARGEST_PAGE = 200
 _BUFFERED = 256
@@ -85,7 +85,7 @@ class Client(Generic[Frame]):
     def __init__(
         self: Client[PandasFrame],
         base_url: str | None = None,
-        api_key: Key | None = None,
+        api_key: ApiKey | None = None,
         frame: Literal["pandas"] = "pandas",
         *,
         strict: bool = False,
@@ -99,7 +99,7 @@ class Client(Generic[Frame]):
     def __init__(
         self: Client[PolarsFrame],
         base_url: str | None = None,
-        api_key: Key | None = None,
+        api_key: ApiKey | None = None,
         *,
         frame: Literal["polars"],
         strict: bool = False,
@@ -113,7 +113,7 @@ class Client(Generic[Frame]):
     def __init__(
         self: Client[PolarsFrame],
         base_url: str | None,
-        api_key: Key | None,
+        api_key: ApiKey | None,
         frame: Literal["polars"],
         *,
         strict: bool = False,
@@ -127,7 +127,7 @@ class Client(Generic[Frame]):
     def __init__(
         self,
         base_url: str | None = None,
-        api_key: Key | None = None,
+        api_key: ApiKey | None = None,
         frame: FrameKind = "pandas",
         *,
         strict: bool = False,
@@ -140,7 +140,7 @@ class Client(Generic[Frame]):
     def __init__(
         self,
         base_url: str | None = None,
-        api_key: Key | None = None,
+        api_key: ApiKey | None = None,
         frame: FrameKind = "pandas",
         *,
         strict: bool = False,
@@ -152,7 +152,7 @@ class Client(Generic[Frame]):
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
         self._transport = Transport(base_url, api_key, allow_insecure=allow_insecure)
-        self._options = Options(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
+        self._options = FetchOptions(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
         self._history = History(self._transport, self._options)
         self._archive = archive
 
@@ -971,7 +971,7 @@ class Client(Generic[Frame]):
     def _get(
         self,
         view: View,
-        kind: Kind,
+        kind: IdKind,
         ids: Any,
         span: tuple[Any, Any],
         resolution: str,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from marketdata.errors import ContractError
-from marketdata.fetch.display import html_table
+from marketdata.fetch.html_table import html_table
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.wire import models

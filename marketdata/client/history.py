@@ -33,7 +33,7 @@ _WORTH_A_BAR = 1.0
 _FEW = 3
 
 
-class Options(NamedTuple):
+class FetchOptions(NamedTuple):
     """How a client fetches.
 
     Attributes
@@ -54,7 +54,7 @@ class Options(NamedTuple):
 class History:
     """Fetches windows and hands out what they bring."""
 
-    def __init__(self, transport: Transport, options: Options) -> None:
+    def __init__(self, transport: Transport, options: FetchOptions) -> None:
         self.transport = transport
         self.markets = Markets(transport)
         self._options = options

@@ -19,7 +19,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
-from marketdata.fetch.windows import Kind, MarketInfo, Window
+from marketdata.fetch.windows import IdKind, MarketInfo, Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso
 from marketdata.wire.columns import View
@@ -90,7 +90,7 @@ class Markets:
         return []
 
 
-def windows(view: View, kind: Kind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
+def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
     """One window for all of the range per id, each id once.
 
     Raises

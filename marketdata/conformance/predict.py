@@ -13,8 +13,8 @@ from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints
 
 # Times, rising, and what stands there: numbers, or a digest per book.
-Answer = tuple[Ints, NDArray[np.object_]]
-Series = Mapping[str, Answer]
+TimedValues = tuple[Ints, NDArray[np.object_]]
+ValuesOfTokens = Mapping[str, TimedValues]
 Value = float | bytes | None
 # What a mean of means is taken over.
 _BETWEEN = {
@@ -24,7 +24,7 @@ _BETWEEN = {
 }
 
 
-def series_of(columns: AnyColumns, value: str | None = None) -> dict[str, Answer]:
+def series_of(columns: AnyColumns, value: str | None = None) -> dict[str, TimedValues]:
     """The points of each token (market) in time order; books as digests."""
     columns = columns.sort()
     if isinstance(columns, BookColumns):

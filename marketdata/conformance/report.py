@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.conformance.predict import Answer, Series, closed_buckets, predict
+from marketdata.conformance.predict import TimedValues, ValuesOfTokens, closed_buckets, predict
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import Floats
@@ -147,8 +147,8 @@ class Pair(NamedTuple):
     rng: Range
     fine: Resolution
     coarse: Resolution
-    fine_series: Series
-    coarse_series: Series
+    fine_series: ValuesOfTokens
+    coarse_series: ValuesOfTokens
 
 
 def compared(prices: Pair, metrics: Iterable[Pair], books: Pair) -> list[Finding]:
@@ -228,7 +228,7 @@ def _equal(a: float | bytes, b: float | bytes) -> bool:
     return bool(abs(a - b) <= 1e-9 * max(1.0, abs(a)))
 
 
-def _by_time(answer: Answer | None) -> dict[int, float | bytes]:
+def _by_time(answer: TimedValues | None) -> dict[int, float | bytes]:
     return dict(zip(answer[0].tolist(), answer[1], strict=True)) if answer is not None else {}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from marketdata.fetch.display import html_table
+from marketdata.fetch.html_table import html_table
 from marketdata.fetch.windows import Window
 from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.fetch.display import html_table
+from marketdata.fetch.html_table import html_table
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range

@@ -27,7 +27,7 @@ from marketdata.fetch.deduplicate import deduplicate
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.pagination import paginate
-from marketdata.fetch.windows import LARGEST_LIMIT, Kind, Window
+from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.columns import AnyColumns, Page, View, concat
 from marketdata.wire.decode import decode_page
@@ -83,7 +83,7 @@ class Memory:
     """
 
     minimums: dict[tuple[View, str], int] = field(default_factory=dict)
-    markets: dict[tuple[Kind, str], str] = field(default_factory=dict)
+    markets: dict[tuple[IdKind, str], str] = field(default_factory=dict)
     counts_otherwise: bool = False
     blank_ends: bool = False
     blank_lies: bool = False

@@ -17,7 +17,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import View
 
-Kind = Literal["market", "token"]
+IdKind = Literal["market", "token"]
 LARGEST_LIMIT = 200
 # Windows whose density is remembered: the densest of them decides how wide the next ones are.
 _RECENT = 16
@@ -51,7 +51,7 @@ class Window:
     """
 
     view: View
-    kind: Kind
+    kind: IdKind
     id: str
     rng: Range
     resolution: Resolution

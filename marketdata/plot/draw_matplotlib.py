@@ -24,7 +24,7 @@ _BOOK = LinearSegmentedColormap.from_list("book", [ASK, "#ffffff", BID])
 _MOST_ENTRIES = 8
 
 
-class Page(Figure):
+class ChartFigure(Figure):
     """A figure that shows itself in a notebook without pyplot."""
 
     def _repr_png_(self) -> bytes:
@@ -53,9 +53,9 @@ def draw(chart: Chart, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def page(chart: Chart) -> Page:
+def page(chart: Chart) -> ChartFigure:
     """Draw all panels on one page, which pyplot does not keep."""
-    out = Page(figsize=chart.size, layout="constrained", facecolor="white")
+    out = ChartFigure(figsize=chart.size, layout="constrained", facecolor="white")
     _fill_figure(out, chart)
     return out
 

@@ -15,19 +15,19 @@ from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
 from marketdata.service.auth import Keys
-from marketdata.service.cache import Source
-from marketdata.service.catalogue import Catalogue
+from marketdata.service.cache import ServedArchive
+from marketdata.service.listings import Listings
 from marketdata.service.middleware import SLOTS
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.routes import discovery, history, start_page, utility
-from marketdata.service.routes.history import History
+from marketdata.service.routes.history import HistoryPages
 
 VERSION = "0.1.1"
 
 
 def create_app(
-    source: Source,
+    source: ServedArchive,
     *,
     pages: Pages,
     cursors: Cursors,
@@ -36,13 +36,13 @@ def create_app(
     clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """The application; ``AccessMiddleware`` is before it and has let the request through."""
-    catalogue, simulated = Catalogue(source), source.simulated
+    listings, simulated = Listings(source), source.simulated
 
     @contextlib.asynccontextmanager
     async def bounded_threads(_: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = SLOTS
         # Libraries, logs and listings that the first request would otherwise wait for.
-        threading.Thread(target=_warm, args=(pages, catalogue), name="marketdata-warm", daemon=True).start()
+        threading.Thread(target=_warm, args=(pages, listings), name="marketdata-warm", daemon=True).start()
         yield
 
     app = FastAPI(
@@ -54,9 +54,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.source, app.state.catalogue, app.state.cursors, app.state.keys = source, catalogue, cursors, keys
+    app.state.source, app.state.listings, app.state.cursors, app.state.keys = source, listings, cursors, keys
     app.state.rate_limiter, app.state.clock, app.state.coverage = rate_limiter, clock, pages.coverage
-    app.state.simulated, app.state.history = simulated, History(source, pages, cursors, clock=clock)
+    app.state.simulated, app.state.history = simulated, HistoryPages(source, pages, cursors, clock=clock)
     for routes in (history, discovery, utility):
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))
@@ -66,11 +66,11 @@ def create_app(
     return app
 
 
-def _warm(pages: Pages, catalogue: Catalogue) -> None:
+def _warm(pages: Pages, listings: Listings) -> None:
     pages.coverage.warm()
     # What is wrong with the archive is the answer of the request that needs it.
     with contextlib.suppress(Exception):
-        catalogue.warm()
+        listings.warm()
 
 
 async def _not_valid(_: Request, problem: Exception) -> Response:

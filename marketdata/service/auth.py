@@ -70,7 +70,7 @@ class EntryError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AccessPlan:
     """The rights of a key.
 
     Parameters
@@ -94,7 +94,7 @@ class Plan:
     max_history_days: float | None = None
 
     @classmethod
-    def read(cls, name: str, table: Mapping[str, Any]) -> Plan:
+    def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
         """A plan from its table in the key file.
 
         Raises
@@ -179,7 +179,7 @@ class Grant:
     """Who a request is from: the name of a key (never the key) and its plan."""
 
     key_id: str
-    plan: Plan
+    plan: AccessPlan
     organization: str | None = None
 
 
@@ -261,12 +261,16 @@ class Keys:
     """
 
     def __init__(
-        self, entries: Any = (), plans: Mapping[str, Plan] | None = None, *, clock: Callable[[], float] = time.time
+        self,
+        entries: Any = (),
+        plans: Mapping[str, AccessPlan] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
         self._set(tuple(entries), dict(plans or {}))
 
-    def _set(self, entries: tuple[Entry, ...], plans: dict[str, Plan]) -> None:
+    def _set(self, entries: tuple[Entry, ...], plans: dict[str, AccessPlan]) -> None:
         for entry in entries:
             if entry.plan not in plans:
                 raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; there are {sorted(plans)}.")
@@ -380,7 +384,7 @@ class KeyFile(Keys):
         self._reload()
 
 
-def create_key_file(path: str | Path, plans: Mapping[str, Plan]) -> None:
+def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
     """A new key file with these plans and no key; one that is there stays as it is."""
     import tomlkit
 
@@ -402,7 +406,7 @@ def create_key_file(path: str | Path, plans: Mapping[str, Plan]) -> None:
         _replace(target, tomlkit.dumps(document))
 
 
-def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
+def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
     """Keys and plans of a file.
 
     Raises
@@ -420,7 +424,7 @@ def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
     return _parse(path.name, text)
 
 
-def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
+def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
@@ -435,7 +439,7 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, Plan]]:
         plans = {}
         for name, table in named.items():
             place = "plans", name
-            plans[name] = Plan.read(name, table)
+            plans[name] = AccessPlan.read(name, table)
         place = ("keys",)
         if not isinstance(listed, list):
             raise EntryError(f"keys is {listed!r}; it needs entries [[keys]].")

@@ -35,7 +35,7 @@ Intervals = tuple[Ints, Ints]
 _NOTHING: Intervals = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
-class Source(Protocol):
+class ServedArchive(Protocol):
     """What the service asks of an archive."""
 
     @property
@@ -95,7 +95,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class CachedChunk:
     """Points of a range, with their time order."""
 
     columns: AnyColumns
@@ -147,13 +147,13 @@ class ChunkCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Any, tuple[Chunk, int]] = OrderedDict()
-        self._loading: dict[Any, Future[Chunk]] = {}
+        self._kept: OrderedDict[Any, tuple[CachedChunk, int]] = OrderedDict()
+        self._loading: dict[Any, Future[CachedChunk]] = {}
         self._lock = threading.Lock()
         self.nbytes = 0
         self.reads = 0
 
-    def get(self, key: Any, read: Callable[[], AnyColumns]) -> tuple[Chunk, bool]:
+    def get(self, key: Any, read: Callable[[], AnyColumns]) -> tuple[CachedChunk, bool]:
         """The chunk of this key, and whether it had to be read."""
         with self._lock:
             if key in self._kept:
@@ -165,7 +165,7 @@ class ChunkCache:
         if waiting is not None:
             return waiting.result(), False
         try:
-            chunk = Chunk(read())
+            chunk = CachedChunk(read())
         except BaseException as problem:
             mine.set_exception(problem)
             with self._lock:
@@ -181,7 +181,7 @@ class ChunkCache:
         """Whether the chunk is there or being read."""
         return key in self._kept or key in self._loading
 
-    def _keep(self, key: Any, chunk: Chunk) -> None:
+    def _keep(self, key: Any, chunk: CachedChunk) -> None:
         self.reads += 1
         size = chunk.nbytes
         self._kept[key] = chunk, size
@@ -203,7 +203,7 @@ class CoverageCache:
     commit is read once more a little later.
     """
 
-    def __init__(self, source: Source, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: ServedArchive, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()

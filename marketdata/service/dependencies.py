@@ -21,8 +21,8 @@ from pydantic_core import PydanticCustomError
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 from marketdata.service.auth import Grant
-from marketdata.service.cache import CoverageCache, Source
-from marketdata.service.catalogue import Catalogue, ListingQuery, Order, SortField
+from marketdata.service.cache import CoverageCache, ServedArchive
+from marketdata.service.listings import ListingQuery, Listings, Order, SortField
 from marketdata.service.pagination import Cursors
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.times import Range, parse_iso, parse_seconds
@@ -146,8 +146,8 @@ async def accepts_gzip(request: Request) -> bool:
     return False
 
 
-SourceDep = Annotated[Source, Depends(from_state("source"))]
-CatalogueDep = Annotated[Catalogue, Depends(from_state("catalogue"))]
+SourceDep = Annotated[ServedArchive, Depends(from_state("source"))]
+ListingsDep = Annotated[Listings, Depends(from_state("listings"))]
 CursorsDep = Annotated[Cursors, Depends(from_state("cursors"))]
 RateLimiterDep = Annotated[RateLimiter, Depends(from_state("rate_limiter"))]
 CoverageDep = Annotated[CoverageCache, Depends(from_state("coverage"))]

@@ -31,7 +31,7 @@ from itsdangerous import Signer
 
 from marketdata.errors import ConfigError
 from marketdata.service import errors
-from marketdata.service.cache import Chunk, ChunkCache, CoverageCache, Index, Source, Subject, chunk_ranges
+from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Index, ServedArchive, Subject, chunk_ranges
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
 
@@ -49,12 +49,12 @@ LOOKS_AHEAD = (1 / 8, 3 / 8, 5 / 8)
 class PageRows:
     """Entries of one chunk, in tidy order: by token, then by time."""
 
-    chunk: Chunk
+    chunk: CachedChunk
     index: Index
 
 
 @dataclass(slots=True)
-class Page:
+class ServedPage:
     """What one request gets.
 
     Attributes
@@ -75,7 +75,7 @@ class Page:
 class Pages:
     """Pages out of an archive, through chunks in memory."""
 
-    def __init__(self, source: Source, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, source: ServedArchive, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
@@ -83,7 +83,7 @@ class Pages:
         self._reads_ahead = False
         self._lock = threading.Lock()
 
-    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
+    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page of a range that begins at a position.
 
         Parameters
@@ -107,7 +107,7 @@ class Pages:
         covered = self.coverage.of(subject.view, subject.market_id, version)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
-        page, reads, begun = Page(), 0, time.monotonic()
+        page, reads, begun = ServedPage(), 0, time.monotonic()
         for seen, cell in enumerate(chunk_ranges(covered, subject, max(first, rng.start), rng.end)):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
@@ -159,7 +159,7 @@ class Pages:
             with contextlib.suppress(Exception):
                 self._chunk(*wanted)
 
-    def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[Chunk, bool]:
+    def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
         key = self._key(subject, cell, rng, version)
         return self.cache.get(key, partial(self._read, subject, Range(*key[2:])))
 

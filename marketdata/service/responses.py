@@ -12,7 +12,7 @@ import orjson
 from fastapi.responses import Response
 
 from marketdata.service.cache import Index
-from marketdata.service.pagination import Page, PageRows
+from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
 from marketdata.wire.columns import VIEWS, BookColumns, Floats, Token
 
@@ -45,7 +45,7 @@ def to_json(body: object) -> bytes:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def market_body(page: Page, market_id: str, resolution: str, tokens: dict[str, str], metadata: Point) -> bytes:
+def market_body(page: ServedPage, market_id: str, resolution: str, tokens: dict[str, str], metadata: Point) -> bytes:
     """Points grouped by token label (interface 2.2 and 2.5)."""
     label_of = {token_id: label for label, token_id in tokens.items()}
     data: dict[str, list[Any]] = {label: [] for label in tokens}
@@ -71,7 +71,7 @@ def market_body(page: Page, market_id: str, resolution: str, tokens: dict[str, s
 
 
 def token_body(
-    page: Page, market_id: str, token_id: str, token_label: str | None, resolution: str, metadata: Point
+    page: ServedPage, market_id: str, token_id: str, token_label: str | None, resolution: str, metadata: Point
 ) -> bytes:
     """Points of one token (readings: single-token history)."""
     return to_json(
@@ -86,7 +86,7 @@ def token_body(
     )
 
 
-def metrics_body(page: Page, market_id: str, resolution: str, metadata: Point) -> bytes:
+def metrics_body(page: ServedPage, market_id: str, resolution: str, metadata: Point) -> bytes:
     """Points of a market (interface 2.6)."""
     return to_json(
         {
@@ -104,7 +104,7 @@ def gzipped(body: bytes) -> bytes:
     return packer.compress(body) + packer.flush()
 
 
-def _flat(page: Page) -> list[Any]:
+def _flat(page: ServedPage) -> list[Any]:
     return [point for part in page.rows for point in _points(part, part.index)]
 
 

@@ -20,8 +20,8 @@ import uvicorn
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.service.app import create_app
-from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE, Entry, KeyFile, Keys, Plan, digest, new_key
-from marketdata.service.cache import Source
+from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan, Entry, KeyFile, Keys, digest, new_key
+from marketdata.service.cache import ServedArchive
 from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
 from marketdata.service.pagination import CACHE_BYTES, Cursors, kept_secret
 from marketdata.service.protocol import LimitedProtocol
@@ -75,12 +75,12 @@ class Service:
 
 
 def serve(
-    archive: Source,
+    archive: ServedArchive,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     keys: str | Path | Keys | Mapping[str, str] | None = None,
-    plans: Mapping[str, Plan | Mapping[str, Any]] | None = None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
     secret: bytes | None = None,
     cache_bytes: int = CACHE_BYTES,
@@ -169,12 +169,12 @@ def start(
 
 
 def run(
-    archive: Source,
+    archive: ServedArchive,
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
     keys: str | Path | Keys | Mapping[str, str] | None = None,
-    plans: Mapping[str, Plan | Mapping[str, Any]] | None = None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
     secret: bytes | None = None,
     cache_bytes: int = CACHE_BYTES,
@@ -229,7 +229,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def build(
-    archive: Source,
+    archive: ServedArchive,
     keys: Keys,
     *,
     secret: bytes | None = None,
@@ -263,16 +263,16 @@ def build(
 
 def _keys(
     given: str | Path | Keys | Mapping[str, str] | None,
-    plans: Mapping[str, Plan | Mapping[str, Any]] | None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None,
     requests_per_minute: int,
     clock: Callable[[], float],
 ) -> tuple[Keys, str | None]:
-    named = {n: p if isinstance(p, Plan) else Plan.read(n, p) for n, p in (plans or {}).items()}
+    named = {n: p if isinstance(p, AccessPlan) else AccessPlan.read(n, p) for n, p in (plans or {}).items()}
     if isinstance(given, Keys):
         return given, None
     if isinstance(given, str | Path):
         return KeyFile(given, clock=clock), None
-    named = named or {LOCAL_PLAN: Plan.read(LOCAL_PLAN, {"requests_per_minute": requests_per_minute})}
+    named = named or {LOCAL_PLAN: AccessPlan.read(LOCAL_PLAN, {"requests_per_minute": requests_per_minute})}
     if given is not None:
         if not all(given):
             raise ConfigError("keys has an empty key; a key is a text that is not empty.")
@@ -352,7 +352,7 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _secret(archive: Source) -> bytes:
+def _secret(archive: ServedArchive) -> bytes:
     """The secret beside the tables of the archive; in an object store there is no place for one."""
     if "://" in archive.location:
         return secrets.token_bytes(32)

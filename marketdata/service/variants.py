@@ -10,8 +10,8 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.service.cache import Chunk, Source, Subject
-from marketdata.service.pagination import CACHE_BYTES, Page, PageRows, Pages
+from marketdata.service.cache import CachedChunk, ServedArchive, Subject
+from marketdata.service.pagination import CACHE_BYTES, PageRows, Pages, ServedPage
 from marketdata.tidy.runs import bucket_starts, floor, group_starts, resample_columns
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, View, concat
@@ -27,7 +27,7 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 _FINER = (Resolution.M10, Resolution.H1, Resolution.H6, Resolution.D1)
 
 
-def pages_of(source: Source, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
+def pages_of(source: ServedArchive, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
     """Pages of an archive, under other readings where such are asked for.
 
     Raises
@@ -47,12 +47,12 @@ def _checked(name: str, choice: str) -> bool:
 
 
 class _VariedPages(Pages):
-    def __init__(self, source: Source, cache_bytes: int, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: ServedArchive, cache_bytes: int, variants: Mapping[str, str]) -> None:
         super().__init__(_Varied(source, variants), cache_bytes=cache_bytes)
         self._by_times = "limit" in variants
         self._by_end = "label" in variants
 
-    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> Page:
+    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page, counted or labelled the other way."""
         if self._by_times:
             out = _cut(super().page(subject, rng, limit * max(1, subject.tokens), position), limit)
@@ -60,11 +60,11 @@ class _VariedPages(Pages):
             out = super().page(subject, rng, limit, position)
         if self._by_end:
             width = subject.resolution.micros
-            out.rows = [PageRows(Chunk(_later(p.chunk.columns, width)), p.index) for p in out.rows]
+            out.rows = [PageRows(CachedChunk(_later(p.chunk.columns, width)), p.index) for p in out.rows]
         return out
 
 
-def _cut(page: Page, limit: int) -> Page:
+def _cut(page: ServedPage, limit: int) -> ServedPage:
     """The first times of a page, all of their points."""
     times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.rows] or [np.empty(0, np.int64)]))
     page.count = min(len(times), limit)
@@ -82,7 +82,7 @@ def _later(columns: AnyColumns, width: int) -> AnyColumns:
 class _Varied:
     """An archive that aggregates by other rules."""
 
-    def __init__(self, source: Source, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: ServedArchive, variants: Mapping[str, str]) -> None:
         self._source = source
         self._variants = variants
 

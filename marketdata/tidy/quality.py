@@ -28,7 +28,7 @@ _SLACK = 1e-9
 _Rows = NDArray[np.bool_]
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """What one check found: how bad it is, and the rows that show it."""
 
     check: str
@@ -62,10 +62,10 @@ class _View:
     def column(self, name: str) -> NDArray[np.float64]:
         return self.table.array(name)[self.order]
 
-    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> Finding:
+    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> CheckResult:
         rows = np.asarray(rows)
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return Finding(check, severity, meaning, of, self.order[at.astype(np.int64)])
+        return CheckResult(check, severity, meaning, of, self.order[at.astype(np.int64)])
 
 
 def check(frame: F, resolution: str | None = None) -> F:
@@ -100,7 +100,7 @@ def check(frame: F, resolution: str | None = None) -> F:
     return _report(found, view, frame)  # type: ignore[no-any-return]
 
 
-def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
+def _times(view: _View, width: BucketWidth | None) -> Iterator[CheckResult]:
     ts = view.ts[view.snapshots]
     step = np.diff(ts, prepend=ts[:1])
     inner = step[~view.fresh]
@@ -128,7 +128,7 @@ def _usual(steps: Ints) -> int:
     return max((g.micros for g in GRIDS if g.micros <= commonest), default=Resolution.M1.micros)
 
 
-def _levels(view: _View) -> Iterator[Finding]:
+def _levels(view: _View) -> Iterator[CheckResult]:
     n, price, size = len(view), view.price, view.size
     held = ~np.isnan(price)
     yield view.finding("outside_0_1", "error", "a price is no probability", n, held & ((price < 0) | (price > 1)))
@@ -141,7 +141,7 @@ def _levels(view: _View) -> Iterator[Finding]:
     yield view.finding("unsorted_levels", "error", "a level is better than the one before", n, ~begins & worse)
 
 
-def _tops(view: _View) -> Iterator[Finding]:
+def _tops(view: _View) -> Iterator[CheckResult]:
     n = len(view.snapshots)
     best = [_best(view, side) for side in (0, 1)]
     bid, ask = best
@@ -186,7 +186,7 @@ def _long_runs(equal: _Rows, heads: Ints) -> Ints:
     return heads[begins[lengths >= _STALE]]
 
 
-def _values(view: _View) -> Iterator[Finding]:
+def _values(view: _View) -> Iterator[CheckResult]:
     n = len(view)
     own = COLUMNS[view.table.kind]
     names = [c for c in value_columns(view.table.names) if c in own or view.table.is_number(c)]
@@ -207,7 +207,7 @@ def _values(view: _View) -> Iterator[Finding]:
     yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
 
 
-def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> Finding:
+def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> CheckResult:
     """Times of a market at which all its tokens have a value, and these miss 1 by far."""
     market, ts = view.ids[0][heads], view.ts[heads]
     markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
@@ -222,7 +222,7 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> Finding:
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
 
 
-def _report(found: list[Finding], view: _View, frame: Any) -> Any:
+def _report(found: list[CheckResult], view: _View, frame: Any) -> Any:
     columns: dict[str, list[Any]] = {
         "check": [f.check for f in found],
         "severity": [f.severity if len(f.rows) else "ok" for f in found],

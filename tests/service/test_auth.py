@@ -21,7 +21,7 @@ from service.web import START, Web, raw, window
 
 from marketdata.errors import ConfigError
 from marketdata.service import auth as keys_module
-from marketdata.service.auth import DAY, Entry, KeyFile, Keys, Plan, create_key_file, digest, read_key_file
+from marketdata.service.auth import DAY, AccessPlan, Entry, KeyFile, Keys, create_key_file, digest, read_key_file
 from marketdata.service.rate_limit import FailedAttempts
 from marketdata.service.server import Service, serve
 
@@ -59,7 +59,7 @@ def test_s1_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> Non
         Entry("gone", digest(b"revoked"), "pro", revoked=True),
         Entry("good", digest(b"good"), "pro", expires=past + dt.timedelta(seconds=2)),
     ]
-    keys = Keys(entries, {"pro": Plan("pro")}, clock=lambda: NOW)
+    keys = Keys(entries, {"pro": AccessPlan("pro")}, clock=lambda: NOW)
     with serve(archive, keys=keys) as service, requests.Session() as session:
         answers = []
         for key in (None, "", "wrong", "expired", "revoked"):
@@ -116,7 +116,7 @@ def test_s5_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: 
         return real(a, b)
 
     monkeypatch.setattr(keys_module.hmac, "compare_digest", compare)
-    keys = Keys([Entry("local", digest(b"good"), "p")], {"p": Plan("p")})
+    keys = Keys([Entry("local", digest(b"good"), "p")], {"p": AccessPlan("p")})
     assert keys.entries[0].hash == hashlib.sha256(b"good").digest()
     assert [keys.grant(k) is not None for k in (b"good", b"bad", b"")] == [True, False, False]
     assert compared == [(bytes, 32, 32)] * 3
@@ -126,7 +126,7 @@ def test_s5_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: 
 def key_file(tmp_path, monkeypatch: pytest.MonkeyPatch) -> KeyFile:
     monkeypatch.setattr(keys_module, "RELOAD_SECONDS", 0.0)
     path = tmp_path / "keys.toml"
-    create_key_file(path, {"pro": Plan("pro"), "free": Plan("free", 5, ("1h",), ("prices",), 30)})
+    create_key_file(path, {"pro": AccessPlan("pro"), "free": AccessPlan("free", 5, ("1h",), ("prices",), 30)})
     return KeyFile(path)
 
 
@@ -254,8 +254,8 @@ def test_s8_the_host_header_chooses_nothing(local: Service) -> None:
 
 
 PLANS = {
-    "free": Plan("free", 1000, ("1h", "1d"), ("prices",), 5),
-    "pro": Plan("pro"),
+    "free": AccessPlan("free", 1000, ("1h", "1d"), ("prices",), 5),
+    "pro": AccessPlan("pro"),
 }
 
 
@@ -301,7 +301,7 @@ def test_s11_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
         clock.now += 1
         assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 403
         clock.now -= 1
-        keys.plans["free"] = Plan("free", 1000, ("1h",), ("metrics",), 5)
+        keys.plans["free"] = AccessPlan("free", 1000, ("1h",), ("metrics",), 5)
         assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 403
 
 
@@ -374,7 +374,7 @@ def test_a_clock_that_moves_expires_a_key() -> None:
     """A key is good until the very second of its expiry."""
     clock = Clock(100.0)
     until = dt.datetime.fromtimestamp(101, dt.UTC)
-    keys = Keys([Entry("k", digest(b"k"), "p", expires=until)], {"p": Plan("p")}, clock=clock)
+    keys = Keys([Entry("k", digest(b"k"), "p", expires=until)], {"p": AccessPlan("p")}, clock=clock)
     assert keys.grant(b"k") is not None
     clock.now = 101.0
     assert keys.grant(b"k") is None
@@ -388,7 +388,7 @@ def test_s44_eight_processes_may_make_one_key_file(tmp_path) -> None:
         if pid == 0:
             try:
                 for _ in range(5):
-                    create_key_file(path, {"free": Plan("free")})
+                    create_key_file(path, {"free": AccessPlan("free")})
                     KeyFile(path).add("free")
             finally:
                 os._exit(0)
@@ -425,7 +425,7 @@ def test_s44_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
 def test_s44_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
     """S44: whatever plan and organization are called, the file is read again with these names, also after an edit."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
-    create_key_file(path, {plan: Plan(plan)})
+    create_key_file(path, {plan: AccessPlan(plan)})
     key, first = KeyFile(path).add(plan, organization=organization)
     _, second = KeyFile(path).add(plan)
     KeyFile(path).revoke(second.key_id)
@@ -435,7 +435,7 @@ def test_s44_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, pla
     ]  # fmt: skip
     grant = keys.grant(key.encode())
     assert grant is not None
-    assert (grant.key_id, grant.plan) == (first.key_id, Plan(plan))
+    assert (grant.key_id, grant.plan) == (first.key_id, AccessPlan(plan))
 
 
 def test_s44_a_name_that_no_file_can_hold_leaves_the_file(tmp_path) -> None:
@@ -544,8 +544,8 @@ def test_s6_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> 
 def test_s1_an_empty_key_opens_nothing(archive: MemoryArchive) -> None:
     """S1, S3: an empty key is refused where keys are given; no key and two keys are none."""
     with pytest.raises(ConfigError, match="empty key"):
-        serve(archive, keys={"": "p"}, plans={"p": Plan("p")})
-    keys = Keys([Entry("k", digest(b""), "p")], {"p": Plan("p")})
+        serve(archive, keys={"": "p"}, plans={"p": AccessPlan("p")})
+    keys = Keys([Entry("k", digest(b""), "p")], {"p": AccessPlan("p")})
     with serve(archive, keys=keys) as service:
         for shown in ([], ["X-API-Key: "], ["X-API-Key: a", "X-API-Key: b"]):
             assert raw(service.base_url, request("/v1/health", *shown))[0] == 401
@@ -553,7 +553,7 @@ def test_s1_an_empty_key_opens_nothing(archive: MemoryArchive) -> None:
 
 def test_blanks_around_a_header_are_not_its_value(archive: MemoryArchive) -> None:
     """A key and a host with blanks behind them are the key and the host (RFC 9110, 5.5)."""
-    with serve(archive, keys={"good": "p"}, plans={"p": Plan("p")}) as service:
+    with serve(archive, keys={"good": "p"}, plans={"p": AccessPlan("p")}) as service:
         lines = "GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1 \r\nX-API-Key:  good \t\r\nConnection: close\r\n\r\n"
         assert raw(service.base_url, lines.encode())[0] == 200
 
@@ -562,7 +562,7 @@ def test_blanks_around_a_header_are_not_its_value(archive: MemoryArchive) -> Non
 def test_s10_a_lookback_is_a_number(days: float) -> None:
     """S10: what is no finite number above 0 is refused by name."""
     with pytest.raises(ConfigError, match="max_history_days"):
-        Plan.read("p", {"max_history_days": days})
+        AccessPlan.read("p", {"max_history_days": days})
 
 
 @pytest.mark.parametrize("port", [-1, 65_536])

@@ -18,10 +18,10 @@ def test_encoding_beside_the_default_way() -> None:
 
     from marketdata.resolution import Resolution
     from marketdata.service import responses
-    from marketdata.service.cache import Chunk
+    from marketdata.service.cache import CachedChunk
     from marketdata.service.pagination import Page, PageRows
 
-    chunk = Chunk(market_books("m", 100, 0))
+    chunk = CachedChunk(market_books("m", 100, 0))
     page = Page([PageRows(chunk, np.arange(200))], 200)
     tokens = {"Yes": "m-1", "No": "m-2"}
 

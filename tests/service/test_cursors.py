@@ -16,7 +16,7 @@ from service.web import START, Web, window
 from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
-from marketdata.service.auth import Plan
+from marketdata.service.auth import AccessPlan
 from marketdata.service.pagination import Cursors, kept_secret
 from marketdata.service.server import CURSOR_FILE, serve
 
@@ -171,7 +171,7 @@ def test_s13_without_a_place_the_secret_lives_with_the_process(tmp_path) -> None
 
 def test_s14_a_cursor_goes_on_with_another_key(archive: MemoryArchive) -> None:
     """S14: a cursor is accepted from another key; rate and plan are those of the key that shows it."""
-    plans = {"pro": Plan("pro"), "none": Plan("none", views=("metrics",)), "slow": Plan("slow", 1)}
+    plans = {"pro": AccessPlan("pro"), "none": AccessPlan("none", views=("metrics",)), "slow": AccessPlan("slow", 1)}
     keys = {"a": "pro", "b": "pro", "c": "none", "d": "slow"}
     with serve(archive, keys=keys, plans=plans) as service, requests.Session() as session:
         web = {key: Web(service.base_url, key, session) for key in keys}

@@ -14,7 +14,7 @@ from service.memory import MemoryArchive
 from service.web import Web
 
 from marketdata.archive import Archive
-from marketdata.service.catalogue import Catalogue, ListingQuery, Parent
+from marketdata.service.listings import ListingQuery, Listings, Parent
 from marketdata.service.pagination import Cursors
 from marketdata.service.server import Service, serve
 from marketdata.times import parse_iso
@@ -143,9 +143,9 @@ def test_a_listing_is_what_a_plain_loop_lists(markets: list[dict], query: Listin
     archive, cursors = MemoryArchive(), Cursors([b"0123456789abcdef"])
     for i, market in enumerate(markets):
         archive.add_record("markets", id=f"{i:02}", tokens=[], **market)
-    catalogue, got = Catalogue(archive), []
+    listings, got = Listings(archive), []
     while True:
-        records, following = catalogue.page("markets", query, cursors, Parent("event", None, event_slug))
+        records, following = listings.page("markets", query, cursors, Parent("event", None, event_slug))
         got += [record["id"] for record in records]
         if following is None:
             break

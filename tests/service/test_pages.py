@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from marketdata.resolution import Resolution
 from marketdata.service import cache
-from marketdata.service.cache import Chunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
+from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
 from marketdata.service.pagination import Pages, labels_of
 from marketdata.times import Range, to_datetime
 from marketdata.wire.columns import MetricColumns, PriceColumns, Token, empty
@@ -160,14 +160,14 @@ def one_chunk(size: int) -> PriceColumns:
 
 def test_the_cache_keeps_the_chunks_used_last() -> None:
     """Above its bytes the cache lets go of what was used longest ago, and reads that again when it is asked."""
-    cache = ChunkCache(3 * Chunk(one_chunk(1000)).nbytes)
+    cache = ChunkCache(3 * CachedChunk(one_chunk(1000)).nbytes)
     for key in ("a", "b", "c"):
         assert cache.get(key, lambda: one_chunk(1000))[1]
     assert not cache.get("a", lambda: one_chunk(1000))[1]
     assert cache.get("d", lambda: one_chunk(1000))[1]
     assert not cache.get("a", lambda: one_chunk(1000))[1]
     assert cache.get("b", lambda: one_chunk(1000))[1]
-    assert cache.nbytes <= 3 * Chunk(one_chunk(1000)).nbytes
+    assert cache.nbytes <= 3 * CachedChunk(one_chunk(1000)).nbytes
 
 
 def test_a_chunk_that_fails_is_asked_again() -> None:
@@ -216,7 +216,7 @@ def test_labels_that_repeat_or_lack_are_told_apart() -> None:
 def test_an_empty_chunk_has_no_bucket() -> None:
     """A chunk without points has no buckets and one edge."""
     for view in ("books", "prices", "metrics"):
-        chunk = Chunk(empty(view))
+        chunk = CachedChunk(empty(view))
         assert len(chunk.buckets) == 0
         assert chunk.edges.tolist() == [0]
         assert chunk.nbytes > 0
@@ -260,6 +260,6 @@ def test_a_cache_counts_what_it_has(rows: int, further: int) -> None:
     prices = PriceColumns((Token("m", "1", "Yes"),), token, ts, {"price": np.zeros(rows), **extra})
     metrics = MetricColumns((Token("m"),), token, ts, {"volume": np.zeros(rows), **extra})
     for columns in (prices, metrics):
-        chunk = Chunk(columns)
+        chunk = CachedChunk(columns)
         held = [token, ts, chunk.order, chunk.buckets, chunk.edges, *columns.values.values()]
         assert chunk.nbytes >= sum(array.nbytes for array in held)

@@ -26,7 +26,7 @@ from service.web import Web, read_answer, window
 from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
-from marketdata.service.auth import Entry, Keys, Plan, digest
+from marketdata.service.auth import AccessPlan, Entry, Keys, digest
 from marketdata.service.middleware import FairQueue
 from marketdata.service.rate_limit import WINDOW, RateLimiter
 from marketdata.service.server import build, serve, start
@@ -42,7 +42,7 @@ class Clock:
 
 def test_s29_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchive) -> None:
     """S29: 200 concurrent requests of a key with 50 a minute: 50 pass, 150 are 429 with a Retry-After."""
-    with serve(archive, keys={"k": "p"}, plans={"p": Plan("p", 50)}) as service:
+    with serve(archive, keys={"k": "p"}, plans={"p": AccessPlan("p", 50)}) as service:
 
         def one(_: int) -> tuple[int, str | None]:
             response = requests.get(service.base_url + "/v1/health", headers={"X-API-Key": "k"}, timeout=30)
@@ -109,7 +109,7 @@ def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
 
     archive = Slow()
     archive.add_market("m", {"Yes": "1"})
-    with serve(archive, keys={"noisy": "p", "quiet": "p"}, plans={"p": Plan("p")}) as service:
+    with serve(archive, keys={"noisy": "p", "quiet": "p"}, plans={"p": AccessPlan("p")}) as service:
 
         def noisy(_: int) -> int:
             found = requests.get(service.base_url + "/v1/markets/slow", headers={"X-API-Key": "noisy"}, timeout=30)
@@ -136,7 +136,7 @@ def test_s41_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) ->
 
     archive = Slow()
     archive.add_market("m", {"Yes": "1"})
-    keys = Keys([Entry(name, digest(name.encode()), "p") for name in ("a", "b")], {"p": Plan("p")})
+    keys = Keys([Entry(name, digest(name.encode()), "p") for name in ("a", "b")], {"p": AccessPlan("p")})
     app = build(archive, keys)
     flood = b"GET /v1/markets/slow HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: a\r\nConnection: close\r\n\r\n"
     with start(app) as service, contextlib.ExitStack() as stack, requests.Session() as session:
@@ -268,7 +268,7 @@ def test_s32_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: 
 
 def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:
     """The remaining requests that usage names are exactly those that still pass."""
-    with serve(archive, keys={"k": "p"}, plans={"p": Plan("p", 20)}) as service, requests.Session() as session:
+    with serve(archive, keys={"k": "p"}, plans={"p": AccessPlan("p", 20)}) as service, requests.Session() as session:
         web = Web(service.base_url, "k", session)
         for _ in range(4):
             assert web.history("prices", hours=0.1).status == 200

@@ -20,7 +20,7 @@ from service.memory import MINUTE, MemoryArchive
 from service.noise import noise
 from service.web import START, Web, raw
 
-from marketdata.service.auth import KeyFile, Plan, create_key_file
+from marketdata.service.auth import AccessPlan, KeyFile, create_key_file
 from marketdata.service.protocol import MAX_UNSENT
 
 KEYS = 50
@@ -55,7 +55,7 @@ def test_s41_to_s46_fifty_keys(tmp_path: Path) -> None:
     """S41 to S46: a flood costs others less than twice their time; attacks leave memory, keys and exit code right."""
     delta_archive(source(), tmp_path / "archive")
     file = tmp_path / "keys.toml"
-    create_key_file(file, {"p": Plan("p", 60_000)})
+    create_key_file(file, {"p": AccessPlan("p", 60_000)})
     keys = [KeyFile(file).add("p", organization=f"desk {i} \N{WHALE}")[0] for i in range(KEYS)]
     with (
         process(tmp_path / "archive", keys=str(file)) as (running, address, _),

@@ -36,7 +36,7 @@ class Gap(NamedTuple):
         return Range(self.start, self.end)
 
 
-class Clock(NamedTuple):
+class ServerTime(NamedTuple):
     """The server's time, and how long its buckets take to settle [microseconds]."""
 
     now: int
@@ -58,13 +58,13 @@ def whole_minutes(wanted: Range) -> Range:
     return Range(-(-wanted.start // MINUTE) * MINUTE, -(-wanted.end // MINUTE) * MINUTE)
 
 
-def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: Clock, *, refresh: bool = False) -> list[Gap]:
+def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *, refresh: bool = False) -> list[Gap]:
     """Ranges of ``wanted`` to ask for: what is not final, up to the live edge.
 
     Examples
     --------
     >>> held = CoverageRecord(0, 60, CoverageState.FINAL, 1, 0, 0, 1)
-    >>> to_ask([held], Range(0, 120 * SECOND), Clock(10**15))
+    >>> to_ask([held], Range(0, 120 * SECOND), ServerTime(10**15))
     [Gap(start=60, end=120000000, tries=0)]
     """
     wanted = Range(wanted.start, min(wanted.end, clock.edge))
@@ -87,7 +87,7 @@ def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: Clock, *, ref
     return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *again])
 
 
-def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
+def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
     """What an answer for a range establishes; rows and hashes are filled in when it is stored.
 
     A silent stretch of an hour or more between two points is observed empty, as an answer without points is: near now a
@@ -112,7 +112,7 @@ def established(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: 
     return out
 
 
-def _settled(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int) -> list[CoverageRecord]:
+def _settled(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int) -> list[CoverageRecord]:
     """What is established of a range whose buckets will not change."""
     if not proven:
         return [_record(*done, CoverageState.UNPROVEN, clock, tries)]
@@ -135,7 +135,7 @@ def _settled(done: Range, times: Ints, clock: Clock, *, proven: bool, tries: int
     return out
 
 
-def _record(start: int, end: int, state: CoverageState, clock: Clock, tries: int) -> CoverageRecord:
+def _record(start: int, end: int, state: CoverageState, clock: ServerTime, tries: int) -> CoverageRecord:
     return CoverageRecord(start, end, state, None, None, clock.now, 0, tries)
 
 

@@ -18,7 +18,7 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.times import SECOND
 from marketdata.wire.columns import Ints
 
-Key = tuple[str, str]
+CoverageKey = tuple[str, str]
 _TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
@@ -51,7 +51,7 @@ class CoverageTable:
         self._shown = -2
         self._files: dict[str, pa.Table] = {}
         self._rows: pa.Table = SCHEMA.empty_table()
-        self._pieces: dict[Key, list[CoverageRecord]] = {}
+        self._pieces: dict[CoverageKey, list[CoverageRecord]] = {}
 
     def pieces(self, view: str, market_id: str) -> list[CoverageRecord]:
         """Disjoint records of one market's view in time order."""
@@ -62,7 +62,7 @@ class CoverageTable:
                 self._pieces[key] = overlay(_records(self._of(key)))
             return self._pieces[key]
 
-    def _of(self, key: Key) -> pa.Table:
+    def _of(self, key: CoverageKey) -> pa.Table:
         if len(self._pieces) < _FEW and "_index" not in self.__dict__:
             # A process that reads few markets does not look at the others one by one.
             same = [pc.equal(self._rows[name], value) for name, value in zip(("view", "market_id"), key, strict=True)]
@@ -72,12 +72,12 @@ class CoverageTable:
         return rows.slice(start, end - start)
 
     @cached_property
-    def _index(self) -> tuple[pa.Table, dict[Key, tuple[int, int]]]:
+    def _index(self) -> tuple[pa.Table, dict[CoverageKey, tuple[int, int]]]:
         """All records, sorted by view and market, and where those of each begin and end."""
         rows = _sorted(self._rows)
         return rows, _places(rows)
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[CoverageKey]:
         """Every (view, market_id) with a record, sorted."""
         with self._lock:
             self._refresh()
@@ -116,7 +116,7 @@ class CoverageTable:
         self.__dict__.pop("_index", None)
         self._shown = version.number
 
-    def append(self, records: Mapping[Key, Sequence[CoverageRecord]]) -> None:
+    def append(self, records: Mapping[CoverageKey, Sequence[CoverageRecord]]) -> None:
         """Write records: of points only after these are committed."""
         flat = [(key, record) for key, some in records.items() for record in some]
         if not flat:
@@ -159,7 +159,7 @@ class CoverageTable:
         self.table.plan(make, data_change=False)
 
 
-def record_table(flat: Iterable[tuple[Key, CoverageRecord]], commit: int | None = None) -> pa.Table:
+def record_table(flat: Iterable[tuple[CoverageKey, CoverageRecord]], commit: int | None = None) -> pa.Table:
     """Records as rows of the coverage table."""
     some = list(flat)
     columns = list(zip(*(record for _, record in some), strict=True)) or [()] * len(CoverageRecord._fields)
@@ -209,7 +209,7 @@ def _ints(rows: pa.Table, name: str) -> Ints:
     return values
 
 
-def _places(rows: pa.Table) -> dict[Key, tuple[int, int]]:
+def _places(rows: pa.Table) -> dict[CoverageKey, tuple[int, int]]:
     if not rows.num_rows:
         return {}
     changed = np.zeros(rows.num_rows, dtype=bool)
@@ -224,7 +224,7 @@ def _places(rows: pa.Table) -> dict[Key, tuple[int, int]]:
     return dict(zip(zip(*names, strict=True), bounds, strict=True))
 
 
-def _groups(places: Mapping[Key, tuple[int, int]], count: int) -> Ints:
+def _groups(places: Mapping[CoverageKey, tuple[int, int]], count: int) -> Ints:
     """The number of its (view, market) for each row."""
     starts = np.array([start for start, _ in places.values()])
     return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))

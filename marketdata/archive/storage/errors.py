@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
 
@@ -85,6 +85,12 @@ def writing(what: str) -> Iterator[None]:
     ArchiveError
         For every other failure.
     """
+    with _turned(what, _write_error):
+        yield
+
+
+@contextlib.contextmanager
+def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> Iterator[None]:
     from deltalake.exceptions import DeltaError, DeltaProtocolError
 
     try:
@@ -94,7 +100,7 @@ def writing(what: str) -> Iterator[None]:
     except DeltaProtocolError as problem:
         raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
     except (OSError, DeltaError, MemoryError) as problem:
-        raise _write_error(what, problem) from problem
+        raise turn(what, problem) from problem
 
 
 def _write_error(what: str, problem: BaseException) -> ArchiveError:
@@ -118,18 +124,14 @@ def reading(what: str) -> Iterator[None]:
     ArchiveError
         For every other failure; it says nothing about the data.
     """
-    from deltalake.exceptions import DeltaError, DeltaProtocolError
-
-    try:
+    with _turned(what, _read_error):
         yield
-    except MarketDataError:
-        raise
-    except DeltaProtocolError as problem:
-        raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
-    except (OSError, DeltaError, MemoryError) as problem:
-        if is_missing(problem):
-            raise ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) from problem
-        raise unavailable(what, problem) from problem
+
+
+def _read_error(what: str, problem: BaseException) -> ArchiveError:
+    return (
+        ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) if is_missing(problem) else unavailable(what, problem)
+    )
 
 
 def unavailable(what: str, problem: BaseException) -> ArchiveError:

@@ -15,12 +15,12 @@ from marketdata.cli.parameters import (
     Csv,
     End,
     Json,
-    Markets,
+    MarketsArgument,
     Ndjson,
     Out,
-    Rows,
+    RowsOption,
     Start,
-    View,
+    ViewArgument,
     check_out,
     client,
 )
@@ -65,13 +65,13 @@ def markets(
 
 
 def fetch(
-    view: View,
-    market: Markets,
+    view: ViewArgument,
+    market: MarketsArgument,
     start: Start,
     end: End,
     resolution: Bucket = Resolution.M1,
     out: Out = None,
-    rows: Rows = None,
+    rows: RowsOption = None,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
@@ -126,8 +126,8 @@ def _has_rows(frame: Any) -> bool:
 
 
 def plan(
-    view: View,
-    market: Markets,
+    view: ViewArgument,
+    market: MarketsArgument,
     start: Start,
     end: End,
     resolution: Bucket = Resolution.M1,

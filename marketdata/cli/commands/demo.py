@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Scope:
     """What is shown of an archive, and what is not."""
 
     title: str
@@ -92,17 +92,17 @@ def demo(
         with serve(archive, requests_per_minute=_RATE) as running:
             _step(f"Serving {'simulated data' if archive.simulated else 'recorded data'} at {running.base_url}")
             client = Client(running.base_url, running.api_key, frame="polars")
-            scene = discover(client, archive)
-            _step(f"Discovered {scene.title}")
-            fine = _fetch(client, scene)
+            scope = discover(client, archive)
+            _step(f"Discovered {scope.title}")
+            fine = _fetch(client, scope)
             _step("Resampled 1m to 1h here, and compared with what the service answers at 1h")
-            for view, part in scene.parts.items():
+            for view, part in scope.parts.items():
                 hourly = fine[view].md.resample("1h")
                 answer = getattr(client, view)(part.markets, *part.times, "1h")
                 compare(view, hourly, answer)
                 print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
             _quotes(client, fine["books"])
-            _draw(fine, client.market(scene.chart_market), out, simulated=archive.simulated)
+            _draw(fine, client.market(scope.chart_market), out, simulated=archive.simulated)
     print(f"\nChart: {out.resolve()}\nDone in {time.perf_counter() - began:.1f} s.")
 
 
@@ -132,7 +132,7 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
         raise ContractError(f"{view}: what we resample is not what the service answers ({counts}): {problem}") from None
 
 
-def discover(client: Client, archive: Archive) -> Scene:
+def discover(client: Client, archive: Archive) -> Scope:
     """The first event whose markets have every view; where there is none, every market that has data.
 
     The event and its markets come from the service, their ranges from the coverage of the archive.
@@ -148,11 +148,11 @@ def discover(client: Client, archive: Archive) -> Scene:
             _left_out(len(listed) - len(shown) - len(wide), "markets without books")
             _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are asked token by token")
             parts = {view: Part(shown, _last_week(view, held[view], shown)) for view in VIEWS}
-            return Scene(f"event {slug}: {title}", parts, _first_pair(client, shown))
+            return Scope(f"event {slug}: {title}", parts, _first_pair(client, shown))
     every = {view: Part(list(markets), _densest_week(view, markets)) for view, markets in held.items()}
     counts = ", ".join(f"{len(markets)} with {view}" for view, markets in held.items())
     most = max(held["books"], key=lambda i: held["books"][i].points)
-    return Scene(f"every market that has data: {counts}", every, most)
+    return Scope(f"every market that has data: {counts}", every, most)
 
 
 def _simulated() -> Archive:
@@ -181,10 +181,10 @@ def _recorded(folder: Path, scratch: str) -> Archive:
     return archive
 
 
-def _fetch(client: Client, scene: Scene) -> dict[View, Any]:
+def _fetch(client: Client, scope: Scope) -> dict[View, Any]:
     """Every view at 1m over HTTP."""
     began = time.perf_counter()
-    frames = {view: getattr(client, view)(part.markets, *part.times, "1m") for view, part in scene.parts.items()}
+    frames = {view: getattr(client, view)(part.markets, *part.times, "1m") for view, part in scope.parts.items()}
     rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
     _step(f"Fetched at 1m over HTTP in {time.perf_counter() - began:.1f} s: {rows}")
     for view, frame in frames.items():

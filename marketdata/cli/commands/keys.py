@@ -34,10 +34,10 @@ def new(
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.errors import ConfigError
-    from marketdata.service.auth import KeyFile, Plan, create_key_file
+    from marketdata.service.auth import AccessPlan, KeyFile, create_key_file
 
     if not file.exists():
-        create_key_file(file, {plan or "local": Plan(plan or "local")})
+        create_key_file(file, {plan or "local": AccessPlan(plan or "local")})
     store = KeyFile(file)
     known = sorted(store.plans)
     if plan is None and len(known) != 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi.responses import Response
 
 from marketdata.service import errors
-from marketdata.service.catalogue import Catalogue, Kind, ListingQuery, Parent, Record, detail
-from marketdata.service.dependencies import CatalogueDep, CursorsDep, GzipDep, IdOrSlug, ListingParameters, SourceDep
+from marketdata.service.dependencies import CursorsDep, GzipDep, IdOrSlug, ListingParameters, ListingsDep, SourceDep
+from marketdata.service.listings import ListingQuery, Listings, Parent, Record, RecordKind, detail
 from marketdata.service.pagination import Cursors
 from marketdata.service.responses import NOT_FOUND, json_response
 from marketdata.service.routes.router import v1_router
@@ -16,15 +16,15 @@ router = v1_router("Discovery")
 
 
 @router.get("/series", response_model=models.Listing)
-def list_series(query: ListingParameters, catalogue: CatalogueDep, cursors: CursorsDep, gzip: GzipDep) -> Response:
+def list_series(query: ListingParameters, listings: ListingsDep, cursors: CursorsDep, gzip: GzipDep) -> Response:
     """Series: broad themes or recurring categories."""
-    return json_response(_listing("series", query, catalogue, cursors), gzip=gzip)
+    return json_response(_listing("series", query, listings, cursors), gzip=gzip)
 
 
 @router.get("/events", response_model=models.Listing)
 def list_events(
     query: ListingParameters,
-    catalogue: CatalogueDep,
+    listings: ListingsDep,
     cursors: CursorsDep,
     gzip: GzipDep,
     series_id: str | None = None,
@@ -32,14 +32,14 @@ def list_events(
 ) -> Response:
     """Events, of one series if its id or slug is given."""
     return json_response(
-        _listing("events", query, catalogue, cursors, Parent("series", series_id, series_slug)), gzip=gzip
+        _listing("events", query, listings, cursors, Parent("series", series_id, series_slug)), gzip=gzip
     )
 
 
 @router.get("/markets", response_model=models.Listing)
 def list_markets(
     query: ListingParameters,
-    catalogue: CatalogueDep,
+    listings: ListingsDep,
     cursors: CursorsDep,
     gzip: GzipDep,
     event_id: str | None = None,
@@ -47,7 +47,7 @@ def list_markets(
 ) -> Response:
     """Markets, of one event if its id or slug is given."""
     return json_response(
-        _listing("markets", query, catalogue, cursors, Parent("event", event_id, event_slug)), gzip=gzip
+        _listing("markets", query, listings, cursors, Parent("event", event_id, event_slug)), gzip=gzip
     )
 
 
@@ -61,14 +61,14 @@ def get_market(id_or_slug: IdOrSlug, source: SourceDep, gzip: GzipDep) -> Respon
 
 
 @router.get("/tags", response_model=models.Tags)
-def list_tags(catalogue: CatalogueDep, gzip: GzipDep) -> Response:
+def list_tags(listings: ListingsDep, gzip: GzipDep) -> Response:
     """Every tag in use."""
-    tags = catalogue.tags()
+    tags = listings.tags()
     return json_response({"count": len(tags), "data": tags}, gzip=gzip)
 
 
 def _listing(
-    kind: Kind, query: ListingQuery, catalogue: Catalogue, cursors: Cursors, parent: Parent | None = None
+    kind: RecordKind, query: ListingQuery, listings: Listings, cursors: Cursors, parent: Parent | None = None
 ) -> Record:
-    records, following = catalogue.page(kind, query, cursors, parent)
+    records, following = listings.page(kind, query, cursors, parent)
     return {"data": records, "metadata": {"count": len(records), "limit": query.limit, "next_cursor": following}}

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from marketdata.service import errors, responses
 from marketdata.service.auth import Grant
-from marketdata.service.cache import Source, Subject
+from marketdata.service.cache import ServedArchive, Subject
 from marketdata.service.dependencies import (
     GrantDep,
     GzipDep,
@@ -21,14 +21,14 @@ from marketdata.service.dependencies import (
     TokenId,
     from_state,
 )
-from marketdata.service.pagination import Cursors, Page, Pages, labels_of
+from marketdata.service.pagination import Cursors, Pages, ServedPage, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 from marketdata.wire.columns import VIEWS, View
 
 
-class History:
+class HistoryPages:
     """Pages of an archive as bodies, for keys whose plan allows them.
 
     Parameters
@@ -42,7 +42,7 @@ class History:
     """
 
     def __init__(
-        self, source: Source, pages: Pages, cursors: Cursors, *, clock: Callable[[], float] = time.time
+        self, source: ServedArchive, pages: Pages, cursors: Cursors, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._source = source
         self._pages = pages
@@ -94,7 +94,7 @@ class History:
         # On every page: a cursor carries no rights.
         grant.plan.check(view, query.resolution, query.range.start, self._clock())
 
-    def _page(self, subject: Subject, query: HistoryQuery) -> tuple[Page, dict[str, Any]]:
+    def _page(self, subject: Subject, query: HistoryQuery) -> tuple[ServedPage, dict[str, Any]]:
         facts = [subject.view, subject.market_id, subject.token_id, query.resolution.value, *query.range]
         position = None if query.cursor is None else int(self._cursors.read(facts, query.cursor))
         page = self._pages.page(subject, query.range, query.limit, position)
@@ -102,7 +102,7 @@ class History:
         return page, {"count": page.count, "limit": query.limit, "next_cursor": following}
 
 
-HistoryDep = Annotated[History, Depends(from_state("history"))]
+HistoryDep = Annotated[HistoryPages, Depends(from_state("history"))]
 router = v1_router("History", {**NOT_FOUND, **PLAN_REFUSES})
 
 

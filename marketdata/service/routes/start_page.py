@@ -18,19 +18,19 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from marketdata.service.auth import Plan
-from marketdata.service.cache import CoverageCache, Intervals, Source
-from marketdata.service.catalogue import Catalogue, ListingQuery
+from marketdata.service.auth import AccessPlan
+from marketdata.service.cache import CoverageCache, Intervals, ServedArchive
 from marketdata.service.dependencies import (
-    CatalogueDep,
     CoverageDep,
     CursorsDep,
     GrantDep,
     GzipDep,
     ListingParameters,
+    ListingsDep,
     SourceDep,
     one_value_each,
 )
+from marketdata.service.listings import ListingQuery, Listings
 from marketdata.service.pagination import Cursors
 from marketdata.service.responses import json_response
 from marketdata.times import to_text
@@ -75,27 +75,27 @@ def create_router(*, simulated: bool) -> APIRouter:
     def get_coverage(
         query: ListingParameters,
         source: SourceDep,
-        catalogue: CatalogueDep,
+        listings: ListingsDep,
         cursors: CursorsDep,
         coverage: CoverageDep,
         grant: GrantDep,
         gzip: GzipDep,
     ) -> Response:
-        answer = covered(source, catalogue, cursors, coverage, query)
+        answer = covered(source, listings, cursors, coverage, query)
         return json_response({"simulated": simulated, **answer, "plan": _shown(grant.plan)}, gzip=gzip)
 
     return router
 
 
 def covered(
-    source: Source, catalogue: Catalogue, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
+    source: ServedArchive, listings: Listings, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
 ) -> dict[str, Any]:
     """Markets of one page of the listing, with the intervals that are covered of each view.
 
     The first page also has what is covered of all markets together.
     """
     spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
-    records, following = catalogue.page("markets", query, cursors)
+    records, following = listings.page("markets", query, cursors)
     rows = []
     for record in records:
         found = {view: _visible_intervals(spans[view].get(str(record.get("id")))) for view in VIEWS}
@@ -106,7 +106,7 @@ def covered(
     }
     if query.cursor is None:
         answer["totals"] = {view: _total(spans[view]) for view in VIEWS}
-        answer["markets"] = len(catalogue.records("markets"))
+        answer["markets"] = len(listings.records("markets"))
     return answer
 
 
@@ -128,7 +128,7 @@ def _total(by_market: Mapping[str, Intervals]) -> Record | None:
     return {"markets": len(found), "start": to_text(first), "end": to_text(last)}
 
 
-def _shown(plan: Plan) -> Record:
+def _shown(plan: AccessPlan) -> Record:
     return {
         "name": plan.name,
         "requests_per_minute": plan.requests_per_minute,

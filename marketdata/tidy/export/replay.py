@@ -27,7 +27,7 @@ class Book(NamedTuple):
     asks: NDArray[np.float64]
 
 
-class Event(NamedTuple):
+class ReplayEvent(NamedTuple):
     """One thing that became known; ``data`` is a `Book`, a price or None, or a dict of metrics."""
 
     available_at: dt.datetime
@@ -39,10 +39,10 @@ class Event(NamedTuple):
     data: Any
 
 
-def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[Event]:
+def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
-    Yields `Event`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket [UTC];
+    Yields `ReplayEvent`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket [UTC];
     ``data`` is a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
     ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
@@ -68,9 +68,9 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
     return _timed(streams, width.micros)
 
 
-def _timed(streams: list[Iterator[tuple[int, int, View, Token, Any]]], width: int) -> Iterator[Event]:
+def _timed(streams: list[Iterator[tuple[int, int, View, Token, Any]]], width: int) -> Iterator[ReplayEvent]:
     for ts, _, view, who, value in heapq.merge(*streams, key=lambda item: item[:2]):
-        yield Event(to_datetime(ts + width), to_datetime(ts), view, *who, value)
+        yield ReplayEvent(to_datetime(ts + width), to_datetime(ts), view, *who, value)
 
 
 def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[tuple[int, int, View, Token, Any]]:

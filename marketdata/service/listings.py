@@ -12,17 +12,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.service.cache import Source
+from marketdata.service.cache import ServedArchive
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.times import parse_iso
 from marketdata.wire.columns import Ints
 
-Kind = Literal["series", "events", "markets"]
+RecordKind = Literal["series", "events", "markets"]
 SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
 Order = Literal["asc", "desc"]
 Record = dict[str, Any]
-KINDS: tuple[Kind, ...] = ("series", "events", "markets")
+KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 # readings: "one market"; fields that a market's own page has beside those of a listing
 DETAILS = ("description", "closed_at", "resolved_token_id", "resolved_token_label")
 _SEARCHED = ("id", "slug", "title", "question")
@@ -104,15 +104,15 @@ class _Records:
         return found
 
 
-class Catalogue:
+class Listings:
     """Listings of the records of an archive."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ServedArchive) -> None:
         self._source = source
         self._lock = threading.Lock()
-        self._kept: dict[Kind, _Records] = {}
+        self._kept: dict[RecordKind, _Records] = {}
 
-    def records(self, kind: Kind) -> list[Record]:
+    def records(self, kind: RecordKind) -> list[Record]:
         """Every record; those of events and series have a title."""
         return self._current(kind).records
 
@@ -126,7 +126,7 @@ class Catalogue:
         return sorted(set[str]().union(*(self._current(kind).tags for kind in KINDS)))
 
     def page(
-        self, kind: Kind, query: ListingQuery, cursors: Cursors, parent: Parent | None = None
+        self, kind: RecordKind, query: ListingQuery, cursors: Cursors, parent: Parent | None = None
     ) -> tuple[list[Record], str | None]:
         """Records of one page, and the cursor of the next one.
 
@@ -149,7 +149,7 @@ class Catalogue:
         following = cursors.give(facts, current.marks[places[-1]]) if goes_on else None
         return [current.records[place] for place in places], following
 
-    def _current(self, kind: Kind) -> _Records:
+    def _current(self, kind: RecordKind) -> _Records:
         version = self._source.version(kind)
         with self._lock:
             found = self._kept.get(kind)
@@ -229,7 +229,7 @@ def _is_child(ids: set[Any], slugs: set[Any], parent: Parent, record: Record) ->
     )
 
 
-def _facts(kind: Kind, query: ListingQuery, parent: Parent | None) -> Facts:
+def _facts(kind: RecordKind, query: ListingQuery, parent: Parent | None) -> Facts:
     bounds = [part for bound in query.bounds for part in bound]
     of = (None, None) if parent is None else (parent.id, parent.slug)
     shown = (query.search, query.sort, query.order, query.status, ",".join(query.tags), query.tags_match)
