@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
 
-from marketdata.tidy.frames import FrameKind
-
 if TYPE_CHECKING:
     from typing import Self
 
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marketdata.accessor import Accessor
+    from marketdata.tidy.frames import FrameKind
 
     class PandasFrame(pd.DataFrame):
         """A pandas DataFrame that has ``.md``."""
@@ -63,6 +62,7 @@ __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"
 Frame = TypeVar("Frame", default=Any)
 
 _HOMES = {
+    "FrameKind": ("marketdata.tidy.frames", "FrameKind"),
     "PandasFrame": ("pandas", "DataFrame"),
     "PolarsFrame": ("polars", "DataFrame"),
     "PolarsLazyFrame": ("polars", "LazyFrame"),
