@@ -10,7 +10,7 @@ from typing import Any
 
 from marketdata.archive import records
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState
-from marketdata.archive.coverage.policy import Clock
+from marketdata.archive.coverage.policy import ServerTime
 from marketdata.archive.query import checked_markets
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
@@ -66,7 +66,7 @@ class Selection:
         """Whether the archive remembers when it was listed."""
         return self._way in ("event", "series")
 
-    def ids(self, clock: Callable[[], Clock], *, refresh: bool = False) -> list[str]:
+    def ids(self, clock: Callable[[], ServerTime], *, refresh: bool = False) -> list[str]:
         """Ids of the markets; a name that the service does not know stays as it is.
 
         Parameters
@@ -115,7 +115,7 @@ class Selection:
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
         return [str(m["id"]) for m in named]
 
-    def _events(self, clock: Callable[[], Clock], *, refresh: bool) -> list[str]:
+    def _events(self, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
         catalog, series, what = self._store.catalog["events"], self._value, f"series:{self._value}"
         if refresh or not self._is_fresh(what, clock):
             found = [records.event(row) for row in records.rows_of(self._client.events(series_slug=series))]
@@ -124,17 +124,17 @@ class Selection:
                 self._remember(what, clock)
         return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
 
-    def _markets(self, event: str, clock: Callable[[], Clock], *, refresh: bool) -> list[str]:
+    def _markets(self, event: str, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
         what = f"event:{event}"
         if (refresh or not self._is_fresh(what, clock)) and self._listed({"event_slug": event}, event):
             self._remember(what, clock)
         return [str(m["id"]) for m in self._store.catalog["markets"].records() if m.get("event_slug") == event]
 
-    def _is_fresh(self, what: str, clock: Callable[[], Clock]) -> bool:
+    def _is_fresh(self, what: str, clock: Callable[[], ServerTime]) -> bool:
         pieces = self._store.coverage.pieces(_DISCOVERY, what)
         return any(0 <= clock().now - p.fetched_at < LISTED_AGAIN for p in pieces)
 
-    def _remember(self, what: str, clock: Callable[[], Clock]) -> None:
+    def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
         listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)
         self._store.coverage.append({(_DISCOVERY, what): [listed]})
 

@@ -42,8 +42,8 @@ class ReplayEvent(NamedTuple):
 def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
-    Yields `ReplayEvent`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket [UTC];
-    ``data`` is a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
+    Yields `ReplayEvent`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket
+    [UTC]; ``data`` is a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
     ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
     Parameters
