@@ -31,18 +31,11 @@ F = TypeVar("F")
 
 
 class Accessor(Generic[F]):
-    """What ``df.md`` offers; every verb is also a function of ``marketdata``.
-
-    Parameters
-    ----------
-    frame : tidy frame
-        Of any kind; ``df.md`` passes it.
+    """The functions of ``marketdata`` on a tidy ``frame`` of any kind, as methods: ``df.md``.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> books = md.testing.books()
-    >>> books.md.resample("1h").md.bbo()["best_bid"].tolist()
+    >>> md.testing.books().md.resample("1h").md.bbo()["best_bid"].tolist()
     [0.42, 0.56]
     """
 

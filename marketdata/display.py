@@ -1,7 +1,6 @@
 """How frames are shown: long ids shortened in the middle, values untouched.
 
-Notebooks ask IPython how to show an object; frames with long ids get an answer there, and neither pandas nor polars is
-changed. Where IPython does not run, ``show`` does the same.
+Notebooks ask IPython how to show an object; pandas and polars are not changed. Elsewhere ``show`` does the same.
 """
 
 from __future__ import annotations
@@ -17,25 +16,17 @@ _LEAST = 6
 
 
 class Options:
-    """Display options; ``md.options`` is the only instance.
+    """Display options, attributes of ``md.options``, the only instance.
 
-    They are attributes; a call sets them for a ``with`` block.
+    Returns, if called, a context manager that sets them for its block.
 
     Parameters
     ----------
     id_width : int or None
-        Ids of more characters are shown with their middle left out, from 6 on; None shows them whole. Default 16.
-
-    Returns
-    -------
-    context manager
-        After its block the options are as before.
+        Longer ids are shown with their middle left out, from 6 on; None shows them whole. Default 16.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> md.options.id_width
-    16
     >>> with md.options(id_width=None):
     ...     print(md.options)
     Options(id_width=None)
@@ -83,29 +74,17 @@ class Shown:
 
 
 def show(frame: Any, *, id_width: int | None = 16) -> Shown:
-    """A frame to print or to end a cell with, its long ids shortened.
+    """A frame to print or to end a cell with, its long ids shortened, as notebooks show frames by themselves.
 
-    In a notebook frames are shown like this without it, as ``md.options`` says.
+    Returns an object with the text and HTML of the pandas or polars DataFrame. Different ids are shown differently.
 
     Parameters
     ----------
-    frame : pandas or polars DataFrame
     id_width : int, optional
-        Most characters of an id, from 6 on; None shows ids whole.
-
-    Returns
-    -------
-    Shown
-        Its text and HTML are those of the frame. Different ids are shown differently.
-
-    Raises
-    ------
-    ConfigError
-        If it is another kind of frame, or ``id_width`` is below 6.
+        Most characters of an id, from 6 on; None shows ids whole. ``md.options`` has the default of notebooks.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> prices = md.testing.prices().assign(market_id="0x" + "12" * 32)
     >>> print(md.show(prices[["market_id", "price"]].head(1), id_width=12))
           market_id  price
@@ -131,13 +110,7 @@ def install(kind: type) -> None:
 
 
 def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
-    """Each text of more characters than ``width`` and how it is shown; different ones differently.
-
-    Examples
-    --------
-    >>> shorten(["0123456789abcdef", "short"], 8)
-    {'0123456789abcdef': '0123…def'}
-    """
+    """Each text longer than ``width`` and how it is shown; different ones differently."""
     if width is None:
         return {}
     long = [text for text in texts if len(text) > width]

@@ -87,11 +87,6 @@ class ConfigError(MarketDataError, ValueError):
     ----------
     value : object
         The value that was refused, cut to 60 characters; empty where it may be a secret.
-
-    Examples
-    --------
-    >>> str(ConfigError("is not available; allowed are 1 to 4.", argument="markets", value=7))
-    'markets=7 is not available; allowed are 1 to 4.'
     """
 
     def __init__(self, problem: str = "", *, argument: str | None = None, value: Any = ..., hint: str = "") -> None:

@@ -13,9 +13,7 @@ _SECONDS = {"1m": 60, "10m": 600, "1h": 3600, "6h": 21600, "1d": 86400}
 
 
 class Resolution(StrEnum):
-    """A bucket size; a bucket is ``floor(t / width) * width`` from the Unix epoch in UTC.
-
-    Source: interface 2.1.
+    """A bucket size; a bucket is ``floor(t / width) * width`` from the Unix epoch in UTC (interface 2.1).
 
     Examples
     --------
@@ -41,26 +39,7 @@ class Resolution(StrEnum):
 
     @classmethod
     def of(cls, value: object) -> Resolution:
-        """Read a resolution as a user writes it.
-
-        Parameters
-        ----------
-        value : str or Resolution
-
-        Returns
-        -------
-        Resolution
-
-        Raises
-        ------
-        ConfigError
-            If it is none of the five.
-
-        Examples
-        --------
-        >>> Resolution.of("6h").micros
-        21600000000
-        """
+        """Read a resolution, as text or itself; ConfigError if it is none of the five."""
         if isinstance(value, str):
             try:
                 return cls(value)
@@ -81,14 +60,10 @@ _MONDAY = 4 * _DAY
 
 @dataclass(frozen=True)
 class BucketWidth:
-    """A bucket size of frames in hand and archives: whole minutes that divide a day, whole days, or a week.
+    """A bucket size of frames and archives: whole minutes that divide a day, whole days, or a week from Monday.
 
-    A bucket is ``floor(t / width) * width`` from the Unix epoch in UTC; a week begins on Monday.
+    A bucket is ``floor(t / width) * width`` from the Unix epoch in UTC.
 
-    Examples
-    --------
-    >>> BucketWidth.of("15m").micros
-    900000000
     >>> BucketWidth.of("1w").floor(0) // 86_400_000_000
     -3
     """
@@ -113,13 +88,7 @@ class BucketWidth:
 
     @classmethod
     def of(cls, value: object) -> BucketWidth:
-        """Read a bucket size as a user writes it.
-
-        Raises
-        ------
-        ConfigError
-            If it is none.
-        """
+        """Read a bucket size as a user writes it; else a ConfigError."""
         found = value if isinstance(value, cls) else _read(value)
         if found is None:
             raise ConfigError(

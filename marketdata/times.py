@@ -1,7 +1,4 @@
-"""Times of arguments, query parameters and points, to whole microseconds UTC and back.
-
-Text and datetimes without a zone are UTC.
-"""
+"""Times of arguments, query parameters and points, to whole microseconds UTC and back; without a zone they are UTC."""
 
 from __future__ import annotations
 
@@ -45,13 +42,7 @@ class Range(NamedTuple):
 
 
 def parse_iso(text: str) -> int:
-    """Microseconds of an ISO 8601 text; digits below a microsecond are truncated.
-
-    Raises
-    ------
-    ValueError
-        If it is not such a time; a leap second is not one.
-    """
+    """Microseconds of an ISO 8601 text, digits below truncated; ValueError for another text or a leap second."""
     match = _ISO.fullmatch(text) or _ISO.fullmatch(_BASIC.sub(_extended, text))
     if match is None:
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 time{_dashed(text)}")
@@ -86,13 +77,7 @@ def _dashed(text: str) -> str:
 
 
 def parse_seconds(text: str) -> int:
-    """Microseconds of Unix seconds given as text.
-
-    Raises
-    ------
-    ValueError
-        If it is not a plain number, or is so large that it must be milliseconds.
-    """
+    """Microseconds of a text of Unix seconds; ValueError if it is no plain number or must be milliseconds."""
     if _SECONDS.fullmatch(text) is None:
         raise ValueError(f"{text[:80]!r} is not a number of seconds")
     whole, _, fraction = text.partition(".")
@@ -103,20 +88,10 @@ def parse_seconds(text: str) -> int:
 
 
 def to_micros(value: Any, name: str) -> int:
-    """Microseconds since the epoch of a time argument.
+    """Microseconds since the epoch of the time argument ``name``; ConfigError outside of the years 1 to 9999.
 
-    Parameters
-    ----------
-    value
-        Aware or naive datetime (naive: UTC), date (its midnight UTC), ISO text, Unix seconds [s] as a
-        number or a text of 9 to 11 digits, numpy datetime64, pandas or polars timestamp.
-    name : str
-        Name of the argument, for the error.
-
-    Raises
-    ------
-    ConfigError
-        For anything else, milliseconds and times outside of the years 1 to 9999.
+    A datetime, date (its midnight UTC), ISO text, Unix seconds [s] as a number or a text of 9 to 11 digits (never
+    milliseconds), numpy datetime64, pandas or polars timestamp.
     """
     try:
         micros = _read(value)
@@ -129,13 +104,7 @@ def to_micros(value: Any, name: str) -> int:
 
 
 def to_range(start: Any, end: Any) -> Range:
-    """The half-open range of two time arguments.
-
-    Raises
-    ------
-    ConfigError
-        If one cannot be read, or start is not before end.
-    """
+    """The half-open range of two time arguments; ConfigError if one cannot be read or start is not before end."""
     out = Range(to_micros(start, "start"), to_micros(end, "end"))
     if out.start >= out.end:
         problem = f"is not before the end, {to_text(out.end)}; the start is inclusive and the end exclusive."
@@ -144,13 +113,7 @@ def to_range(start: Any, end: Any) -> Range:
 
 
 def to_text(micros: int) -> str:
-    """ISO 8601 in UTC with a ``Z``; a fraction only where there is one.
-
-    Examples
-    --------
-    >>> to_text(0)
-    '1970-01-01T00:00:00Z'
-    """
+    """ISO 8601 in UTC with a ``Z``, such as 1970-01-01T00:00:00Z; a fraction only where there is one."""
     moment = to_datetime(micros)
     return moment.isoformat().replace("+00:00", "Z") if micros < _LAST else "10000-01-01T00:00:00Z"
 

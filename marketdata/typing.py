@@ -1,19 +1,8 @@
-"""Frames as type checkers know them: pandas and polars frames that have ``.md``.
+"""Names for annotations: frames that have ``.md`` for type checkers, so that ``books.md.bbo()`` is completed.
 
-`Client`, `Archive` and `read_pages` are annotated with these names, so ``books.md.bbo()`` is checked and completed
-without a plugin. They exist for annotations; at run time ``PandasFrame`` is ``pandas.DataFrame``, ``PolarsFrame`` is
-``polars.DataFrame`` and ``PolarsLazyFrame`` is ``polars.LazyFrame``.
-
-A frame that a method of pandas or polars returns has ``.md`` at run time, but its static type is the one that their
-own annotations give it. There the functions (``md.bbo(frame)``) and ``md.Accessor(frame)`` keep checker and completion.
-
-Examples
---------
->>> from marketdata.typing import PandasFrame
->>> def touch(books: PandasFrame) -> PandasFrame:
-...     return books.md.bbo()
->>> PandasFrame.__module__.partition(".")[0]
-'pandas'
+At run time ``PandasFrame`` is ``pandas.DataFrame``, ``PolarsFrame`` ``polars.DataFrame``, ``PolarsLazyFrame``
+``polars.LazyFrame``. Frames that methods of pandas or polars return have their own static type: pass these to
+``md.bbo(frame)`` or ``md.Accessor(frame)``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from marketdata.accessor import Plots
 from marketdata.testing import fixtures, strategies
 
 SECTION = re.compile(r"^(\w+)\n-+$", re.MULTILINE)
-SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?: in| for)? `([\w.]+)`")
+SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?:\s+for)?\s+`([\w.]+)`")
 GIVES = re.compile(r"\b[Oo]ne row per\b|\bReturns\b|\bYields\b")
 # The frame that a verb is about: its summary says which kinds.
 CLEAR = {"frame"}
@@ -76,19 +76,24 @@ def gives(one: Any) -> bool:
 
 
 def told(name: str, one: Any) -> str:
-    """The docstring, and behind it those of the siblings that it sends to: "see `books`", "as `brier`"."""
-    own = inspect.getdoc(one) or ""
-    texts = [own]
-    for sibling in SEE.findall(own):
-        found = next((FULL[f"{above}.{sibling}"] for above in places(name) if f"{above}.{sibling}" in FULL), None)
-        texts.append((inspect.getdoc(found) or "") if found is not None and found is not one else "")
-    return "\n".join(texts)
+    """The docstring, and behind it those of the siblings that it sends to: "see `books`", "as for `brier`"."""
+    texts: dict[str, str] = {}
+    waiting = {name: one}
+    while waiting:
+        here, one = waiting.popitem()
+        texts[here] = inspect.getdoc(one) or ""
+        found = (sibling(here, other) for other in SEE.findall(texts[here]))
+        waiting |= {other: FULL[other] for other in found if other is not None and other not in texts}
+    return "\n".join(texts.values())
 
 
-def places(name: str) -> list[str]:
-    """Where the short name of a sibling is looked up: beside the name, then above."""
+def sibling(name: str, other: str) -> str | None:
+    """The full name of what a docstring calls ``other``: looked up beside the name, then above."""
+    if other.startswith("marketdata."):
+        return other.replace("marketdata", "md") if other.replace("marketdata", "md") in FULL else None
     parts = name.split(".")
-    return [".".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1)]
+    places = (".".join([*parts[:depth], other]) for depth in range(len(parts) - 1, 0, -1))
+    return next((place for place in places if place in FULL and place != name), None)
 
 
 def lacks(name: str, one: Any) -> list[str]:

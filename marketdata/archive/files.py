@@ -43,13 +43,7 @@ class AddedFile(NamedTuple):
 
 
 def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
-    """Read files and folders of files; records first, then points.
-
-    Raises
-    ------
-    ConfigError
-        If a file is not there, of no known kind, or not readable as what its name says.
-    """
+    """Read files and folders of files; records first, then points. ConfigError if one is missing or unreadable."""
     files = [file for path in paths for file in _files(Path(path))]
     out = [_read(file, token_id, clock) for file in files]
     return sorted(out, key=lambda one: ORDER.index(one.kind))
@@ -112,13 +106,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(columns: Iterable[str], name: str) -> FileKind:
-    """What rows with these columns are.
-
-    Raises
-    ------
-    ConfigError
-        If they are nothing that an archive takes.
-    """
+    """What rows with these columns are; ConfigError if they are nothing that an archive takes."""
     have = set(columns)
     if "ts" in have:
         for view, spec in VIEWS.items():
@@ -156,15 +144,8 @@ def with_times(frame: Any, name: str) -> Any:
 
 
 def unix_micros(value: Any) -> int:
-    """Microseconds of a Unix time in seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
+    """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138.
 
-    Raises
-    ------
-    ValueError
-        If it is none of the years 1973 to 5138.
-
-    Examples
-    --------
     >>> unix_micros(1_750_000_000) == unix_micros("1750000000000") == 1_750_000_000_000_000
     True
     """
@@ -176,19 +157,9 @@ def unix_micros(value: Any) -> int:
 
 
 def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
-    """Books of a collector's raw messages: numbers as text, any order of levels, clocks in milliseconds.
+    """Books of a collector's raw messages: numbers as text, levels in any order; arguments as for `add_files`.
 
-    Parameters
-    ----------
-    token_id : str, optional
-        Whose books they are, where the messages do not say it.
-    clock : str
-        The field with the Unix time, in any unit.
-
-    Raises
-    ------
-    ConfigError
-        If a message lacks its token, its time, or has a level that is no price and size.
+    ConfigError if a message lacks its token or time, or a level is no price and size.
     """
     tokens: dict[Token, int] = {}
     codes, times, counts = [], [], []
@@ -218,13 +189,7 @@ def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str
 
 
 def write(frame: Any, path: Path) -> None:
-    """Write a polars frame, eager or lazy; the end of the name says how.
-
-    Raises
-    ------
-    ConfigError
-        If the end is not known.
-    """
+    """Write a polars frame, eager or lazy, in the format of the suffix; ConfigError if that is unknown."""
     lazy = frame.lazy()
     if path.suffix == ".parquet":
         lazy.sink_parquet(path)

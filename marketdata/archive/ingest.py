@@ -40,20 +40,7 @@ def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> 
 
 
 def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
-    """Add points of a view; gives how many were read, and how many are stored at 1m.
-
-    Parameters
-    ----------
-    replace : bool
-        Replace the range from the first to the last point of each token; else only points of equal time.
-    complete : bool
-        Say that the range of each market is complete.
-
-    Raises
-    ------
-    NotTidyError, ArchiveError
-        If they are not points of the view, would replace finer ones, or lack a token and are said to be complete.
-    """
+    """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored at 1m."""
     markets = store.catalog["markets"]
     read = identified(view, _columns(view, data, markets), markets)
     columns = _base(view, read)
@@ -116,13 +103,7 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
 
 
 def _base(view: View, columns: AnyColumns) -> AnyColumns:
-    """Points at 1m, in tidy order.
-
-    Raises
-    ------
-    NotTidyError
-        If a level of a book has no finite numbers, or two rows of one token and time are not equal.
-    """
+    """Points at 1m, in tidy order; NotTidyError if a level is not finite or rows of one token and time differ."""
     columns = _distinct(view, _finite(columns))
     if bool(np.all(columns.ts % BASE == 0)):
         return columns

@@ -96,13 +96,7 @@ def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
-    """Remove files that no version of the last hours names; returns their names.
-
-    Raises
-    ------
-    ConfigError
-        If the number of hours is negative, not finite or no number.
-    """
+    """Remove files that no version of the last hours names; returns their names."""
     if isinstance(retention_hours, bool) or not isinstance(retention_hours, int | float):
         raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
     if not 0 <= retention_hours < math.inf:
@@ -135,13 +129,7 @@ def _sweep(table: Table) -> list[str]:
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
-    """Read everything back and compare it with what the coverage says; what is not as it was written.
-
-    Raises
-    ------
-    ArchiveError
-        If the storage failed: this says nothing about the data.
-    """
+    """What is not as it was written, by the coverage; ArchiveError (no statement) if the storage failed."""
     return [damage for view in VIEWS for damage in _check(store, view)]
 
 
@@ -224,13 +212,7 @@ def _difference(piece: CoverageRecord, found: AnyColumns) -> str | None:
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Give up what is proven to be damaged: its ranges become missing, so that the next pull or add fills them.
-
-    Raises
-    ------
-    ArchiveError
-        If the storage failed: nothing is given up then.
-    """
+    """Give up what is proven to be damaged, for the next pull to fill; ArchiveError, no change, if storage failed."""
     damage = verify(store)
     if not damage:
         return damage
@@ -268,13 +250,7 @@ def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> N
 
 
 def rebuild(store: ArchiveStore) -> None:
-    """Make commit logs that are damaged or gone anew from the data files; the old logs are set aside.
-
-    Raises
-    ------
-    ArchiveError
-        If the archive is in an object store, or the storage failed.
-    """
+    """Recreate damaged or missing commit logs from the data files, not in an object store; old logs are set aside."""
     rebuilt = {}
     for name, table in store.tables.items():
         if table.remote:

@@ -64,13 +64,7 @@ class Pull:
         self.asked: list[Asked] = []
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
-        """Fill the gaps of these markets; their ids.
-
-        Raises
-        ------
-        NotFoundError
-            If the service does not know one of them; the others are filled before.
-        """
+        """Fill the gaps of these markets; NotFoundError for one that the service does not know, after the others."""
         markets = selection.ids(lambda: self.clock, refresh=self._refresh)
         catalog = self._store.catalog["markets"]
         unknown = [m for m in markets if catalog.find(m) is None]

@@ -41,15 +41,7 @@ def read(
     *,
     version: Version | None = None,
 ) -> AnyColumns:
-    """Stored points of one market, of several or (None) of all, in tidy order.
-
-    Parameters
-    ----------
-    wanted
-        Points with start <= ts < end; for all markets, or a range for each.
-    version
-        Of the table; the newest without it.
-    """
+    """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
     ranges = wanted if isinstance(wanted, Mapping) else None
     if ranges is not None and len(set(ranges.values())) == 1:
         wanted, ranges = next(iter(ranges.values())), None
@@ -136,13 +128,7 @@ def coarser(columns: AnyColumns, width: BucketWidth) -> AnyColumns:
 
 
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
-    """The range to read, once what is missing of it, or not certain, has been told.
-
-    Raises
-    ------
-    NotArchivedError
-        If nothing of it is held, or a part is missing or not certain and that was to be an error.
-    """
+    """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is."""
     pieces = coverage.pieces(view, market_id)
     have = held(pieces)
     name = f"{view} of market {market_id[:200]!r}"
@@ -191,13 +177,7 @@ def _show(ranges: list[Range]) -> str:
 
 
 def checked_view(view: Any) -> View:
-    """Check a ``view`` argument.
-
-    Raises
-    ------
-    ConfigError
-        If it is none of the three.
-    """
+    """The ``view`` argument, if it is one of the three; else a ConfigError."""
     if view not in VIEWS:
         raise ConfigError(f"view {view!r} does not exist; allowed are {', '.join(VIEWS)}.")
     return cast("View", view)

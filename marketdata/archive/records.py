@@ -17,13 +17,7 @@ _TITLE = {"events": ("title", "event_title"), "series": ("title", "series_title"
 
 
 def rows_of(frame: Any) -> list[Record]:
-    """Rows of a frame of any kind, or of a list of dicts, as plain Python values.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither.
-    """
+    """Rows of a frame of any kind, or of a list of dicts, as plain Python values; else a ConfigError."""
     if isinstance(frame, list | tuple):
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
@@ -64,13 +58,7 @@ def plain(value: Any) -> Any:
 
 
 def text_id(value: Any, what: str) -> str | None:
-    """An id as text.
-
-    Raises
-    ------
-    ConfigError
-        If it went through a float, which has lost digits.
-    """
+    """An id as text; ConfigError if it went through a float, which has lost digits."""
     if value is None or value == "":
         return None
     if isinstance(value, float):
@@ -81,13 +69,7 @@ def text_id(value: Any, what: str) -> str | None:
 
 
 def market(row: Mapping[str, Any]) -> Record:
-    """A market record: id, slug, question, status, dates, tokens, and whatever more the row has.
-
-    Raises
-    ------
-    ConfigError
-        If there is no market id, or token ids and labels do not match.
-    """
+    """A market record: id, slug, question, status, dates, tokens, and other fields; ConfigError without a market id."""
     row = dict(row)
     market_id = text_id(_pop(row, _ID["markets"]), "market_id")
     if market_id is None:
@@ -160,16 +142,10 @@ def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Rec
 
 
 def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
-    """The events that new market records name, in the order they first appear.
+    """The events that market records ``new`` name, in the order they first appear.
 
-    Parameters
-    ----------
-    new : iterable of dict
-        Market records.
-    every : iterable of dict
-        All markets, the new ones too: an event spans them, and has the tags of all.
-    events : iterable of dict
-        The events that are known; a market may name one by its slug alone.
+    An event spans all of its markets (``every``) and has the tags of all; a market may name one of ``events`` by its
+    slug.
     """
     new, found = list(new), dict[str, Record]()
     ids = {e["slug"]: str(e["id"]) for e in events if e.get("slug")}

@@ -34,16 +34,9 @@ _PARTITIONS = 64
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of one version of a table: of some markets (None: all), with start <= ts < end before they are aggregated.
+    """Rows of one version of a table: of some markets (None: all), start <= ts < end before aggregation.
 
-    Attributes
-    ----------
-    files : tuple of str
-        Paths or addresses of the files that statistics leave, in tidy order.
-    levels : int or None
-        At most so many levels of each side of a book.
-    nested : bool
-        One row per snapshot with four list columns, instead of one per level.
+    ``files`` are those that statistics leave, in tidy order; ``nested``: one row per snapshot with four list columns.
     """
 
     view: View
@@ -57,10 +50,7 @@ class Query:
     nested: bool = False
 
     def lazy(self) -> pl.LazyFrame:
-        """The rows as a polars query.
-
-        Predicates on ids and ``ts``, the choice of columns and limits reach the row groups of the files.
-        """
+        """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
         import polars as pl
 
         schema = pl.DataFrame(pl.from_arrow(self.schema.empty_table())).schema
@@ -138,13 +128,7 @@ def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]
 
 
 def checked_engine(engine: Any) -> EngineName:
-    """Check an ``engine`` argument.
-
-    Raises
-    ------
-    ConfigError
-        If it is none of the five.
-    """
+    """The ``engine`` argument, if it is one of the five; else a ConfigError."""
     if engine not in _ENGINES:
         raise ConfigError(f"engine={engine!r} does not exist; allowed are {', '.join(_ENGINES)}.")
     return engine  # type: ignore[no-any-return]
@@ -171,13 +155,7 @@ def to_dask(parts: Sequence[Query]) -> Any:
 
 
 def to_spark(parts: Sequence[Query]) -> Any:
-    """A frame of the running Spark session with a partition per part, computed by its workers.
-
-    Raises
-    ------
-    ConfigError
-        If no session runs.
-    """
+    """A frame of the running Spark session (else a ConfigError) with a partition per part, computed by its workers."""
     import pickle
 
     from pyspark.sql import SparkSession

@@ -23,13 +23,7 @@ _WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
 
 
 class Selection:
-    """Markets chosen in exactly one way; what they are is asked of the service, and their records are kept.
-
-    Raises
-    ------
-    ConfigError
-        If not exactly one way is given, or it names nothing.
-    """
+    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are kept."""
 
     def __init__(
         self,
@@ -67,19 +61,9 @@ class Selection:
         return self._way in ("event", "series")
 
     def ids(self, clock: Callable[[], ServerTime], *, refresh: bool = False) -> list[str]:
-        """Ids of the markets; a name that the service does not know stays as it is.
+        """Ids of the markets; a name that the service does not know stays as it is. NotFoundError if it lists none.
 
-        Parameters
-        ----------
-        clock
-            The server's clock; it is asked only where a listing may be fresh.
-        refresh : bool
-            List anew whatever is fresh.
-
-        Raises
-        ------
-        NotFoundError
-            If the service lists no such market.
+        ``clock``, the server's, is only asked for if a listing may be fresh; ``refresh`` lists anew whatever is fresh.
         """
         if self._way in ("markets", "file"):
             return self._named()
@@ -143,13 +127,7 @@ _SLUGS = "client.events() and client.series() show the slugs."
 
 
 def names_in(file: Any) -> list[str]:
-    """Ids and slugs of a text file, one a line; what follows a ``#`` is a comment. ``-`` is the standard input.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read as text.
-    """
+    """Ids and slugs of a text file, one a line; ``#`` begins a comment, ``-`` is the standard input."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as problem:

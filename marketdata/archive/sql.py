@@ -16,13 +16,7 @@ _ROWS = "stored"
 
 
 def connect() -> Any:
-    """A DuckDB connection of its own, with times in UTC.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If DuckDB is not installed; the message says how to install it.
-    """
+    """A DuckDB connection of its own, with times in UTC; ModuleNotFoundError says how to install it."""
     try:
         import duckdb
     except ModuleNotFoundError as problem:
@@ -99,15 +93,7 @@ def define_books(connection: Any) -> None:
 
 
 def answer(connection: Any, text: str) -> pa.Table:
-    """The rows of a statement.
-
-    Raises
-    ------
-    ConfigError
-        If DuckDB refuses the statement; the message is DuckDB's.
-    ArchiveError
-        If the storage does not answer.
-    """
+    """The rows of a statement; ConfigError with DuckDB's message if refused, ArchiveError if the storage failed."""
     import duckdb
 
     try:

@@ -81,22 +81,9 @@ class ArchiveStore:
     ) -> None:
         """Replace exactly the points inside the intervals, then record what is known of them.
 
-        Parameters
-        ----------
-        view : {"books", "prices", "metrics"}
-        columns
-            All points of all the intervals, at 1m, in tidy order.
-        intervals
-            Disjoint per market; several per market are allowed. An interval without points in ``columns`` is empty.
-        fetched_at
-            When it was fetched [microseconds UTC]; now, without it.
-
-        Raises
-        ------
-        ArchiveError
-            If a point lies outside of the intervals, or the storage failed.
-        ArchiveFullError
-            If there is no room or right to write; what was there before is intact.
+        ``columns`` are all points of all intervals, at 1m, in tidy order; intervals are disjoint per market, one
+        without points is empty; ``fetched_at`` [microseconds UTC] is now by default. ArchiveError if a point is
+        outside; ArchiveFullError leaves what was there intact.
         """
         if not intervals:
             return
@@ -129,15 +116,10 @@ class ArchiveStore:
         self._replace(view, columns, gone, ranges, after, prepare, {})
 
     def upsert(self, view: View, columns: AnyColumns, state: CoverageState, *, whole: bool = False) -> None:
-        """Add points: equal (token, ts) are replaced, everything else stays.
+        """Add points: equal (token, ts) are replaced, the rest stays; ``whole`` replaces first to last of a token.
 
-        What was complete before stays so; the rest of the range of each market, from its first to its last point, is
-        recorded with ``state``.
-
-        Parameters
-        ----------
-        whole : bool
-            Replace the range from the first to the last point of each token.
+        What was complete stays so; the rest of the range of each market, from its first to its last point, gets
+        ``state``.
         """
         columns = columns.sort()
         parts = by_market(columns)
@@ -191,22 +173,11 @@ class ArchiveStore:
     ) -> None:
         """Replace rows in one commit, then record their coverage in another.
 
-        In this order nothing is ever said to be held that is not: what will be replaced is first recorded as unproven,
+        In this order nothing is ever recorded that is not stored: what will be replaced is first recorded as unproven,
         then the points are committed, then what they are. A process that ends in between leaves a range that a pull
-        asks for again.
-
-        Parameters
-        ----------
-        gone
-            Which rows of a file are replaced.
-        ranges
-            Where, per market.
-        after
-            What to record of a market, from what was recorded before; rows that are None are counted.
-        prepare
-            Work for a second core while the files are written, such as hashes; done before ``after`` is called.
-        digests
-            Rows and hash of all new points of a market.
+        fetches again. ``gone`` and ``ranges``: which rows are replaced, and where per market. ``after`` maps the
+        records of a market before to those after; rows that are None are counted. ``prepare`` is work for a second core
+        while files are written, such as ``digests``, rows and hash of all new points; it is done before ``after``.
         """
         table = self.points[view]
         self.coverage.table.create()  # what cannot be recorded is not written

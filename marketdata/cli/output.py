@@ -26,13 +26,7 @@ _ID_WIDTH = 16
 
 
 def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
-    """The format that the options name; without one, a table in a terminal and CSV in a pipe.
-
-    Raises
-    ------
-    ConfigError
-        If there is more than one.
-    """
+    """The format that the options name (at most one); by default a table in a terminal and CSV in a pipe."""
     flags: dict[Format, bool] = {"json": as_json, "csv": as_csv, "ndjson": as_ndjson}
     named = [name for name, wanted in flags.items() if wanted]
     if len(named) > 1:

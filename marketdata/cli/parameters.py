@@ -47,13 +47,7 @@ def client(base_url: str | None) -> Client:
 
 
 def open_archive(path: str) -> Archive:
-    """The archive of a folder that exists.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such folder, it cannot be read, or it holds no archive.
-    """
+    """The archive of a folder; ConfigError if there is none, it cannot be read, or it has no archive."""
     from marketdata.archive import Archive
 
     if "://" not in path and not Path(path).is_dir():
@@ -71,13 +65,7 @@ def is_archive(path: str) -> bool:
 
 
 def recordings(paths: Iterable[Path]) -> list[Path]:
-    """Files to import: those that are named, and of folders those called by what they hold; others are told.
-
-    Raises
-    ------
-    ConfigError
-        If a folder has none, or a path does not exist.
-    """
+    """Files to import: those named, and of folders those called by their content; ConfigError if there are none."""
     out: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -98,13 +86,7 @@ def recordings(paths: Iterable[Path]) -> list[Path]:
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:
-    """Refuse a file that could not be written, before its content is fetched.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix is unknown, the folder is missing, it is a folder itself, or this user may not write there.
-    """
+    """Refuse a file that could not be written (suffix, folder, rights), before its content is fetched."""
     problem = ""
     if path.suffix not in ends:
         problem = f"is refused; allowed are names that end in {', '.join(ends)}."

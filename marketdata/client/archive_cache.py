@@ -56,10 +56,7 @@ def read_through(
 ) -> Any:
     """A view from an archive, once it has fetched what it lacks; the report counts that.
 
-    Raises
-    ------
-    MarketDataError
-        With ``.partial``, what the archive holds of it, and no ``.resume``: the same call goes on.
+    An error has ``.partial``, what the archive has of it, and no ``.resume``: the same call continues.
     """
     read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
     if view == "books":

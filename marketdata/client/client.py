@@ -43,41 +43,33 @@ _BUFFERED = 256
 class Client(Generic[Frame]):
     """Reads a historical market data service into tidy frames.
 
+    Requests of all clients of one key are paced together to the key's requests per minute (interface 4, 5). Threads may
+    share a client.
+
     Parameters
     ----------
     base_url : str, optional
-        Address of the service, with or without ``/v1``; None reads MARKETDATA_BASE_URL.
+        Address of the service, with or without ``/v1``; by default the environment variable MARKETDATA_BASE_URL.
     api_key : str or callable, optional
-        The key, or what gives it; None reads MARKETDATA_API_KEY. It is sent in ``X-API-Key`` only and shown nowhere.
+        The key, or a function that returns it; by default MARKETDATA_API_KEY. Sent in ``X-API-Key`` only, shown
+        nowhere.
     frame : {"pandas", "polars"}
         Kind of every frame.
     strict : bool
-        A repaired or odd answer is a ContractError instead of a note in the report.
+        Raise ContractError for a repaired or odd answer, instead of a note in the report.
     progress : bool, optional
-        Show a bar on fetches of more than a second; None: in terminals and notebooks only.
+        Show a bar on fetches of more than a second; by default in terminals and notebooks only.
     page_limit : int
-        Points asked for per page, 1 to 200; the most costs the fewest requests.
+        Points per page, 1 to 200; the most costs the fewest requests.
     allow_insecure : bool
         Allow ``http://`` beyond this machine, where the key can be read on its way.
     archive : Archive, optional
-        Where `books`, `prices` and `metrics` read through: what it holds as final is not asked again, what it lacks is
-        fetched into it, at 1m whatever the resolution, and coarser buckets are derived from that.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is refused; nothing was sent.
-
-    Notes
-    -----
-    Source: interface 4, 5. Requests of all clients of one key are paced together to the key's requests per minute.
-    Threads may share a client.
+        Archive that `books`, `prices` and `metrics` read through: what is final there is not fetched again, what is
+        missing is fetched into it, at 1m whatever the resolution, and coarser buckets are derived from that.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> client = md.Client("http://127.0.0.1:8000", "some-key-of-mine-1")
-    >>> client
+    >>> md.Client("http://127.0.0.1:8000", "some-key-of-mine-1")
     Client('http://127.0.0.1:8000', KeyProvider('…ne-1'), frame='pandas')
     """
 
@@ -157,14 +149,7 @@ class Client(Generic[Frame]):
         self._archive = archive
 
     def close(self) -> None:
-        """Close idle connections; the end of a ``with md.Client(...)`` block does it too.
-
-        Examples
-        --------
-        >>> client.close()
-        >>> client.health().status  # opens a connection again
-        'ok'
-        """
+        """Close idle connections, as ``with md.Client(...)`` does; a later call opens new ones; see `Client`."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -198,112 +183,60 @@ class Client(Generic[Frame]):
         levels: int | None = None,
         report: Report | None = None,
     ) -> Frame:
-        """Order books of all tokens of a market, exploded into level rows.
+        """Order books of all tokens of a market, one row per level (interface 4.1, 4.2).
+
+        Returns the tidy frame ``ts market_id token_id token_label side level price size``: ``ts`` is the bucket start
+        [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An empty side is one
+        row with null level, price and size. Sorted by market, token, ts, side (bid first), level. No data: no rows, all
+        columns. Markets of more than 200 tokens are fetched token by token.
 
         Parameters
         ----------
         market : str or list of str
-            Id or slug, or several.
+            Id or slug, or several; an unknown one of several is an error once the others have come.
         start, end : datetime, date, str or number
-            Range: start inclusive, end exclusive [UTC where no zone is given; numbers are Unix s].
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s].
         resolution : {"1m", "10m", "1h", "6h", "1d"}
-            Within each bucket the last book is returned.
+            Width of the buckets; each gives its last book.
         levels : int, optional
             At most so many levels of each side.
         report : Report, optional
             Filled in: what was repaired, what looked odd, what it cost.
 
-        Returns
-        -------
-        frame
-            One row per level of a book side: ``ts market_id token_id token_label side level price size``. ``ts`` is the
-            bucket start [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An
-            empty side is one row with null level, price and size. Sorted by market, token, ts, side (bid first),
-            level. No data: no rows, all columns.
-
         Raises
         ------
         ConfigError
             If an argument is refused; nothing was sent.
-        NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError
-            If the service says no. One unknown market of several is an error once the others have come.
+        RequestError
+            If the service refuses: NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError,
+            ServerError.
         NetworkError, ContractError
-            If no answer, or no answer of the interface, came. ``.partial`` has the rows so far, ``.resume`` what
-            `resume` takes.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.2. Markets of more than 200 tokens are asked token by token.
+            If no valid answer came. ``.partial`` has the rows so far, ``.resume`` is for `resume`.
 
         Examples
         --------
-        >>> int(client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["level"].max())
-        0
+        >>> client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["ts"].dt.hour.unique().tolist()
+        [0, 6, 12, 18]
         """
         return self._get("books", "market", market, (start, end), resolution, levels, report)
 
     def prices(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
-        """Prices of all tokens of a market.
+        """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
 
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `books`; within each bucket the mean price is returned.
-
-        Returns
-        -------
-        frame
-            One row per token and bucket: ``ts market_id token_id token_label price``. ``ts`` is the bucket start [UTC,
-            microseconds], ``price`` a probability 0 to 1, null where the service says null. No point, no row.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.3; readings "price point".
-
-        Examples
-        --------
-        >>> client.prices(market, "2025-12-31", "2026-01-01", "1h").columns.tolist()
-        ['ts', 'market_id', 'token_id', 'token_label', 'price']
+        One row per token and bucket: ``ts market_id token_id token_label price`` [probability 0 to 1, null where the
+        service says null]. No point, no row.
         """
         return self._get("prices", "market", market, (start, end), resolution, None, report)
 
     def metrics(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
-        """Metrics of a market: volume, liquidity, spread, and whatever more the service gives.
+        """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
 
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `books`; within each bucket the mean of each metric is returned.
-
-        Returns
-        -------
-        frame
-            One row per market and bucket: ``ts market_id volume liquidity spread``, further numeric metrics. ``ts``
-            is the bucket start [UTC, microseconds]. This ``spread`` is the service's number for the market, not the one
-            of a book.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.4; readings "metric point".
-
-        Examples
-        --------
-        >>> client.metrics(market, "2025-12-31", "2026-01-01", "1h").columns[:5].tolist()
-        ['ts', 'market_id', 'volume', 'liquidity', 'spread']
+        One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. This
+        ``spread`` is the service's number for the market, not the one of a book.
         """
         return self._get("metrics", "market", market, (start, end), resolution, None, report)
 
@@ -317,69 +250,13 @@ class Client(Generic[Frame]):
         levels: int | None = None,
         report: Report | None = None,
     ) -> Frame:
-        """Order books of one token, or of several.
-
-        Parameters
-        ----------
-        token_id : str or list of str
-            Id, or several.
-        start, end, resolution, levels, report
-            As in `books`.
-
-        Returns
-        -------
-        frame
-            One row per level of a book side, as `books` gives them.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.2.
-
-        Examples
-        --------
-        >>> token = client.tokens(market)["token_id"][0]
-        >>> client.token_books(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
-        1
-        """
+        """Order books of one token, or of several (list of ``token_id``); see `books`."""
         return self._get("books", "token", token_id, (start, end), resolution, levels, report)
 
     def token_prices(
         self, token_id: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
-        """Prices of one token, or of several.
-
-        Parameters
-        ----------
-        token_id : str or list of str
-            Id, or several.
-        start, end, resolution, report
-            As in `prices`.
-
-        Returns
-        -------
-        frame
-            One row per token and bucket, as `prices` gives them.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 4.1, 4.3.
-
-        Examples
-        --------
-        >>> token = client.tokens(market)["token_id"][0]
-        >>> client.token_prices(token, "2025-12-31", "2026-01-01", "6h")["token_id"].nunique()
-        1
-        """
+        """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, None, report)
 
     abooks = coroutine(books)
@@ -396,83 +273,27 @@ class Client(Generic[Frame]):
         levels: int | None = None,
         report: Report | None = None,
     ) -> Iterator[Frame]:
-        """Frames of `books` in time order, market after market; memory does not grow with the range.
+        """Frames of `books` in time order, market after market, in bounded memory; see `books`.
 
-        Parameters
-        ----------
-        market, start, end, resolution, levels, report
-            As in `books`.
-
-        Yields
-        ------
-        frame
-            Some 20,000 snapshots each; put together they are the frame of `books`.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Examples
-        --------
-        >>> frames = client.iter_books(market, "2025-12-31", "2026-01-01", "1h")
-        >>> sorted({side for frame in frames for side in frame["side"]})
-        ['ask', 'bid']
-        """
-        return self._iter("books", market, (start, end), resolution, levels, report)
-
-    def iter_prices(
-        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
-    ) -> Iterator[Frame]:
-        """Frames of `prices` in time order, market after market; memory does not grow with the range.
-
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `prices`.
-
-        Yields
-        ------
-        frame
-            Some 500,000 points each; put together they are the frame of `prices`.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
+        Yields frames of some 20,000 snapshots each; concatenated they are the frame of `books`.
 
         Examples
         --------
         >>> sum(map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h")))
         8
         """
+        return self._iter("books", market, (start, end), resolution, levels, report)
+
+    def iter_prices(
+        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+    ) -> Iterator[Frame]:
+        """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
         return self._iter("prices", market, (start, end), resolution, None, report)
 
     def iter_metrics(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
-        """Frames of `metrics` in time order, market after market; memory does not grow with the range.
-
-        Parameters
-        ----------
-        market, start, end, resolution, report
-            As in `metrics`.
-
-        Yields
-        ------
-        frame
-            Some 500,000 points each; put together they are the frame of `metrics`.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Examples
-        --------
-        >>> sum(map(len, client.iter_metrics(market, "2025-12-31", "2026-01-01", "6h")))
-        4
-        """
+        """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
         return self._iter("metrics", market, (start, end), resolution, None, report)
 
     def iter_columns(
@@ -482,33 +303,15 @@ class Client(Generic[Frame]):
         *,
         report: Report | None = None,
     ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
-        """Windows of any number of markets and views as they come, in no order: what an archive writes.
+        """Windows of any number of markets and views as they arrive, in no order: what an archive writes.
+
+        Yields (index in ``asked``, Range that is complete for all tokens [microseconds UTC], its points as columns,
+        whether its end is proven). The parts of one range touch and together are that range. For errors see `books`.
 
         Parameters
         ----------
         asked : iterable of (view, id or slug, Range)
             Start inclusive, end exclusive [microseconds UTC].
-        resolution : {"1m", "10m", "1h", "6h", "1d"}
-        report : Report, optional
-            Filled in.
-
-        Yields
-        ------
-        tuple of (int, Range, columns, bool)
-            Which of ``asked`` it is a part of, the part that is complete for all tokens [microseconds UTC], its points,
-            and whether its end is proven. The parts of one range touch, and are that range together.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Examples
-        --------
-        >>> from marketdata.times import to_range
-        >>> day = to_range("2025-12-31", "2026-01-01")
-        >>> sum(len(points) for _, _, points, _ in client.iter_columns([("prices", market, day)], "6h"))
-        8
         """
         limit = self._options.page_limit
         every = [w for view, name, rng in asked for w in windows(view, "market", name, rng, resolution, limit)]
@@ -520,33 +323,10 @@ class Client(Generic[Frame]):
             fetch.close()
 
     def resume(self, resume: Resume, *, levels: int | None = None, report: Report | None = None) -> Frame:
-        """Go on after an error, without asking again for what had arrived.
+        """Continue after an error, without fetching again what had arrived; other parameters and errors as for `books`.
 
-        Parameters
-        ----------
-        resume : Resume
-            ``error.resume`` of any fetch.
-        levels, report
-            As in `books`.
-
-        Returns
-        -------
-        frame
-            The rows that were missing: ``error.partial`` and these together are the whole.
-
-        Raises
-        ------
-        ConfigError
-            If it is no such object.
-        RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Examples
-        --------
-        >>> client.resume("2026-01-01")
-        Traceback (most recent call last):
-        ...
-        marketdata.errors.ConfigError: resume='2026-01-01': give the .resume of an error.
+        Returns the rows that were missing: ``error.partial`` and these together are all. ``resume`` is
+        ``error.resume``.
         """
         if not isinstance(resume, Resume):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
@@ -556,34 +336,20 @@ class Client(Generic[Frame]):
         return cast("Frame", self._history.frame(resume.windows, account, levels, self.frame, resumed=True))
 
     def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
-        """Which reading the service follows where the interface is silent.
+        """Which reading the service follows where the interface is silent (interface 2.3, 4.1 to 4.4).
+
+        Returns a Verification with one finding per reading: what ``t`` names (label), what means are taken over
+        (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
+        (limit); each is followed, a named variant, or not decidable with this data. Pages are compared as they came.
+        For errors see `books`.
 
         Parameters
         ----------
-        market : str
-            Id or slug; one with holes and at least two tokens tells most.
-        start, end : datetime, date, str or number
-            As in `books`; whole buckets of ``coarse`` inside are compared, two at least. A day is enough.
+        market, start, end
+            A market with holes and at least two tokens tells most. Whole buckets of ``coarse`` are compared, two at
+            least.
         fine, coarse : {"1m", "10m", "1h", "6h", "1d"}
             The resolutions that are compared.
-
-        Returns
-        -------
-        Verification
-            One finding per reading: what ``t`` names (label), what means are taken over (averages), which book of a
-            bucket is given (books), what stands in an empty bucket (empty), what ``limit`` counts (limit). Each is
-            followed, a variant that is named, or not decidable with this data. Shows itself as text and HTML.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused.
-        RequestError, NetworkError, ContractError
-            As in `books`.
-
-        Notes
-        -----
-        Source: interface 2.3, 4.1 to 4.4; readings. Pages are compared as they came: nothing is repaired.
 
         Examples
         --------
@@ -593,26 +359,10 @@ class Client(Generic[Frame]):
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
     def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str = "1m") -> Plan:
-        """What a fetch would cost, without fetching.
+        """What a fetch would cost, without fetching; parameters and errors as for `books`.
 
-        Parameters
-        ----------
-        view : {"books", "prices", "metrics"}
-        market, start, end, resolution
-            As in `books`.
-
-        Returns
-        -------
-        Plan
-            ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of the frame,
-            and the parts that the plan of the key does not allow. Shows itself as text and HTML.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused.
-        RequestError, NetworkError
-            If ``usage`` or the market can not be asked.
+        Returns a Plan: ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
+        the frame, and the parts that the plan of the key does not allow; ``view`` is "books", "prices" or "metrics".
 
         Examples
         --------
@@ -638,7 +388,10 @@ class Client(Generic[Frame]):
         page_size: int = 100,
         **filters: str,
     ) -> Frame:
-        """Series: broad themes or recurring categories.
+        """Series: broad themes or recurring categories (interface 4.5).
+
+        One row per series: ``series_id slug title status start_date end_date`` [UTC] and further fields. For errors see
+        `books`.
 
         Parameters
         ----------
@@ -646,28 +399,10 @@ class Client(Generic[Frame]):
             Text to look for.
         sort, order : str, optional
             Field to sort by; "asc" or "desc".
-        max_rows : int, optional
-            At most so many rows in all; None: every one.
-        page_size : int
-            Rows per request, 1 to 200.
-        **filters : str
+        max_rows, page_size : int
+            Rows in all (by default every one) and per request (1 to 200).
+        filters : str
             Passed to the service as they are; it refuses what it does not know.
-
-        Returns
-        -------
-        frame
-            One row per series: ``series_id slug title status start_date end_date`` [UTC] and whatever more.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused.
-        RequestError, NetworkError, ContractError
-            As any request.
-
-        Notes
-        -----
-        Source: interface 4.5; readings "discovery listing".
 
         Examples
         --------
@@ -689,33 +424,9 @@ class Client(Generic[Frame]):
         page_size: int = 100,
         **filters: str,
     ) -> Frame:
-        """Events: happenings inside a series.
+        """Events: happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
 
-        Parameters
-        ----------
-        series_slug, series_id : str, optional
-            Only those of one series.
-        search, sort, order, max_rows, page_size, **filters
-            As in `series`.
-
-        Returns
-        -------
-        frame
-            One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and whatever more.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: interface 4.5; readings "discovery listing".
-
-        Examples
-        --------
-        >>> client.events(max_rows=1).shape[0]
-        1
+        One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
         """
         params = {"series_slug": series_slug, "series_id": series_id, "search": search, "sort": sort, "order": order}
         return self._listing("events", {**params, **filters}, max_rows, page_size)
@@ -732,61 +443,19 @@ class Client(Generic[Frame]):
         order: str | None = None,
         **filters: str,
     ) -> Frame:
-        """Markets: tradable questions inside an event.
+        """Markets: tradable questions inside an event, of one (``event_slug`` or ``event_id``) or all; see `series`.
 
-        Parameters
-        ----------
-        event_slug, event_id : str, optional
-            Only those of one event.
-        search, max_rows, page_size, sort, order, **filters
-            As in `series`.
-
-        Returns
-        -------
-        frame
-            One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
-            (lists) and whatever more. ``archive.add(markets=...)`` takes it as it is.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: interface 4.5; readings "discovery listing".
-
-        Examples
-        --------
-        >>> client.markets(max_rows=1)["token_labels"].str.len().tolist()
-        [2]
+        One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
+        (lists) and further fields, as `Archive.add` takes them.
         """
         params = {"event_slug": event_slug, "event_id": event_id, "search": search, "sort": sort, "order": order}
         return self._listing("markets", {**params, **filters}, max_rows, page_size)
 
     def market(self, id_or_slug: str) -> Record:
-        """One market, with all that the service says of it.
+        """One market (``id_or_slug``), with all that the service says of it; NotFoundError if there is none.
 
-        Parameters
-        ----------
-        id_or_slug : str
-
-        Returns
-        -------
-        Record
-            A dict, fields also as attributes: ``id slug question status start_date end_date tokens description
-            closed_at resolved_token_id resolved_token_label`` and whatever more.
-
-        Raises
-        ------
-        NotFoundError
-            If there is no such market.
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "one market".
+        Returns a `Record`, a dict with fields also as attributes: ``id slug question status start_date end_date tokens
+        description closed_at resolved_token_id resolved_token_label`` and further ones.
 
         Examples
         --------
@@ -800,31 +469,9 @@ class Client(Generic[Frame]):
             raise
 
     def market_records(self, names: Iterable[str]) -> list[Record]:
-        """The records of many markets, asked side by side.
+        """The records of many markets (``names``: ids or slugs), fetched concurrently; see `market`.
 
-        Parameters
-        ----------
-        names : iterable of str
-            Ids or slugs.
-
-        Returns
-        -------
-        list of Record
-            As `market` gives them, in the order of the names; those that the service does not know are left out.
-
-        Raises
-        ------
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "one market".
-
-        Examples
-        --------
-        >>> [one.id == market for one in client.market_records([market, "no-such-market"])]
-        [True]
+        Returns a list in the order of the names; those that the service does not know are left out.
         """
         found: dict[str, Record] = {}
 
@@ -838,32 +485,9 @@ class Client(Generic[Frame]):
         return [found[name] for name in asked if name in found]
 
     def tokens(self, id_or_slug: str) -> Frame:
-        """Tokens of a market.
+        """Tokens of a market; see `market`.
 
-        Parameters
-        ----------
-        id_or_slug : str
-
-        Returns
-        -------
-        frame
-            One row per token: ``market_id token_id token_label`` and whatever more.
-
-        Raises
-        ------
-        NotFoundError
-            If there is no such market.
-        ConfigError, RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "records".
-
-        Examples
-        --------
-        >>> client.tokens(market).shape
-        (2, 3)
+        One row per token: ``market_id token_id token_label`` and further fields.
         """
         market = self.market(id_or_slug)
         rows = [
@@ -875,19 +499,7 @@ class Client(Generic[Frame]):
     def tags(self) -> list[str]:
         """Every tag in use.
 
-        Returns
-        -------
-        list of str
-            One per tag.
-
-        Raises
-        ------
-        RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "tags".
+        Returns a list of str.
 
         Examples
         --------
@@ -899,19 +511,7 @@ class Client(Generic[Frame]):
     def health(self) -> Record:
         """Whether the service is up.
 
-        Returns
-        -------
-        Record
-            ``status timestamp``; ``timestamp`` is the service's clock [UTC].
-
-        Raises
-        ------
-        RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "health".
+        Returns a Record ``status timestamp``, the latter the service's clock [UTC].
 
         Examples
         --------
@@ -921,22 +521,9 @@ class Client(Generic[Frame]):
         return record(self._transport, ("health",), models.Health)
 
     def server_time(self) -> datetime | None:
-        """What time it is for the service.
+        """What time it is for the service, from the ``Date`` of an answer of the last ten minutes; see `health`.
 
-        Returns
-        -------
-        datetime or None
-            [UTC], from the ``Date`` of an answer of the last ten minutes, or of a new one; None where it has none.
-
-        Raises
-        ------
-        RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Examples
-        --------
-        >>> client.server_time().tzname()
-        'UTC'
+        Returns a datetime [UTC], or None if the answer has no date.
         """
         date = self._transport.server_time
         if date is None:
@@ -946,20 +533,8 @@ class Client(Generic[Frame]):
     def usage(self) -> Record:
         """Plan of the key and what is left of it.
 
-        Returns
-        -------
-        Record
-            ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute requests_remaining
-            granularity_allowed max_history_days``.
-
-        Raises
-        ------
-        RequestError, NetworkError, ContractError
-            As in `series`.
-
-        Notes
-        -----
-        Source: readings "usage".
+        Returns a Record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
+        requests_remaining granularity_allowed max_history_days``.
 
         Examples
         --------

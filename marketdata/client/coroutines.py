@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -57,13 +56,5 @@ def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
 
     name = method.__name__
     awaited.__name__, awaited.__qualname__ = f"a{name}", method.__qualname__.replace(name, f"a{name}")
-    awaited.__doc__ = _doc(name, inspect.getdoc(method) or "")
+    awaited.__doc__ = f"`{name}` for code that runs in an event loop, with the same arguments; see `{name}`."
     return awaited
-
-
-def _doc(name: str, doc: str) -> str:
-    """The same documentation, about a coroutine."""
-    _, _, rest = doc.partition("\n\n")
-    body = rest.partition("Examples\n--------")[0].rstrip()
-    example = f'>>> import asyncio\n>>> len(asyncio.run(client.a{name}(market, "2025-12-31", "2026-01-01", "6h"))) > 0'
-    return f"`{name}` for code that runs in an event loop.\n\n{body}\n\nExamples\n--------\n{example}\nTrue\n"

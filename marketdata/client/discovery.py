@@ -15,13 +15,7 @@ from marketdata.wire import models
 
 
 class Record(dict[str, Any]):
-    """A record as the service gave it: a dict whose fields can be read as attributes too.
-
-    Examples
-    --------
-    >>> Record(slug="will-it-rain").slug
-    'will-it-rain'
-    """
+    """A record as the service gave it: a dict whose fields can be read as attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -45,26 +39,14 @@ class _Listed(NamedTuple):
 
 
 def record(transport: Transport, segments: tuple[str, ...], model: type[BaseModel]) -> Record:
-    """One record.
-
-    Raises
-    ------
-    RequestError, NetworkError, ContractError
-        As any request.
-    """
+    """One record; errors as for any request."""
     return Record(transport.get_json(segments, None, lambda body: _checked(model, body, segments)))
 
 
 def listing(
     transport: Transport, kind: str, params: Mapping[str, str | None], max_rows: int | None, page_size: int
 ) -> list[dict[str, Any]]:
-    """Records of a listing, page after page.
-
-    Raises
-    ------
-    RequestError, NetworkError, ContractError
-        As any request.
-    """
+    """Records of a listing, page after page; errors as for any request."""
     rows: list[dict[str, Any]] = []
     if max_rows == 0:
         return rows

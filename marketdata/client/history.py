@@ -34,17 +34,7 @@ _FEW = 3
 
 
 class FetchOptions(NamedTuple):
-    """How a client fetches.
-
-    Attributes
-    ----------
-    strict : bool
-        Repairs and oddities are errors.
-    progress : bool or None
-        Show a bar; None: in terminals and notebooks.
-    page_limit : int
-        Points asked for per page.
-    """
+    """How a client fetches; see `Client`."""
 
     strict: bool = False
     progress: bool | None = None

@@ -47,13 +47,7 @@ class Markets:
                 self._known[str(record[name])] = info
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
-        """What the service says of a market; an empty record where it says nothing.
-
-        Raises
-        ------
-        AuthenticationError, RateLimitError, ServerError, NetworkError
-            If the service cannot be asked at all.
-        """
+        """What the service says of a market, an empty record if nothing; errors only if it cannot be asked at all."""
         if id_or_slug not in self._known:
             try:
                 self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
@@ -91,13 +85,7 @@ class Markets:
 
 
 def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
-    """One window for all of the range per id, each id once.
-
-    Raises
-    ------
-    ConfigError
-        If it is no text or list of texts, or names nothing.
-    """
+    """One window for all of the range per id, each id once; ConfigError if there are none or they are no texts."""
     name = "market" if kind == "market" else "token_id"
     given = [ids] if isinstance(ids, str) else list(ids) if isinstance(ids, Iterable) else None
     if not given or not all(isinstance(i, str) and i for i in given):
@@ -107,13 +95,7 @@ def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, lim
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number in its bounds.
-
-    Raises
-    ------
-    ConfigError
-        If it is none.
-    """
+    """A whole number in its bounds; else a ConfigError."""
     if type(value) is not int or value < least or (most is not None and value > most):
         bounds = f"from {least} up" if most is None else f"from {least} to {most}"
         raise ConfigError(f"{name}={value!r}: give a whole number {bounds}.")

@@ -25,35 +25,19 @@ def read_pages(view: View, pages: Sequence[bytes], frame: Literal["polars"]) -> 
 
 
 def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") -> Any:
-    """Raw page bodies as one tidy frame, without a network.
+    """Raw page bodies as one tidy frame, without a network (interface 2.2 to 2.6).
+
+    Returns the frame of the `Client` method of the same name; the same point on two pages is taken once. ContractError
+    if a page breaks the interface; the message names the page and the path of the value.
 
     Parameters
     ----------
     view : {"books", "prices", "metrics"}
     pages : sequence of bytes
         JSON bodies of a market's or a token's history, in any order.
-    frame : {"pandas", "polars"}
-
-    Returns
-    -------
-    frame
-        As the client's method of the same name: one row per level (books), per token and bucket (prices), per market
-        and bucket (metrics). The same point on two pages stands once.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is refused.
-    ContractError
-        If a page is off the interface; the message names the page and the path of the value.
-
-    Notes
-    -----
-    Source: interface 2.2 to 2.6.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> page = b'''{"market_id": "m", "resolution": "1h", "tokens": {"Yes": "1"},
     ...     "metadata": {"count": 1, "limit": 100}, "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
     >>> md.read_pages("prices", [page])["price"].tolist()

@@ -65,18 +65,8 @@ def closed_buckets(rng: Range, label: str, coarse: Resolution) -> range:
 def predict(
     ts: Ints, values: NDArray[np.object_], rule: str, label: str, fine: Resolution, coarse: Resolution
 ) -> dict[int, Value]:
-    """Coarse label to the value that the rule makes of the fine points of its bucket; None: no value.
+    """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value.
 
-    Parameters
-    ----------
-    ts, values
-        Points of one token in time order.
-    rule : {"points", "means", "last", "first"}
-    label : {"start", "end"}
-    fine, coarse : Resolution
-
-    Examples
-    --------
     >>> ts, values = np.array([0, 60_000_000]), np.array([0.25, 0.75], dtype=object)
     >>> predict(ts, values, "points", "start", Resolution.M1, Resolution.H1)
     {0: 0.5}

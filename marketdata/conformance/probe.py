@@ -36,13 +36,7 @@ class Probe:
         return decode_page(view, self._transport.get(("markets", self._market, view), params).body)
 
     def columns(self, view: View, resolution: Resolution) -> AnyColumns:
-        """All points, page after page.
-
-        Raises
-        ------
-        PaginationStalledError
-            If pages do not end.
-        """
+        """All points, page after page; PaginationStalledError if pages do not end."""
         what = f"the {view} of {self._market}"
         pages = paginate(lambda cursor: self.page(view, resolution, LARGEST_LIMIT, cursor), keys_of, what)
         return concat([page.columns for page in pages])  # type: ignore[type-var]
@@ -75,12 +69,7 @@ class Probe:
 def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
     """Compare two resolutions of a market and name the readings that explain them.
 
-    Raises
-    ------
-    ConfigError
-        If coarse is not coarser than fine, or the range holds no two whole coarse buckets.
-    RequestError, NetworkError, ContractError
-        If the service can not be asked.
+    ConfigError if coarse is not coarser than fine, or the range has no two whole coarse buckets.
     """
     near, far = Resolution.of(fine), Resolution.of(coarse)
     if near.micros >= far.micros:

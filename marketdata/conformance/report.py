@@ -46,17 +46,7 @@ _LEAST = 0.9  # of the buckets must agree before a choice is named
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one reading.
-
-    Attributes
-    ----------
-    reading : str
-        One of `READINGS`.
-    found : str or None
-        The choice that the service follows; None: this data can not tell.
-    evidence : str
-        What speaks for it, or what was missing.
-    """
+    """What was found out about one of `READINGS`: the choice that the service follows (None: undecidable), and why."""
 
     reading: str
     found: str | None
@@ -80,20 +70,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """Which readings a service follows; shows itself as text and HTML.
+    """Which readings a service follows, a finding per reading; shows itself as text and HTML.
 
-    Attributes
-    ----------
-    market : str
-    rng : Range
-        What was compared [microseconds UTC].
-    fine, coarse : str
-        The resolutions that were compared.
-    findings : tuple of Finding
-        One per reading.
-
-    Examples
-    --------
     >>> from marketdata.times import Range
     >>> told = Verification("m", Range(0, 1), "1m", "1h", (Finding("label", "end", "24 of 24 buckets"),))
     >>> told.followed, told.variants

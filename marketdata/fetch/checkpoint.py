@@ -18,23 +18,15 @@ _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_po
 
 @dataclass
 class Report:
-    """What fetching did beside fetching; pass one to a call and it is filled in.
+    """What fetching did beside fetching; pass one to a call and it is filled in; see `Client.books`.
 
     Attributes
     ----------
-    repairs : Counter of str
-        Deterministic fixes by name: duplicates dropped, points sorted, ...
-    warnings : Counter of str
-        Oddities whose data was kept.
-    observed : Counter of str
-        Facts of the data worth a count: null values, crossed books.
+    repairs, warnings, observed : Counter of str
+        By name: deterministic fixes (duplicates dropped, points sorted), oddities whose data was kept, and facts of the
+        data worth a count (null values, crossed books).
     requests, retries, restarts, pages, points : int
-        Requests sent, how many of them were retries, windows that were asked again, pages kept, points kept.
-
-    Examples
-    --------
-    >>> Report().requests
-    0
+        Requests sent, how many of them were retries, windows that were asked again, pages and points kept.
     """
 
     repairs: Counter[str] = field(default_factory=Counter)
@@ -65,17 +57,9 @@ class Report:
 
 @dataclass(frozen=True, repr=False)
 class Resume:
-    """What ``client.resume`` takes to go on after what had arrived. It holds no key and no connection.
+    """What `Client.resume` takes to continue after what had arrived; it has no key and no connection.
 
-    Attributes
-    ----------
-    windows : tuple of Window
-        What is left to ask, in order.
-
-    Examples
-    --------
-    >>> Resume(())
-    <Resume: nothing>
+    ``windows`` are left to ask, in order.
     """
 
     windows: tuple[Window, ...]

@@ -21,21 +21,10 @@ class Deduplicated(NamedTuple):
 
 
 def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "") -> Deduplicated:
-    """Each (token, ts) of sorted columns once; of several the last stays.
+    """Each (token, ts) of columns in tidy order once; of several the last stays.
 
-    Parameters
-    ----------
-    columns : columns
-        In tidy order; what came later stands later among equal keys.
-    open_from : int, optional
-        Points from this time on were still open when they came, and may change [microseconds UTC].
-    hint : str
-        Put behind the message of the error.
-
-    Raises
-    ------
-    ContractError
-        If a point of a closed bucket comes with different values.
+    Points from ``open_from`` [microseconds UTC] on were still open and may differ; others that differ are a
+    ContractError, with ``hint`` appended.
     """
     again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
     if not len(again):

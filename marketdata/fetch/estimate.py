@@ -24,22 +24,14 @@ class Plan:
 
     Attributes
     ----------
-    requests : int
-        Pages to fetch.
-    points : int
-        Points: token x bucket.
+    requests, points : int
+        Pages to fetch; points: token x bucket.
     minutes : float or None
-        Time at the key's requests per minute; None if they are not known [min].
+        Time at the key's ``requests_per_minute`` [min]; None if that is not known.
     memory : int
         Size of the tidy frame, a book taken to have 40 levels [bytes].
     refused : tuple of str
         Parts that the plan of the key does not allow.
-    requests_per_minute : int or None
-
-    Examples
-    --------
-    >>> Plan(101, 20160, 0.1, 34272000, (), 2000)
-    101 requests, 20,160 points, 0.1 minutes at 2000 requests a minute, about 34 MB.
     """
 
     requests: int
@@ -76,18 +68,9 @@ class Plan:
 def make_plan(
     windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
 ) -> Plan:
-    """Count what windows will cost.
+    """Count what uncut windows will cost, with the number of tokens of each market (a metric counts as one).
 
-    Parameters
-    ----------
-    windows : sequence of Window
-        As they were asked, before they are cut.
-    tokens : int or mapping of id to int
-        Tokens of each market; a metric counts as one.
-    usage : mapping, optional
-        What ``GET /v1/usage`` says.
-    now : int
-        Microseconds UTC.
+    ``usage`` is the answer of ``GET /v1/usage``, ``now`` in microseconds UTC.
     """
     limits = _limits(usage)
     rate = limits.get("requests_per_minute")

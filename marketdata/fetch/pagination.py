@@ -32,28 +32,12 @@ def paginate(
     what: object,
     bound: Callable[[P], int] | None = None,
 ) -> Iterator[P]:
-    """Pages behind a first one, until the service says that there are no more.
+    """Pages behind a first one, until the service says that there are no more (interface 4.1).
 
-    Parameters
-    ----------
-    ask : callable
-        The page of a cursor; None asks for the first one.
-    keys : callable
-        What identifies the entries of a page; only called where another page follows.
-    what : object
-        What is asked, for the errors.
-    bound : callable, optional
-        More pages than this, told from a page, there cannot be.
+    ``ask`` returns the page of a cursor (None: the first); ``keys`` what identifies the entries of a page, only called
+    if another page follows; ``bound`` how many pages there can be, told from a page. PaginationStalledError about
+    ``what`` if a cursor repeats or is refused, or pages bring nothing new or do not end.
 
-    Raises
-    ------
-    PaginationStalledError
-        If a cursor repeats or is refused, or pages bring nothing new, or do not end.
-
-    Source: interface 4.1.
-
-    Examples
-    --------
     >>> from types import SimpleNamespace as Page
     >>> pages = {None: Page(next_cursor="a", rows=[1]), "a": Page(next_cursor=None, rows=[2])}
     >>> [page.rows for page in paginate(pages.get, lambda page: page.rows, "rows")]

@@ -70,16 +70,9 @@ class Asks(Protocol):
 class Memory:
     """What windows learn for those after them, for the life of a client.
 
-    Attributes
-    ----------
-    minimums : dict
-        (view, id) -> the least limit of a market.
-    markets : dict
-        (kind, id or slug) -> the market that it names.
-    counts_otherwise : bool
-        Whether ``metadata.count`` of this service is no number of points, whichever way they are counted.
-    blank_ends, blank_lies : bool
-        Whether an empty ``next_cursor`` was seen at the end, and whether one was seen before it.
+    ``minimums``: (view, id) to the least limit of a market; ``markets``: (kind, id or slug) to the market;
+    ``counts_otherwise``: whether ``metadata.count`` is no number of points, however counted; ``blank_ends``,
+    ``blank_lies``: whether an empty ``next_cursor`` was seen at the end, or before it.
     """
 
     minimums: dict[tuple[View, str], int] = field(default_factory=dict)
@@ -92,21 +85,9 @@ class Memory:
 class Chunk(NamedTuple):
     """All points of a window.
 
-    Attributes
-    ----------
-    columns : columns
-    market_id : str
-    labels : int
-        Tokens of the market.
-    units, per_bucket : int
-        What the points, and a bucket that has all its points, count for as the service counts them.
-    limit : int
-        The effective page limit.
-    proven : bool
-        Whether nothing speaks against their being all.
-    pages : int
-    notes : Counter of str
-        Oddities by name.
+    ``labels`` counts the tokens of the market; ``units`` and ``per_bucket`` what the points, and a complete bucket,
+    count for as the service counts; ``limit`` is the effective page limit; ``proven``: nothing speaks against their
+    being all; ``notes`` are oddities by name.
     """
 
     columns: AnyColumns
@@ -146,21 +127,7 @@ class Reader:
         self._labels: dict[str, dict[str, str | None]] = {}
 
     def read(self, window: Window, most: int | None = None) -> Chunk:
-        """All points of a window.
-
-        Parameters
-        ----------
-        window : Window
-        most : int, optional
-            More pages than this are not read.
-
-        Raises
-        ------
-        TooWideError
-            If there are more than ``most`` pages.
-        MarketDataError
-            If the service says no, or the window cannot be read; with ``.attempts``.
-        """
+        """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``."""
         limit = max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
         before = self.report.requests
         try:

@@ -46,18 +46,7 @@ class Markets(Protocol):
 
 
 class Arrival(NamedTuple):
-    """A window whose points have all come.
-
-    Attributes
-    ----------
-    asked : int
-        Which of the windows that were asked for it is a part of.
-    window : Window
-    market_id : str
-    columns : columns
-    proven : bool
-        Whether its end was proven.
-    """
+    """A window whose points have all come: which of those asked it is a part of, and whether its end was proven."""
 
     asked: int
     window: Window
@@ -254,26 +243,11 @@ def worker_count(pacer: Pacer, latency: float | None) -> int:
 
 
 class Scheduler:
-    """Asks for windows side by side; iterate over it once for what comes.
+    """Asks for windows of any width concurrently; iterate over it once for what comes.
 
-    Parameters
-    ----------
-    transport : Transport
-    windows : sequence of Window
-        Of any width.
-    markets : Markets
-    memory : Memory, optional
-        Shared by the fetches of a client.
-    report : Report, optional
-        Filled in.
-    strict : bool
-        Repairs and oddities are errors.
-    in_order : bool
-        Hand out in the order of the windows; otherwise as they come.
-    buffer : int, optional
-        Windows held at most before they are handed out; None: no bound.
-    workers : int, optional
-        Requests side by side; by default what the rate and the latency need.
+    ``memory`` is shared by the fetches of a client, ``report`` is filled in; ``strict``: repairs and oddities are
+    errors; ``in_order``: yield in the order of the windows, else as they come; ``buffer``: most windows in memory
+    before that; ``workers``: concurrent requests, by default what the rate and the latency need.
     """
 
     def __init__(

@@ -35,19 +35,9 @@ _ENOUGH = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of one market's or token's view (interface 4.1): what is asked, or a part of it.
+    """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC: what is asked, or a part.
 
-    Attributes
-    ----------
-    view : {"books", "prices", "metrics"}
-    kind : {"market", "token"}
-    id : str
-        Id or slug of the market, or id of the token.
-    rng : Range
-        Half-open, microseconds UTC.
-    resolution : Resolution
-    limit : int
-        Points per page, 1 to 200.
+    ``id`` is the id or slug of the market, or the id of the token; ``limit`` the points per page, 1 to 200.
     """
 
     view: View
@@ -137,8 +127,6 @@ class Density:
     def width(self, left: int) -> tuple[int, int]:
         """Buckets of the next window, of ``left``, and how many pages that should be.
 
-        Examples
-        --------
         >>> seen = Density(200, 2)
         >>> seen.width(1440)
         (100, 1)
@@ -170,14 +158,7 @@ class Density:
 
 
 def cut(window: Window, buckets: int) -> Iterator[Window]:
-    """The window in parts of so many buckets.
-
-    Examples
-    --------
-    >>> whole = Window("prices", "market", "m", Range(0, 250 * 60_000_000), Resolution.M1)
-    >>> [part.buckets for part in cut(whole, 100)]
-    [100, 100, 50]
-    """
+    """The window in parts of so many buckets."""
     at = window.rng.start
     while at < window.rng.end:
         part = window.part(at, buckets)

@@ -67,40 +67,26 @@ def prices(
 ) -> Any:
     """Draw the price of each token as a line, one panel per market.
 
+    Returns matplotlib Axes or a plotly Figure, y: price [probability], x: start of the bucket [UTC]; gaps of the data
+    are gaps of the line. Of several markets (at most 60) the Axes of the first panel; ``ax.figure.axes`` has all. Of
+    more than six tokens the six with the highest last price have a colour each, the others are thin grey lines.
+
     Parameters
     ----------
-    frame : tidy prices frame
-        Of any kind.
     ax : matplotlib Axes, optional
-        Where to draw a frame of one market; a new figure without it.
+        Where to draw a frame of one market; by default a new figure.
     markets : frame of market records, or mapping of market id to text, optional
-        The questions that the panels show; without it they show shortened ids.
+        The questions that the panels show; by default shortened ids.
     title : str, optional
-        Text above; without it, for one market, its question.
+        Text above; by default, for one market, its question.
     simulated : bool
         Mark the chart as simulated.
     backend : "matplotlib" or "plotly"
         plotly draws an interactive figure; it needs ``pip install 'marketdata[plotly]'``.
 
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        y: price [probability 0 to 1]; x: start of the bucket [UTC]. Gaps of the data are gaps of the line. Of several
-        markets the Axes of the first panel; ``ax.figure.axes`` has all. Of a market with more than six tokens the six
-        with the highest last price have a colour each, and all others are thin grey lines.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame holds no prices.
-    ConfigError
-        If an argument is not one of those allowed, or the frame has more than 60 markets.
-
     Examples
     --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> ax = md.plot.prices(md.testing.prices(), Figure().subplots(), markets={"rain": "Will it rain?"})
+    >>> ax = md.plot.prices(md.testing.prices(), markets={"rain": "Will it rain?"})
     >>> ax.get_title("left"), ax.get_ylabel(), [line.get_label() for line in ax.lines]
     ('Will it rain?', 'price [probability]', ['Yes', 'No'])
     """
@@ -125,37 +111,10 @@ def price_band(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw the mid of each token as a line, and bid to ask as a band around it, one panel per market.
+    """Draw the mid of each token of books or bbo as a line, and bid to ask as a band around it; see `prices`.
 
-    Parameters
-    ----------
-    frame : tidy books or bbo frame
-        Of any kind.
-    ax, markets, title, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        As `prices` returns it; y: mid [probability 0 to 1]. The grey lines of a market with more than six tokens have
-        no band. plotly shows bid, ask and their sizes at the pointer.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is neither books nor bbo.
-    ConfigError
-        If an argument is not one of those allowed, or the frame has more than 60 markets.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> ax = md.plot.price_band(md.testing.books(), Figure().subplots())
-    >>> ax.get_ylabel(), [line.get_label() for line in ax.lines]
-    ('mid [probability]', ['Yes', 'No'])
-    >>> md.plot.price_band(md.testing.books(markets=3), backend="plotly").layout.hovermode
-    'x unified'
+    Returns the chart, y: mid [probability]. Grey lines of a market with more than six tokens have no band. plotly shows
+    bid, ask and their sizes at the pointer.
     """
     tokens = _tokens(opened(_touch(frame), ["bbo"]), _TOUCH)
     rows, title = _by_market(tokens, "mid", "mid [probability]", _band_marks, markets, title)
@@ -174,35 +133,14 @@ def depth(
 ) -> Any:
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
+    Returns the chart, y: price [probability], x: time [UTC], shade: log10(1 + shares) in cells of 0.01; see `prices`.
+
     Parameters
     ----------
-    frame : tidy books frame
-        Of any kind.
     token : str, optional
-        Id or label of the token; without it the first of the frame's one market (Yes before No).
+        Id or label of the token; by default the first of the frame's one market (Yes before No).
     bins : int
         Columns of the picture; each shows the mean over its snapshots.
-    ax, title, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        y: price [probability 0 to 1]; x: time [UTC]; shade: log10(1 + shares) in cells of 0.01.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is not books.
-    ConfigError
-        If the frame has no such token, or ``token`` fits tokens of several markets.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> md.plot.depth(md.testing.books(), Figure().subplots(), token="No").get_ylabel()
-    'price of No'
     """
     label, one = _chosen(_levels(frame), token)
     panel = Panel(f"price of {label}" if label else "price [probability]")
@@ -221,37 +159,11 @@ def metrics(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw one metric over time, a line per market.
+    """Draw one metric (``column``) over time, a line per market; see `prices`.
 
-    Parameters
-    ----------
-    frame : tidy metrics frame
-        Of any kind.
-    column : str
-        Which metric.
-    ax, markets, title, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        y: the metric in the unit of the service, which its interface does not name (simulated data: USD; ``spread``:
-        probability); x: time [UTC]. A metric that goes up and down is a faint line, and its median over 1/120 of the
-        time a strong one.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is not metrics.
-    ConfigError
-        If it has no such column.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> md.plot.metrics(md.testing.metrics(), Figure().subplots(), column="liquidity", simulated=True).get_ylabel()
-    'liquidity [USD]'
+    Returns the chart, y: the metric in the unit of the service, which its interface does not name (simulated data: USD;
+    ``spread``: probability), x: time [UTC]. A metric that goes up and down is a faint line with its median over 1/120
+    of the time.
     """
     table = opened(in_memory(frame), ["metrics"])
     if column not in (allowed := schema.value_columns(table.names)):
@@ -273,35 +185,8 @@ def overview(
 ) -> Any:
     """Draw one market on one page: mid with its band, depth below, metrics at the bottom.
 
-    Parameters
-    ----------
-    books : tidy books frame
-        Of one market, of any kind.
-    metrics_frame : tidy metrics frame, optional
-        Of the same market.
-    title : str, optional
-        Text above, the question of the market for one.
-    simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Figure, or plotly Figure
-        Save the first with ``figure.savefig("chart.png")``, the other with ``figure.write_html("chart.html")``.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame is not of its kind.
-    ConfigError
-        If ``books`` has several markets, or ``backend`` is not one of those allowed.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> page = md.plot.overview(md.testing.books(), md.testing.metrics(), title="Will it rain?")
-    >>> page.axes[0].get_ylabel(), page.axes[-1].get_title(loc="left")
-    ('mid [probability]', 'spread of the market [probability]')
+    Returns a Figure, to save with ``figure.savefig("chart.png")`` or of plotly ``figure.write_html("chart.html")``.
+    ``books`` and ``metrics_frame`` are of the same market; see `prices`.
     """
     levels = _levels(books)
     if (several := levels["market_id"].n_unique()) > 1:
@@ -334,37 +219,8 @@ def ladder(
 ) -> Any:
     """Draw the book of one token at one time: price up, size along, bids to the left and asks to the right.
 
-    Parameters
-    ----------
-    frame : tidy books frame
-        Of any kind.
-    ts : optional
-        The time, as `marketdata.ladder` takes it; without it the last snapshot of the token.
-    token : str, optional
-        Id or label of the token; without it the first of the frame's one market (Yes before No).
-    title : str, optional
-        Text above; without it the time of the snapshot.
-    ax, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        y: price [probability 0 to 1]; x: shares at each price, bids negative, with the running total as a line.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is not books.
-    ConfigError
-        If the frame has no such token, or ``ts`` cannot be read.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> md.plot.ladder(md.testing.books(), "2026-01-01T00:01", Figure().subplots(), token="Yes").get_title(loc="left")
-    'Yes at 2026-01-01 00:01:00 UTC'
+    Returns the chart, y: price [probability], x: shares at each price, bids negative, with the running total as a line.
+    ``ts`` as for `marketdata.ladder`, by default the last snapshot; ``token`` as for `depth`; others see `prices`.
     """
     label, one = _chosen(_levels(frame), token)
     panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
@@ -394,37 +250,9 @@ def calibration(
 ) -> Any:
     """Draw how often what was priced at p came true; on the diagonal prices were right.
 
-    Parameters
-    ----------
-    frame : tidy prices, books or bbo frame
-        Of any kind, as `marketdata.calibration` takes it.
-    outcomes, bins, of
-        As `marketdata.calibration` takes them.
-    interval : float, optional
-        Probability that an interval covers [0 to 1], for example 0.9: a bar through each dot, by a bootstrap over
-        markets.
-    ax, title, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        x: mean price of the bin; y: share that came true, both [0 to 1]. The larger the dot, the more forecasts.
-
-    Raises
-    ------
-    NotTidyError
-        If a frame is not of its kind.
-    ConfigError
-        If ``outcomes``, ``bins``, ``of`` or ``interval`` is not one of those allowed.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> prices = md.testing.prices(markets=2)
-    >>> md.plot.calibration(prices, {"rain": "11", "snow": "22"}, Figure().subplots()).get_ylabel()
-    'share that came true'
+    Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1]; larger dots are more forecasts,
+    ``interval`` draws a bar through each. ``outcomes bins of interval`` as for `marketdata.calibration`; others see
+    `prices`.
     """
     table = forecast_scores.calibration(in_memory(frame), outcomes, bins, of=of, interval=interval)
     forecast, outcome, points = (np.asarray(table[c], np.float64) for c in ("forecast", "outcome", "points"))
@@ -460,37 +288,10 @@ def coverage(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw what an archive holds: a row of bars per market and view, coloured by the state of each range.
+    """Draw the result of `Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
-    Parameters
-    ----------
-    frame : coverage frame
-        What ``archive.coverage()`` gives, of any kind.
-    ax, markets, title, simulated, backend
-        As in `prices`.
-
-    Returns
-    -------
-    matplotlib Axes, or plotly Figure
-        x: time [UTC]; y: market and view. White: never asked for. Of more than 150 rows of bars only some are named.
-
-    Raises
-    ------
-    NotTidyError
-        If the frame is no coverage.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> from matplotlib.figure import Figure
-    >>> import pandas as pd
-    >>> day = pd.to_datetime(["2026-01-01", "2026-01-02"], utc=True)
-    >>> held = pd.DataFrame({
-    ...     "view": "books", "market_id": "rain", "start": day[:1], "end": day[1:], "state": "final",
-    ... })
-    >>> ax = md.plot.coverage(held, Figure().subplots())
-    >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['final']
+    Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows only some are
+    named.
     """
     source = source_of(in_memory(frame))
     missing = [c for c in _COVERAGE if c not in source.names]
@@ -693,13 +494,7 @@ def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame 
 
 
 def _texts_of_markets(markets: Questions) -> dict[str, str]:
-    """Question (or slug) of each market id.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither a mapping nor a frame of market records.
-    """
+    """Question (or slug) of each market id; ConfigError if it is neither a mapping nor a frame of market records."""
     if markets is None:
         return {}
     if isinstance(markets, Mapping):

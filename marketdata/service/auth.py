@@ -75,14 +75,10 @@ class AccessPlan:
 
     Parameters
     ----------
-    name : str
-        Name of the plan, shown by ``/v1/usage``.
-    requests_per_minute : int
-        Requests that pass in any 60 seconds.
-    resolutions : tuple of str
-        Allowed resolutions.
-    views : tuple of str
-        Allowed history views: books, prices, metrics.
+    name, requests_per_minute : str, int
+        As ``/v1/usage`` shows it; requests that pass in any 60 seconds.
+    resolutions, views : tuple of str
+        Allowed resolutions and history views.
     max_history_days : float or None
         How far back a range may begin [days]; None: without bound.
     """
@@ -95,13 +91,7 @@ class AccessPlan:
 
     @classmethod
     def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
-        """A plan from its table in the key file.
-
-        Raises
-        ------
-        ConfigError
-            If a name or value is not one of those allowed.
-        """
+        """A plan from its table in the key file; ConfigError if a name or value is not one of those allowed."""
         _check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
         plan = cls(name)
         rate = table.get("requests_per_minute", plan.requests_per_minute)
@@ -125,21 +115,9 @@ class AccessPlan:
         )
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:
-        """Refuse what the plan does not allow.
+        """Refuse what the plan does not allow: HTTPException 403 that names the view, resolution or lookback.
 
-        Parameters
-        ----------
-        view, resolution : str
-            What is asked.
-        start : int
-            Start of the range [microseconds]; the border instant itself is allowed.
-        now : float
-            Unix time [seconds].
-
-        Raises
-        ------
-        HTTPException
-            403 that names the view, resolution or lookback.
+        A range may begin exactly at the bound.
         """
         if view not in self.views:
             raise errors.view_not_allowed(view)
@@ -207,13 +185,7 @@ class Entry:
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> Entry:
-        """A key from its table in the key file.
-
-        Raises
-        ------
-        ConfigError
-            If an entry is missing, unknown or of another type.
-        """
+        """A key from its table in the key file; ConfigError if an entry is missing, unknown or of another type."""
         _check_entries("A key", table, _KEY_ENTRIES)
         what = f"Key {table.get('id', '')!r}"
         for name in ("id", "hash", "plan"):
@@ -248,17 +220,7 @@ class Entry:
 
 
 class Keys:
-    """Keys in memory.
-
-    Parameters
-    ----------
-    entries : iterable of Entry
-        The keys.
-    plans : mapping of str to Plan
-        The plans that they name.
-    clock : callable
-        Unix time [seconds].
-    """
+    """Keys in memory, and the plans that they name."""
 
     def __init__(
         self,
@@ -289,19 +251,9 @@ class Keys:
 
 
 class KeyFile(Keys):
-    """Keys in a TOML file; a change of the file counts within a second, also on open connections.
+    """Keys in a TOML file of mode 0600; a change of the file applies within a second, also on open connections.
 
-    Parameters
-    ----------
-    path : path
-        The file; mode 0600. A link is followed.
-    clock : callable
-        Unix time [seconds].
-
-    Raises
-    ------
-    ConfigError
-        If the file is missing, readable by others, or not such a file.
+    ConfigError if the file is missing, readable by others, or not such a file. A link is followed.
     """
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -345,13 +297,7 @@ class KeyFile(Keys):
     def add(
         self, plan: str, *, organization: str | None = None, expires: dt.datetime | None = None
     ) -> tuple[str, Entry]:
-        """Make a key; it is returned once and only its hash is kept.
-
-        Raises
-        ------
-        ConfigError
-            If the file has no such plan.
-        """
+        """Create a key; it is returned once and only its hash is stored. ConfigError if the file has no such plan."""
         key = new_key()
         created = dt.datetime.now(dt.UTC).replace(microsecond=0)
         entry = Entry("k_" + secrets.token_hex(4), digest(key.encode()), plan, organization, created, expires)
@@ -365,13 +311,7 @@ class KeyFile(Keys):
         return key, entry
 
     def revoke(self, key_id: str) -> None:
-        """Make a key invalid for ever.
-
-        Raises
-        ------
-        ConfigError
-            If there is no key of this id.
-        """
+        """Make a key invalid for ever; ConfigError if there is none of this id."""
         with _edit(self.path) as document:
             listed: list[Any] = document.get("keys", [])
             found = [table for table in listed if table["id"] == key_id]
@@ -407,14 +347,7 @@ def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
 
 
 def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
-    """Keys and plans of a file.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read, is readable by others, or has entries that are not as described above; the message
-        names the line.
-    """
+    """Keys and plans of a file; ConfigError, with the line, if it is unreadable, readable by others, or wrong."""
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")

@@ -61,13 +61,7 @@ def path_text(value: object) -> object:
 
 
 def read_time(text: str, name: str) -> int:
-    """Microseconds since the epoch of an ISO 8601 text or of Unix seconds.
-
-    Raises
-    ------
-    HTTPException
-        400 for anything else.
-    """
+    """Microseconds since the epoch of an ISO 8601 text or of Unix seconds; else HTTPException 400."""
     try:
         micros = parse_seconds(text) if _UNIX.fullmatch(text) else parse_iso(_LOST_PLUS.sub(r"\1+\2", text))
     except (ValueError, OverflowError):
@@ -78,13 +72,7 @@ def read_time(text: str, name: str) -> int:
 
 
 def read_range(start_ts: str, end_ts: str) -> Range:
-    """The half-open range of two times.
-
-    Raises
-    ------
-    HTTPException
-        400 for a time that cannot be read, or start not before end.
-    """
+    """The half-open range of two times; HTTPException 400 if one cannot be read or start is not before end."""
     out = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
     if out.start >= out.end:
         raise errors.empty_range()

@@ -15,13 +15,7 @@ MAX_TOKENS = 200
 
 
 def shown(text: str, length: int = 200) -> str:
-    r"""Text of a client for messages and logs: cut, and with everything that does not print escaped.
-
-    Examples
-    --------
-    >>> shown("a\r\nb")
-    'a\\r\\nb'
-    """
+    """Text of a client for messages and logs: cut, and everything that does not print escaped."""
     cut = text if len(text) <= length else text[: length - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 

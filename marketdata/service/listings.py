@@ -128,13 +128,7 @@ class Listings:
     def page(
         self, kind: RecordKind, query: ListingQuery, cursors: Cursors, parent: Parent | None = None
     ) -> tuple[list[Record], str | None]:
-        """Records of one page, and the cursor of the next one.
-
-        Raises
-        ------
-        HTTPException
-            400 if the cursor was not given for this listing.
-        """
+        """Records of one page, and the cursor of the next; HTTPException 400 if the cursor is of another listing."""
         facts = _facts(kind, query, parent)
         behind = None if query.cursor is None else cursors.read(facts, query.cursor)
         current = self._current(kind)

@@ -51,15 +51,10 @@ _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-stor
 
 
 class FairQueue:
-    """Who is worked on next: clients take turns, however many requests one of them has waiting.
+    """Whose request is next: clients take turns, however many requests one of them has waiting.
 
-    Parameters
-    ----------
-    slots, client_slots : int
-        Requests that are worked on at once, of all and of one client.
-    room : int
-        Requests that wait or are worked on. Beyond it the client with the most waiting loses its newest one, so a
-        flood crowds out nobody but itself.
+    ``slots``, ``client_slots``: requests in work at once, of all and of one client. ``room``: requests that wait or are
+    in work; beyond it the client with the most waiting loses its newest one, so a flood crowds out nobody but itself.
     """
 
     def __init__(self, slots: int = SLOTS, client_slots: int = CLIENT_SLOTS, room: int = MAX_IN_FLIGHT) -> None:
@@ -72,13 +67,7 @@ class FairQueue:
         self.in_flight = 0
 
     async def acquire(self, client: str) -> None:
-        """Wait for a slot.
-
-        Raises
-        ------
-        HTTPException
-            503 where there is no room for another waiting request of this client.
-        """
+        """Wait for a slot; HTTPException 503 if there is no room for another waiting request of this client."""
         if self._running.total() < self._slots and self._running[client] < self._client_slots:
             self._running[client] += 1
             self.in_flight += 1
@@ -174,20 +163,10 @@ class _Exchange:
 
 
 class AccessMiddleware:
-    """Lets good requests through to an application.
+    """Passes good requests to an application.
 
-    Parameters
-    ----------
-    app : ASGI application
-        What answers them.
-    keys, rate_limiter
-        Who may ask, and how often.
-    hosts : iterable of str or None
-        Names that the Host header may have; None: any.
-    simulated : bool
-        Whether every answer says that its data is simulated.
-    max_in_flight : int
-        Requests that wait or are worked on.
+    ``hosts``: names that the Host header may have (None: any); ``simulated``: every answer says so; ``max_in_flight``:
+    requests that wait or are in work.
     """
 
     def __init__(

@@ -55,16 +55,9 @@ class PageRows:
 
 @dataclass(slots=True)
 class ServedPage:
-    """What one request gets.
+    """What one request gets: rows in time order, their number of points, and where the next page begins [microseconds].
 
-    Attributes
-    ----------
-    rows : list of PageRows
-        In time order.
-    count : int
-        Points in all rows.
-    position : int or None
-        Where the next page goes on [microseconds]; None: complete.
+    ``position`` None: complete.
     """
 
     rows: list[PageRows] = field(default_factory=list)
@@ -84,24 +77,10 @@ class Pages:
         self._lock = threading.Lock()
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
-        """The page of a range that begins at a position.
+        """The page of a range that begins at ``position``, the start of a bucket, with at most ``limit`` points.
 
-        Parameters
-        ----------
-        subject : Subject
-            View, market, token and resolution.
-        rng : Range
-            Half-open range of base points [microseconds]; they are aggregated afterwards, so a range
-            that begins or ends inside a bucket gives a bucket over a part of its points.
-        limit : int
-            Most points of the page.
-        position : int or None
-            Start of the first bucket wanted.
-
-        Raises
-        ------
-        HTTPException
-            400 if one bucket holds more points than the limit.
+        ``rng`` is of base points, aggregated afterwards: a range that begins or ends inside a bucket gives a bucket
+        over a part of its points. HTTPException 400 if one bucket has more points than the limit.
         """
         version = self._source.version(subject.view)
         covered = self.coverage.of(subject.view, subject.market_id, version)
@@ -203,17 +182,7 @@ Facts = Sequence[str | int | float | None]
 
 
 class Cursors:
-    """Gives and reads cursors.
-
-    Parameters
-    ----------
-    secrets_ : sequence of bytes
-        Secrets that are accepted; the first one signs.
-    lifetime : float
-        How long a cursor is good [seconds].
-    clock : callable
-        Unix time [seconds].
-    """
+    """Issues and reads cursors: the first secret signs, all are accepted, for ``lifetime`` [seconds]."""
 
     def __init__(
         self, secrets_: Sequence[bytes], *, lifetime: float = LIFETIME, clock: Callable[[], float] = time.time
@@ -230,13 +199,7 @@ class Cursors:
         return self._sign(self._first, facts, f"{self._first}.{int(self._clock())}.{position}")
 
     def read(self, facts: Facts, cursor: str) -> str:
-        """The position of a cursor that was given for these facts.
-
-        Raises
-        ------
-        HTTPException
-            400 ``Invalid cursor`` for every other text, and for an expired one.
-        """
+        """The position of a cursor issued for these facts; else, or if expired, HTTPException 400."""
         match = _SHAPE.fullmatch(cursor) if len(cursor) <= MAX_LENGTH else None
         if match is None or match[1] not in self._secrets:
             raise errors.invalid_cursor()

@@ -38,12 +38,7 @@ _M_MMAP_THRESHOLD = -3
 class Service:
     """A service that runs in a thread until it is closed; also a context manager.
 
-    Attributes
-    ----------
-    base_url : str
-        Scheme, host and port, without ``/v1``.
-    api_key : str or None
-        The key that was made for it; None where keys were given.
+    ``base_url`` is scheme, host and port, without ``/v1``; ``api_key`` the key made for it, None where keys were given.
     """
 
     def __init__(self, server: uvicorn.Server, listener: socket.socket, api_key: str | None) -> None:
@@ -91,6 +86,10 @@ def serve(
 ) -> Service:
     """Answer the interface over HTTP from an archive, in a thread.
 
+    Returns a Service with ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
+    ConfigError if keys, plans, variants, proxies or the address are refused; warns if ``host`` can be reached from
+    outside and no proxy is named that could encrypt.
+
     Parameters
     ----------
     archive : Archive
@@ -100,12 +99,11 @@ def serve(
     keys : path, Keys, mapping of key to plan name, or None
         Who may ask. None makes one key, which ``.api_key`` shows.
     plans : mapping of str to Plan or dict, optional
-        Plans that ``keys`` names; without it there is one, ``local``, which allows everything.
+        Plans that ``keys`` names; by default one, ``local``, which allows everything.
     requests_per_minute : int
         Rate of the plan ``local``.
     secret : bytes, optional
-        Signs cursors [at least 16 bytes]; by default kept in the archive's folder, so that cursors
-        outlive a restart.
+        Signs cursors [at least 16 bytes]; by default stored in the archive's folder: cursors outlive a restart.
     cache_bytes : int
         Memory for decoded history [bytes].
     trusted_proxies : sequence of str
@@ -115,27 +113,11 @@ def serve(
     clock : callable
         Unix time [seconds].
     variants : mapping of str to str, optional
-        Other readings of what the interface leaves open, for trying `Client.verify`: ``label`` end; ``averages`` means
-        or last; ``books`` first; ``empty`` null or previous; ``limit`` times.
-
-    Returns
-    -------
-    Service
-        With ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
-
-    Raises
-    ------
-    ConfigError
-        If keys, plans, variants, proxies or the address are refused.
-
-    Warns
-    -----
-    MarketDataWarning
-        If ``host`` can be reached from outside and no proxy is named that could encrypt.
+        Other readings of what the interface leaves open, to try `Client.verify`: ``label`` end; ``averages`` means or
+        last; ``books`` first; ``empty`` null or previous; ``limit`` times.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> with md.serve(md.simulate(events=1, days=1)) as service:
     ...     md.Client(service.base_url, service.api_key).health()["status"]
     'ok'
@@ -182,19 +164,9 @@ def run(
     host_names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
-    """Answer the interface over HTTP until the process is told to stop (SIGINT or SIGTERM).
+    """Answer the interface over HTTP until the process is told to stop (SIGINT or SIGTERM); parameters as for `serve`.
 
-    Parameters are those of ``serve``; ``say`` is told the address, and the key where one was made.
-
-    Raises
-    ------
-    ConfigError
-        If keys, plans, proxies or the address are refused: without keys of its own it binds loopback only.
-
-    Warns
-    -----
-    MarketDataWarning
-        If ``host`` can be reached from outside and no proxy is named that could encrypt.
+    ``say`` is told the address, and the key if one was made. Without keys of its own it binds loopback only.
     """
     store, api_key = _keys(keys, plans, requests_per_minute, time.time)
     _check_address(host, trusted_proxies, given_keys=keys is not None)

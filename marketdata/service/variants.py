@@ -28,13 +28,7 @@ _FINER = (Resolution.M10, Resolution.H1, Resolution.H6, Resolution.D1)
 
 
 def pages_of(source: ServedArchive, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
-    """Pages of an archive, under other readings where such are asked for.
-
-    Raises
-    ------
-    ConfigError
-        If a variant does not exist.
-    """
+    """Pages of an archive, under other readings if requested; ConfigError if a variant does not exist."""
     chosen = {name: choice for name, choice in (variants or {}).items() if _checked(name, choice)}
     return _VariedPages(source, cache_bytes, chosen) if chosen else Pages(source, cache_bytes=cache_bytes)
 

@@ -72,44 +72,29 @@ def simulate(
     levels: int = 12,
     frame: FrameKind = "pandas",
 ) -> Archive[Any]:
-    """Make an archive of simulated markets; equal arguments make equal data.
+    """Create an archive of simulated markets; equal arguments give equal data.
 
-    Prices are martingales in [0, 1] that end at 0 or 1 where the market resolves; information and volume come in
-    bursts. The two tokens of a market have mirrored books, which thin out near resolution. Minutes and hours are
-    missing, some books are empty. The first event has one more market of three tokens, the last event one of 210,
-    observed once an hour. Titles start with "Simulated:", slugs with ``simulated-``, the field ``simulated`` is true.
+    Returns the Archive, whose ``simulated`` is true. Prices are martingales in [0, 1] that end at 0 or 1 where the
+    market resolves; information and volume come in bursts. The two tokens of a market have mirrored books, which thin
+    out near resolution. Minutes and hours are missing, some books are empty. The first event has one more market of
+    three tokens, the last event one of 210, observed once an hour. Titles start with "Simulated:", slugs with
+    ``simulated-``.
 
     Parameters
     ----------
     path : path, optional
-        Folder of the archive. Without it: a temporary folder, removed when the process ends.
-    events : int
-        Number of events, two per series.
-    days : float
-        Length of the history [days], which ends at 2026-01-01 00:00 UTC.
-    seed : int
-        Seed of the random numbers.
-    markets : int
-        Markets of two tokens per event.
-    levels : int
-        Most levels of a book side.
+        Folder of the archive; by default a temporary one, removed when the process ends. ConfigError if it has an
+        archive that is not simulated.
+    events, days, seed : int, float, int
+        Number of events, two per series; length of the history, which ends at 2026-01-01 00:00 UTC; seed.
+    markets, levels : int
+        Markets of two tokens per event; most levels of a book side.
     frame : {"pandas", "polars"}
         Kind of frame that the archive returns.
 
-    Returns
-    -------
-    Archive
-        Its ``simulated`` is true.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is out of range, or the path holds an archive that is not simulated.
-
     Examples
     --------
-    >>> archive = simulate(events=1, days=0.1, markets=1)
-    >>> archive.simulated
+    >>> simulate(events=1, days=0.1, markets=1).simulated
     True
     """
     from marketdata.archive import Archive

@@ -19,12 +19,7 @@ EDGE = 0.04  # nearer to 0 or 1 than this the tick becomes fine, and stays so
 class OrderBooks:
     """One book per row, best level first; ``bids`` and ``asks`` count the levels of a row.
 
-    Attributes
-    ----------
-    prices, sizes : array, books x 2 x levels
-        Bids then asks: price [thousandths], size [shares].
-    bids, asks : array of int
-        Levels of each side of each book.
+    ``prices`` [thousandths] and ``sizes`` [shares] are arrays of books x 2 (bids, asks) x levels.
     """
 
     prices: NDArray[np.int32]
@@ -77,24 +72,10 @@ def build(
     profile: Floats,
     levels: int,
 ) -> OrderBooks:
-    """A book around each probability.
+    """A book around each ``probability``, the mid before rounding to ``tick`` [thousandths].
 
-    Parameters
-    ----------
-    rng : numpy Generator
-        Random source.
-    probability : array of float
-        Mid of each book before rounding to ticks.
-    tick : array of int
-        Tick of each book [thousandths].
-    remaining : array of float
-        Share of the information still to come [0 to 1]; books thin out towards 0.
-    activity : array of float
-        Relative activity; busy minutes have wider and thinner books.
-    profile : array of float
-        Relative size at each price, from ``size_profile``.
-    levels : int
-        Most levels of a side.
+    ``remaining``: share of the information still to come [0 to 1], books thin out towards 0; ``activity``: relative,
+    busy minutes have wider and thinner books; ``profile``: relative size at each price, of `size_profile`.
     """
     rows = len(probability)
     half = rng.exponential(0.5 + 0.15 * np.minimum(activity, 8)) * tick

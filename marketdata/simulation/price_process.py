@@ -16,20 +16,10 @@ _LARGEST = 700.0  # information at the end: far past the last float between 0 an
 
 @dataclass(frozen=True, slots=True)
 class PricePath:
-    """Probabilities of a market, one row per observed minute.
+    """Probabilities of a market: minutes x tokens, whose rows sum to 1, at ``ts`` [microseconds UTC].
 
-    Attributes
-    ----------
-    ts : array of int
-        Start of the minute [us since the epoch, UTC].
-    probability : array of float, minutes x tokens
-        The rows sum to 1.
-    clock : array of float
-        Share of the information that has arrived [0 to 1]; 1 is the resolution.
-    activity : array of float
-        Relative activity of the minute, 1 on average.
-    winner : int or None
-        Position of the token that pays 1; None while the market is open.
+    ``clock``: share of the information that has arrived [0 to 1; 1 is the resolution]; ``activity``: relative, 1 on
+    average; ``winner``: position of the token that pays 1, None while the market is open.
     """
 
     ts: Ints

@@ -19,12 +19,7 @@ _ONE = threading.Lock()
 def no_waiting() -> Iterator[Clock]:
     """Waits for the rate limit and between retries advance a virtual clock and return at once.
 
-    Deadlines of sockets stay real. Concurrent threads share the virtual time.
-
-    Yields
-    ------
-    Clock
-        ``slept`` is the virtual time [s].
+    Yields the Clock; ``slept`` is the virtual time [s]. Deadlines of sockets stay real; threads share the virtual time.
 
     Examples
     --------
@@ -44,30 +39,16 @@ def no_waiting() -> Iterator[Clock]:
 def vcr_config(*secrets: str) -> dict[str, Any]:
     """Options of vcrpy for cassettes without a key, with bodies as plain text.
 
-    Keys and cookies are left out, and of the headers of an answer all that a client does not read. Requests are matched
-    by method, path and query, so a cassette replays at any address. A client sends one request at a time meanwhile,
-    since vcrpy loses concurrent ones.
-
-    Parameters
-    ----------
-    *secrets : str
-        Texts that are replaced by stars in answers, such as the key.
-
-    Returns
-    -------
-    dict
-        For ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())``, or the fixture ``vcr_config`` of
-        pytest-recording; with ``record_mode="none"`` where tests may only replay.
+    Returns a dict for ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())`` or the fixture
+    ``vcr_config`` of pytest-recording; with ``record_mode="none"`` tests only replay. Keys and cookies are left out,
+    and answer headers that a client does not read; ``secrets`` are texts that stars replace in answers. Requests are
+    matched by method, path and query, so a cassette replays at any address, and sent one at a time, since vcrpy loses
+    concurrent ones.
 
     Examples
     --------
-    >>> import tempfile, vcr
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for mode in ("once", "none"):
-    ...         with vcr.use_cassette(f"{folder}/health.yaml", record_mode=mode, **vcr_config()):
-    ...             print(client.health().status)
-    ok
-    ok
+    >>> md.testing.vcr_config()["match_on"]
+    ['method', 'path', 'query']
     """
     from marketdata.fetch.http.connection import Adapter
 

@@ -1,14 +1,10 @@
 """Frames that this library did not write: the same points in any library, with any types, in any order.
 
-A tidy frame comes from a client, an archive or pages; a foreign one from a CSV file, a database or another package. It
-is built natively, never by this library. Some have a fault that no rule can repair, and are to be refused.
+They are built natively, as from a CSV file or a database. Some have a fault that no rule can repair and must be
+refused.
 
-Examples
---------
 >>> from hypothesis import given
->>> import marketdata as md
->>> from marketdata.testing import foreign
->>> @given(foreign.prices())
+>>> @given(prices())
 ... def an_hour_has_four_prices(drawn):
 ...     try:
 ...         md.ohlc(drawn.frame, "1h")
@@ -69,17 +65,8 @@ Rows = list[dict[str, Any]]
 class Foreign:
     """A frame and what it holds.
 
-    Attributes
-    ----------
-    frame : pandas, polars or pyarrow frame
-    container : str
-        One of ``CONTAINERS``.
-    rows : list of dict
-        The rows of the frame in tidy order, once each, as plain values: ``ts`` in seconds UTC.
-    fault : str or None
-        What is wrong with the frame beyond repair.
-    how : dict
-        Types and order that were drawn.
+    ``container`` is one of ``CONTAINERS``; ``rows`` are the rows in tidy order, once each, as plain values with ``ts``
+    in seconds UTC; ``fault`` is what is wrong beyond repair, or None; ``how`` the types and order that were drawn.
     """
 
     frame: Any
@@ -92,29 +79,10 @@ class Foreign:
 def prices(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
-    """Prices of some tokens of one or two markets.
+    """Strategy of `Foreign` prices of some tokens of one or two markets.
 
-    Parameters
-    ----------
-    faults : bool
-        Whether some frames have a fault.
-    containers : tuple of str
-        Libraries and types to draw from.
-    width : int
-        Grid of the times [seconds].
-
-    Returns
-    -------
-    strategy
-        Of `Foreign`.
-
-    Examples
-    --------
-    >>> from hypothesis import given
-    >>> @given(prices(faults=False, containers=("polars",)))
-    ... def one_row_or_more_of_each(drawn):
-    ...     assert len(drawn.frame) >= len(drawn.rows)
-    >>> one_row_or_more_of_each()
+    ``faults``: whether some frames have a fault; ``containers``: libraries and types to draw from; ``width``: grid of
+    the times [seconds].
     """
     return _strategy(_price_rows, ("ts", *IDS, "price"), FAULTS if faults else (), containers, width)
 
@@ -122,21 +90,7 @@ def prices(
 def metrics(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
-    """Metrics of one or two markets; parameters as `prices`.
-
-    Returns
-    -------
-    strategy
-        Of `Foreign`.
-
-    Examples
-    --------
-    >>> from hypothesis import given
-    >>> @given(metrics(faults=False))
-    ... def metrics_are_of_a_market(drawn):
-    ...     assert all("token_id" not in row for row in drawn.rows)
-    >>> metrics_are_of_a_market()
-    """
+    """Strategy of `Foreign` metrics of one or two markets; see `prices`."""
     without = tuple(f for f in FAULTS if f not in ("null token", "a token with two labels"))
     names = ("ts", "market_id", "volume", "liquidity", "spread")
     return _strategy(_metric_rows, names, without if faults else (), containers, width)
@@ -145,21 +99,7 @@ def metrics(
 def books(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
-    """Books of some tokens: one-sided, empty, crossed, locked, with sizes of zero; parameters as `prices`.
-
-    Returns
-    -------
-    strategy
-        Of `Foreign`.
-
-    Examples
-    --------
-    >>> from hypothesis import given
-    >>> @given(books())
-    ... def a_row_has_a_side(drawn):
-    ...     assert all(row["side"] in ("bid", "ask") for row in drawn.rows)
-    >>> a_row_has_a_side()
-    """
+    """Strategy of `Foreign` books: one-sided, empty, crossed, locked, with sizes of zero; see `prices`."""
     names = ("ts", *IDS, "side", "level", "price", "size")
     return _strategy(_book_rows, names, BOOK_FAULTS if faults else (), containers, width)
 

@@ -45,37 +45,20 @@ def books(
 ) -> Any:
     """Order books of two tokens a market, Yes and No, from 2026-01-01 on.
 
-    The book of No mirrors that of Yes. Bids and asks are one cent apart from the mid and from each other.
+    One row per level of a book side: ``ts market_id token_id token_label side level price size``. The book of No
+    mirrors that of Yes. Bids and asks are one cent apart from the mid and from each other.
 
     Parameters
     ----------
-    frame : {"pandas", "polars"}
-        Kind of the frame.
-    markets : int
-        1 to 4: "rain", "snow", "wind", "frost".
-    buckets : int
-        Snapshots of each token.
-    levels : int
-        1 to 30 levels on each side.
+    markets, buckets, levels : int
+        1 to 4 markets ("rain", "snow", "wind", "frost"), snapshots of each token, 1 to 30 levels of each side.
     resolution : {"1m", "10m", "1h", "6h", "1d"}
         Time between snapshots.
 
-    Returns
-    -------
-    frame
-        One row per level of a book side: ``ts market_id token_id token_label side level price size``.
-
-    Raises
-    ------
-    ConfigError
-        If a number is out of range or the resolution is none of the five.
-
     Examples
     --------
-    >>> import marketdata as md
-    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").rows()[:4]
-    [('Yes', 'bid', 0, 0.39, 100.0), ('Yes', 'bid', 1, 0.38, 200.0),
-     ('Yes', 'ask', 0, 0.41, 300.0), ('Yes', 'ask', 1, 0.42, 400.0)]
+    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").rows()[1:3]
+    [('Yes', 'bid', 1, 0.38, 200.0), ('Yes', 'ask', 0, 0.41, 300.0)]
     """
     if not 1 <= levels <= 30:
         raise ConfigError(f"levels={levels!r} is not available; allowed are 1 to 30.")
@@ -92,29 +75,9 @@ def books(
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Prices of the tokens of `books`: the mids, which sum to 1.
+    """Prices of the tokens of `books`: the mids, which sum to 1; see `books`.
 
-    Parameters
-    ----------
-    frame, markets, buckets, resolution
-        As in `books`.
-
-    Returns
-    -------
-    frame
-        One row per token and bucket: ``ts market_id token_id token_label price``.
-
-    Raises
-    ------
-    ConfigError
-        As in `books`.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> md.testing.prices()[["market_id", "token_label", "price"]].values.tolist()
-    [['rain', 'Yes', 0.4], ['rain', 'Yes', 0.41], ['rain', 'Yes', 0.43],
-     ['rain', 'No', 0.6], ['rain', 'No', 0.59], ['rain', 'No', 0.57]]
+    One row per token and bucket: ``ts market_id token_id token_label price``.
     """
     tokens, mids = _tokens(markets), _mids(markets, buckets)
     token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
@@ -124,28 +87,9 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Metrics of the markets of `books`.
+    """Metrics of the markets of `books`; see `books`.
 
-    Parameters
-    ----------
-    frame, markets, buckets, resolution
-        As in `books`.
-
-    Returns
-    -------
-    frame
-        One row per market and bucket: ``ts market_id volume liquidity spread``.
-
-    Raises
-    ------
-    ConfigError
-        As in `books`.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> md.testing.metrics("polars").drop("ts").rows()
-    [('rain', 100.0, 1000.0, 0.02), ('rain', 110.0, 1000.0, 0.02), ('rain', 130.0, 1000.0, 0.02)]
+    One row per market and bucket: ``ts market_id volume liquidity spread``.
     """
     named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
     market = np.repeat(np.arange(markets, dtype=np.int32), buckets)
@@ -155,29 +99,10 @@ def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, 
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
-    """Records of the markets of `books`; each is resolved, the first with Yes, the second with No, and so on.
+    """Records of the markets of `books`, resolved by turns with Yes and No; see `books`.
 
-    Parameters
-    ----------
-    frame, markets
-        As in `books`.
-
-    Returns
-    -------
-    frame
-        One row per market: ``market_id slug question status start_date end_date token_ids token_labels closed_at
-        event_slug resolved_token_id resolved_token_label``.
-
-    Raises
-    ------
-    ConfigError
-        As in `books`.
-
-    Examples
-    --------
-    >>> import marketdata as md
-    >>> md.testing.markets(markets=2)[["market_id", "slug", "resolved_token_label"]].values.tolist()
-    [['rain', 'rain-tomorrow', 'Yes'], ['snow', 'snow-tomorrow', 'No']]
+    One row per market: ``market_id slug question status start_date end_date token_ids token_labels closed_at event_slug
+    resolved_token_id resolved_token_label``.
     """
     tokens = _tokens(markets)
     pairs = [tokens[i : i + 2] for i in range(0, len(tokens), 2)]

@@ -1,16 +1,6 @@
 """What the world may send, drawn by hypothesis: tidy frames, columns and raw pages.
 
 Books are one-sided, empty, crossed and locked; there are gaps, nulls, odd labels and ids of 77 digits.
-
-Examples
---------
->>> from hypothesis import given
->>> from marketdata.testing import strategies
->>> @given(strategies.book_frames("polars"))
-... def a_mid_is_null_or_between(books):
-...     touch = books.md.bbo().drop_nulls("mid")
-...     assert ((touch["mid"] >= 0) & (touch["mid"] <= 1)).all()
->>> a_mid_is_null_or_between()
 """
 
 from __future__ import annotations
@@ -65,25 +55,9 @@ sizes = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e7), st.sampled_from([
 
 @st.composite
 def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
-    """Levels of a side, best first.
+    """Strategy of the levels of a ``side`` ("bid" or "ask"), best first, at ``most`` so many; see `book_frames`.
 
-    Parameters
-    ----------
-    side : {"bid", "ask"}
-    most : int
-        Most levels.
-
-    Returns
-    -------
-    strategy
-        Of lists of ``[price, size]``: probability 0 to 1, shares.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> [price for price, size in find(strategies.sides("bid"), lambda levels: len(levels) == 2)]
-    [0.001, 0.0]
+    Returns lists of ``[price, size]``: probability 0 to 1, shares.
     """
     drawn = draw(st.lists(prices, max_size=most, unique=True))
     return [[p, draw(sizes)] for p in sorted(drawn, reverse=side == "bid")]
@@ -91,73 +65,21 @@ def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
 
 @st.composite
 def token_sets(draw: st.DrawFn, most: int = 4) -> list[Token]:
-    """Tokens of one market.
-
-    Parameters
-    ----------
-    most : int
-        Most tokens.
-
-    Returns
-    -------
-    strategy
-        Of lists of Token with ids of 77 digits.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> [len(token.token_id) for token in find(strategies.token_sets(), lambda tokens: len(tokens) == 2)]
-    [77, 77]
-    """
+    """Strategy of lists of at ``most`` so many Tokens of one market, with ids of 77 digits; see `book_frames`."""
     names = draw(st.lists(labels, min_size=1, max_size=most, unique=True))
     return [Token("0xm", str(10**76 + i), name) for i, name in enumerate(names)]
 
 
 @st.composite
 def times(draw: st.DrawFn, step: int = MINUTE, most: int = 12) -> list[int]:
-    """Rising times on a grid, with gaps.
-
-    Parameters
-    ----------
-    step : int
-        Grid of the times [microseconds].
-    most : int
-        Most times.
-
-    Returns
-    -------
-    strategy
-        Of lists of int [microseconds UTC], from 2026-01-01 on.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> first, second = find(strategies.times(), lambda drawn: len(drawn) == 2)
-    >>> second - first
-    60000000
-    """
+    """Strategy of rising times [microseconds UTC] on a grid with gaps, from 2026-01-01 on; see `book_frames`."""
     ticks = draw(st.lists(st.integers(0, 3000), max_size=most, unique=True))
     return [START + k * step for k in sorted(ticks)]
 
 
 @st.composite
 def book_pages(draw: st.DrawFn) -> dict[str, Any]:
-    """The body of a books page, as a Python object.
-
-    Returns
-    -------
-    strategy
-        Of dicts with ``market_id resolution tokens data metadata`` (interface 4.2).
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.book_pages(), lambda page: page["metadata"]["count"] == 0)["data"].keys()
-    dict_keys(['Yes'])
-    """
+    """Strategy of bodies of books pages, as dicts (interface 4.2); see `pages`."""
     tokens = draw(token_sets())
     shown = [t for t in tokens if draw(st.booleans())] or tokens[:1]
     stamps = draw(times(most=4))
@@ -184,25 +106,7 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def encodings(draw: st.DrawFn, page: Any) -> bytes:
-    """A page as JSON text in one of the ways JSON may be written.
-
-    Parameters
-    ----------
-    page : object
-        What JSON can say.
-
-    Returns
-    -------
-    strategy
-        Of bytes.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.encodings({"p": [1, 2]}), lambda body: True)
-    b'{"p":[1,2]}'
-    """
+    """Strategy of bytes: a ``page`` as JSON text in one of the ways JSON may be written; see `pages`."""
     comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
     colon = draw(st.sampled_from([":", ": ", " :  "]))
     text = json.dumps(page, separators=(comma, colon), ensure_ascii=draw(st.booleans()))
@@ -211,27 +115,7 @@ def encodings(draw: st.DrawFn, page: Any) -> bytes:
 
 @st.composite
 def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> BookColumns:
-    """Snapshots of some tokens: one-sided, empty, crossed, with gaps.
-
-    Parameters
-    ----------
-    step : int
-        Grid of the times [microseconds].
-    most : int
-        Most snapshots of a token.
-
-    Returns
-    -------
-    strategy
-        Of BookColumns.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.book_columns(), lambda books: books.counts.any()).counts.tolist()
-    [0, 1]
-    """
+    """Strategy of BookColumns: one-sided, empty, crossed, with gaps; parameters as for `book_frames`."""
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
     code, ts, counts, levels = [], [], [], []
     for i in range(len(tokens)):
@@ -255,27 +139,7 @@ nullable = st.one_of(st.just(math.nan), prices.map(float))
 
 @st.composite
 def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> PriceColumns:
-    """Prices of some tokens, with gaps and nulls.
-
-    Parameters
-    ----------
-    step : int
-        Grid of the times [microseconds].
-    most : int
-        Most points of a token.
-
-    Returns
-    -------
-    strategy
-        Of PriceColumns.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.price_columns(), lambda prices: len(prices) == 1).price.tolist()
-    [nan]
-    """
+    """Strategy of PriceColumns of some tokens, with gaps and nulls; parameters as for `book_frames`."""
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
     code, ts, price = [], [], []
     for i in range(len(tokens)):
@@ -288,25 +152,7 @@ def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Pri
 
 @st.composite
 def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
-    """Metrics of some markets, with gaps and nulls.
-
-    Parameters
-    ----------
-    most : int
-        Most points.
-
-    Returns
-    -------
-    strategy
-        Of MetricColumns.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> sorted(find(strategies.metric_columns(), len).values)
-    ['liquidity', 'spread', 'trades', 'volume']
-    """
+    """Strategy of MetricColumns of some markets, with gaps and nulls; parameters as for `book_frames`."""
     markets = [Token(f"0x{i}") for i in range(draw(st.integers(1, 3)))]
     code, ts = [], []
     for i in range(len(markets)):
@@ -322,18 +168,12 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
 def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
     """Tidy books of one market.
 
+    Returns a strategy of frames like those of `Client.books`.
+
     Parameters
     ----------
-    frame : {"pandas", "polars"}
-    step : int
-        Grid of the times [microseconds].
-    most : int
-        Most snapshots of a token.
-
-    Returns
-    -------
-    strategy
-        Of frames as ``client.books`` gives them.
+    step, most : int
+        Grid of the times [microseconds], and the most snapshots of a token.
 
     Examples
     --------
@@ -346,72 +186,27 @@ def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 
 
 
 def price_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 20) -> st.SearchStrategy[Any]:
-    """Tidy prices of one market, nulls among them.
-
-    Parameters
-    ----------
-    frame, step, most
-        As in `book_frames`.
-
-    Returns
-    -------
-    strategy
-        Of frames as ``client.prices`` gives them.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.price_frames("polars"), lambda prices: prices["price"].null_count() > 0)["price"].to_list()
-    [None]
-    """
+    """Strategy of tidy prices of one market, nulls among them; see `book_frames`."""
     return price_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
 
 def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchStrategy[Any]:
-    """Tidy metrics of one to three markets, with a further metric ``trades``.
-
-    Parameters
-    ----------
-    frame, most
-        As in `book_frames`.
-
-    Returns
-    -------
-    strategy
-        Of frames as ``client.metrics`` gives them.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> find(strategies.metric_frames(), lambda metrics: len(metrics) > 0)["market_id"].nunique()
-    1
-    """
+    """Strategy of tidy metrics of one to three markets, with a further metric ``trades``; see `book_frames`."""
     return metric_columns(most=most).map(lambda columns: to_frame(columns, frame))
 
 
 @st.composite
 def pages(draw: st.DrawFn, view: View = "books") -> bytes:
-    """Bodies of a history page, as JSON in one of the ways it may be written.
+    """Bodies of a history page of a ``view``, as JSON in one of the ways it may be written.
 
-    Parameters
-    ----------
-    view : {"books", "prices", "metrics"}
-
-    Returns
-    -------
-    strategy
-        Of bytes.
+    Returns a strategy of bytes.
 
     Examples
     --------
-    >>> import marketdata as md
-    >>> from hypothesis import given
-    >>> @given(pages("prices"))
-    ... def a_page_is_read(page):
-    ...     assert "price" in md.read_pages("prices", [page]).columns
-    >>> a_page_is_read()
+    >>> from hypothesis import find
+    >>> body = find(pages("prices"), lambda page: len(page) > 0)
+    >>> "price" in md.read_pages("prices", [body]).columns
+    True
     """
     if view == "books":
         return draw(encodings(draw(book_pages())))

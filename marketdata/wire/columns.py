@@ -170,22 +170,11 @@ METRICS = ("volume", "liquidity", "spread")
 
 
 class ViewSpec(NamedTuple):
-    """What is particular to a view: what else there is one of per view follows from it.
+    """What is particular to a view; all that there is one of per view follows from it.
 
-    Attributes
-    ----------
-    columns : type
-        The class of its columns.
-    ids : tuple of str
-        What a row is about: a token of a market, or a market.
-    names : tuple of str
-        Columns of a tidy frame after the ids.
-    fields : dict of str to str
-        JSON fields of a point and the columns they become; empty for books.
-    point_bytes : int
-        Size of a point in a tidy frame; a book is taken to have 40 levels [bytes].
-    optional : bool
-        Whether a field may be absent: its column is null then.
+    ``ids``: what a row is about, a token of a market or a market; ``names``: columns of a tidy frame after the ids;
+    ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book taken
+    to have 40 levels; ``optional``: whether a field may be absent, its column then null.
     """
 
     columns: type[AnyColumns]
@@ -217,22 +206,10 @@ C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """What one answer of a history endpoint says (interface 2.2 to 2.6).
+    """What one answer of a history endpoint says (interface 2.2 to 2.6), points in its order, label by label.
 
-    Attributes
-    ----------
-    columns : BookColumns, PriceColumns or MetricColumns
-        The points in the order of the answer, label by label.
-    market_id, resolution : str
-        As the answer names them.
-    labels : dict of str to str or None
-        Token label to token id, labels without points included; empty for metrics.
-    count, limit : int or None
-        ``metadata.count`` and ``metadata.limit``.
-    next_cursor : str or None
-        None: complete. An empty text is kept: it proves nothing.
-    notes : Counter of str
-        Repairs and oddities by name, with how often each was met.
+    ``labels``: token label to token id, also without points, empty for metrics. ``next_cursor`` None: complete; an
+    empty text is kept, as it proves nothing. ``notes``: repairs and oddities by name, with how often each was met.
     """
 
     columns: AnyColumns
@@ -253,8 +230,6 @@ class Page:
 def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """Concatenated ``arange(start, start + length)`` of each pair.
 
-    Examples
-    --------
     >>> ranges(np.array([5, 0]), np.array([2, 1])).tolist()
     [5, 6, 0]
     """

@@ -63,22 +63,10 @@ class _Read(NamedTuple):
 
 
 def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True) -> Page:
-    """One answer of a history endpoint as columns (interface 2.2 to 2.6).
+    """One answer of a history endpoint as columns (interface 2.2 to 2.6); ContractError with the path of a wrong value.
 
-    Parameters
-    ----------
-    view : {"books", "prices", "metrics"}
-    body : bytes
-        The JSON of a market's or a single token's history.
-    rng : Range, optional
-        What was asked [microseconds UTC]; a ``t`` that is a number is read only if it lies inside.
-    fast : bool
-        False takes the reference decoder, the reference.
-
-    Raises
-    ------
-    ContractError
-        If the answer is off the interface; the message names the path of the value.
+    ``rng`` is what was asked [microseconds UTC]: a ``t`` that is a number is read only if inside. ``fast=False`` takes
+    the reference decoder.
     """
     columns, envelope, notes = _read(view, body, rng, fast=fast)
     columns = check(columns, envelope.resolution, notes)
@@ -95,17 +83,10 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
 
 
 def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Counter[str]]:
-    """Many answers as one batch, in tidy order: times, order and checks are worked on once for all.
+    """Many answers as one batch, in tidy order: times, order and checks are processed once for all.
 
-    Returns
-    -------
-    tuple of columns and Counter
-        Every point of every page, those that stand on two pages twice; and what was repaired or looked odd.
-
-    Raises
-    ------
-    ContractError
-        If a page is off the interface, naming the page, or pages have different resolutions.
+    Returns every point of every page, those on two pages twice, and what was repaired or looked odd. ContractError
+    names the page off the interface, or says that resolutions differ.
     """
     with _no_collection():
         reads = _read_all(view, bodies)
@@ -409,13 +390,11 @@ class Bits:
 
 
 def find_pairs(text: NDArray[np.uint8]) -> tuple[Bits, int]:
-    """Where ``[`` stands in a text, and how many of them are followed by ``,`` and then ``]``.
+    """Where ``[`` is in a text, and how many are followed by ``,`` and then ``]``, none of the three in between.
 
-    Of the three signs no other stands in between. A carry runs from each sign over digits and spaces to the next one,
-    as in the parsers that read JSON with vector instructions.
+    A carry runs from each sign over digits and spaces to the next one, as in the parsers that read JSON with vector
+    instructions.
 
-    Examples
-    --------
     >>> opens, pairs = find_pairs(np.frombuffer(b"[[1, 2],[3],[4,5,6]]", np.uint8))
     >>> opens.total, pairs
     (4, 1)

@@ -22,13 +22,7 @@ _DEEPEST = 64
 
 
 def load(body: bytes) -> Any:
-    """The JSON of a body, strictly RFC 8259, every key once.
-
-    Raises
-    ------
-    ContractError
-        If it is not JSON, not UTF-8, too deep, or holds a key twice.
-    """
+    """The JSON of a body, strictly RFC 8259, UTF-8, every key once, not too deep; else a ContractError."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -45,14 +39,9 @@ def load(body: bytes) -> Any:
 
 
 def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> AnyColumns:
-    """The points of a loaded body as columns.
+    """The points of a loaded body as columns; ContractError with the path of the first value off the interface.
 
     ``grouped``: ``data`` maps labels to lists of points; otherwise it is one list.
-
-    Raises
-    ------
-    ContractError
-        Naming the path of the first value off the interface.
     """
     reader = _Reader(rng, notes)
     data = top.get("data")

@@ -70,8 +70,6 @@ class CoverageRecord(NamedTuple):
 def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
     """Disjoint records in time order: of overlapping ones the latest shows.
 
-    Examples
-    --------
     >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 1, 0, 1)
     >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 7, 0, 2)
     >>> [(r.start, r.end, r.rows) for r in overlay([old, new])]
@@ -152,13 +150,7 @@ def within(pieces: Iterable[CoverageRecord], wanted: Range) -> list[CoverageReco
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:
-    """Disjoint, sorted, with gaps between.
-
-    Examples
-    --------
-    >>> [tuple(r) for r in union([Range(5, 7), Range(0, 2), Range(2, 5), Range(9, 9)])]
-    [(0, 7)]
-    """
+    """Disjoint, sorted, with gaps between."""
     out: list[Range] = []
     for one in sorted(r for r in ranges if r.start < r.end):
         if out and one.start <= out[-1].end:
@@ -171,8 +163,6 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
     """The parts of a range that none of the held ones covers.
 
-    Examples
-    --------
     >>> [tuple(r) for r in gaps([Range(2, 4), Range(6, 8)], Range(0, 10))]
     [(0, 2), (4, 6), (8, 10)]
     """

@@ -59,14 +59,7 @@ def whole_minutes(wanted: Range) -> Range:
 
 
 def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *, refresh: bool = False) -> list[Gap]:
-    """Ranges of ``wanted`` to ask for: what is not final, up to the live edge.
-
-    Examples
-    --------
-    >>> held = CoverageRecord(0, 60, CoverageState.FINAL, 1, 0, 0, 1)
-    >>> to_ask([held], Range(0, 120 * SECOND), ServerTime(10**15))
-    [Gap(start=60, end=120000000, tries=0)]
-    """
+    """Ranges of ``wanted`` to fetch: what is not final, up to the live edge."""
     wanted = Range(wanted.start, min(wanted.end, clock.edge))
     if wanted.start >= wanted.end:
         return []
@@ -88,21 +81,11 @@ def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *
 
 
 def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
-    """What an answer for a range establishes; rows and hashes are filled in when it is stored.
+    """What an answer for the range ``done`` establishes; rows and hashes are filled in when it is stored.
 
-    A silent stretch of an hour or more between two points is observed empty, as an answer without points is: near now a
-    source may only be late. Long ago it is asked again once, after a week.
-
-    Parameters
-    ----------
-    done : Range
-        What was asked and answered.
-    times : int64 array
-        Bucket starts of the points that came.
-    proven : bool
-        Whether the end of the pagination was proven.
-    tries : int
-        Answers without points that the range had before.
+    A gap of an hour or more between two points (``times``) is observed empty, as an answer without points is: near now
+    a source may only be late. Long ago it is fetched again once, after a week. ``proven``: whether the end of the
+    pagination was; ``tries``: answers without points that the range had before.
     """
     cut = min(max(clock.settled, done.start), done.end)
     out = _settled(Range(done.start, cut), times, clock, proven=proven, tries=tries) if done.start < cut else []

@@ -76,15 +76,7 @@ def is_bad_log(problem: BaseException) -> bool:
 
 @contextlib.contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Turn a failed write into an ArchiveError; what was committed before is intact.
-
-    Raises
-    ------
-    ArchiveFullError
-        If there is no room, or no right, to write.
-    ArchiveError
-        For every other failure.
-    """
+    """Turn a failed write into an ArchiveFullError (no room or right) or ArchiveError; earlier commits are intact."""
     with _turned(what, _write_error):
         yield
 
@@ -115,15 +107,7 @@ def _write_error(what: str, problem: BaseException) -> ArchiveError:
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn what a storage raises while bytes are fetched into an error of this library.
-
-    Raises
-    ------
-    ArchiveCorruptError
-        If the storage says that the file does not exist.
-    ArchiveError
-        For every other failure; it says nothing about the data.
-    """
+    """Turn an error of fetching bytes into an ArchiveError; ArchiveCorruptError only if storage says: no such file."""
     with _turned(what, _read_error):
         yield
 
@@ -143,13 +127,7 @@ def unavailable(what: str, problem: BaseException) -> ArchiveError:
 
 @contextlib.contextmanager
 def parsing(what: str) -> Iterator[None]:
-    """Turn a failure to parse bytes that are all in memory into an ArchiveCorruptError: this is proven damage.
-
-    Raises
-    ------
-    ArchiveCorruptError
-        If the bytes do not parse, or a checksum differs.
-    """
+    """Turn a failure to parse bytes in memory, or a wrong checksum, into an ArchiveCorruptError: proven damage."""
     import pyarrow as pa
 
     try:

@@ -25,23 +25,9 @@ _STEP = 0.02
 
 @contextlib.contextmanager
 def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
-    """Hold the lock of this name.
+    """Hold the lock of this name, waiting at most ``wait`` [s]; ``what`` its holder does is for the message.
 
-    Parameters
-    ----------
-    root : str
-        Of the archive.
-    wait : float
-        How long to wait for another holder [s].
-    what : str
-        What its holder does, for the message.
-
-    Raises
-    ------
-    ArchiveBusyError
-        If another process still holds it after that time; the message has its process id.
-    ArchiveFullError, ArchiveError
-        If there is no room or right for the file of the lock, or the file system has no locks.
+    ArchiveBusyError with the process id of another holder; ArchiveError if the file system has no locks.
     """
     try:
         import fcntl

@@ -204,13 +204,7 @@ def _leaf(schema: pa.Schema, name: str) -> str:
 
 
 def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
-    """Row ranges whose weights sum to about ``size`` each.
-
-    Examples
-    --------
-    >>> list(cuts(np.array([3, 3, 3, 3]), 6))
-    [(0, 2), (2, 4)]
-    """
+    """Row ranges whose weights sum to about ``size`` each: weights 3 3 3 3 and size 6 give (0, 2), (2, 4)."""
     if not len(weights):
         return
     before = np.cumsum(weights) - weights
@@ -252,15 +246,7 @@ def statistics(file: DataFile) -> str:
 
 
 def read_footer(store: Store, file: DataFile) -> Footer:
-    """Read the footer of a file.
-
-    Raises
-    ------
-    ArchiveCorruptError
-        If the file is missing, torn, damaged or not the one that the commit names.
-    ArchiveError
-        If the storage failed.
-    """
+    """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit."""
     what = f"The data file {file.path}"
     with errors.reading(what), store.open(file.path) as source:
         size = source.seek(0, os.SEEK_END)
@@ -283,13 +269,7 @@ def read_footer(store: Store, file: DataFile) -> Footer:
 
 
 def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
-    """What a commit would say of a file that is there, and its columns.
-
-    Raises
-    ------
-    ArchiveCorruptError
-        If it is damaged.
-    """
+    """What a commit would say of a file that exists, and its columns; ArchiveCorruptError if it is damaged."""
     with errors.reading(f"The data file {name}"), store.open(name) as source:
         size = source.seek(0, os.SEEK_END)
     file = DataFile(name, size, -1)
@@ -322,15 +302,7 @@ def _footer(metadata: Any, end: int) -> Footer:
 
 
 def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
-    """Rows of some row groups (None: all), with every page checksum compared.
-
-    Raises
-    ------
-    ArchiveCorruptError
-        If the file is missing or a page is damaged.
-    ArchiveError
-        If the storage failed.
-    """
+    """Rows of some row groups (None: all), every page checksum compared; ArchiveCorruptError if a page is damaged."""
     what = f"The data file {file.path}"
     some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
     # As long as the file, with just these row groups in it: what is not touched costs no memory.

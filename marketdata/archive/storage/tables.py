@@ -157,10 +157,7 @@ class Table:
         self._handle, self._version = handle, found
 
     def _said(self, number: int) -> str | None:
-        """The fingerprint that a commit says its version has; None where it says none, or a checkpoint replaced it.
-
-        The commit itself is read: the history of a handle begins with the newest commit, whatever its version.
-        """
+        """The fingerprint in this commit, or None; read by number: a handle's history begins at the newest."""
         name = f"{LOG_FOLDER}/{number:020d}.json"
         try:
             with errors.reading(f"The commit {name} of {self.uri}"), self.store.open(name) as source:
@@ -229,12 +226,9 @@ class Table:
     def commit(
         self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
     ) -> Version | None:
-        """Commit on exactly this version; None where another commit came first.
+        """Commit on exactly this version; None if another commit came first.
 
-        Raises
-        ------
-        ArchiveFullError, ArchiveError
-            If the storage failed. The commit may have landed all the same: what replaces a range may be run again.
+        After an ArchiveError the commit may have landed all the same: what replaces a range may be run again.
         """
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
@@ -271,23 +265,11 @@ class Table:
         *,
         data_change: bool = True,
     ) -> Version:
-        """Commit what ``make`` wants for the newest version, and make it again where another commit came first.
+        """Commit what ``make`` wants for the newest version, and make it again if another commit came first.
 
-        Parameters
-        ----------
-        make
-            From a version to (new files, files to drop), or None for nothing to do. New files of a plan that was
-            refused are deleted, unless the next plan has them too.
-
-        Returns
-        -------
-        Version
-            The one that was committed, or the newest where there was nothing to do.
-
-        Raises
-        ------
-        ArchiveBusyError
-            If others kept committing first.
+        ``make`` returns (new files, files to drop), or None for nothing to do; new files of a refused plan are deleted,
+        unless the next plan has them too. Returns the version committed, or the newest. ArchiveBusyError if others kept
+        committing.
         """
         self.create()
         tried: Sequence[DataFile] = ()

@@ -107,12 +107,9 @@ def demo(
 
 
 def compare(view: View, ours: Any, theirs: Any) -> None:
-    """Compare two tidy polars frames row by row: books exactly, means to 1e-12, which their sums' order changes.
+    """Compare two tidy polars frames row by row: books exactly, means to 1e-12, as sums depend on order.
 
-    Raises
-    ------
-    ContractError
-        If any row differs, or one frame has a row that the other has not.
+    ContractError if any row differs or is missing.
     """
     from polars.testing import assert_frame_equal
 
@@ -133,10 +130,7 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
 
 
 def discover(client: Client, archive: Archive) -> Scope:
-    """The first event whose markets have every view; where there is none, every market that has data.
-
-    The event and its markets come from the service, their ranges from the coverage of the archive.
-    """
+    """The first event whose markets have every view, else every market that has data; ranges from the coverage."""
     held = _held(archive)
     events = client.events()
     for slug, title in zip(events["slug"], events["title"], strict=True):
@@ -162,13 +156,7 @@ def _simulated() -> Archive:
 
 
 def _recorded(folder: Path, scratch: str) -> Archive:
-    """The files of a folder as an archive.
-
-    Raises
-    ------
-    ConfigError
-        If it has no books: without them there is nothing to draw.
-    """
+    """The files of a folder as an archive; ConfigError without books, as there would be nothing to draw."""
     from marketdata.archive import Archive
 
     archive = Archive(scratch)

@@ -19,24 +19,16 @@ T = TypeVar("T")
 
 
 def mask(key: str) -> str:
-    """The key as it may be shown: its last four characters if it has 16 or more.
-
-    Examples
-    --------
-    >>> mask("short")
-    '***'
-    """
+    """The key as it may be shown: its last four characters if it has 16 or more."""
     return "…" + key[-4:] if len(key) >= SECRET_LENGTH else "***"
 
 
 def redact(text: str, key: str, *, is_data: bool = False) -> str:
     """The text without the key.
 
-    A key of 16 characters or more goes wherever it stands. A shorter one may be a word: it goes where it is a whole
-    token, no part of a slug or a path; and in a text that quotes data only as the value of a header or a parameter.
+    A key of 16 characters or more is removed everywhere. A shorter one may be a word: it is removed where it is a whole
+    token, no part of a slug or a path; in a text that quotes data only as the value of a header or a parameter.
 
-    Examples
-    --------
     >>> redact("Market not found: latest-test-1. Is test your key?", "test")
     'Market not found: latest-test-1. Is *** your key?'
     >>> redact("token 'test' was '1'; X-API-Key: test", "test", is_data=True)
@@ -66,13 +58,7 @@ def veiled(source: T) -> T:
 
 
 def check_key(key: object) -> Secret:
-    """The key, if a header can carry it.
-
-    Raises
-    ------
-    ConfigError
-        If it is empty, or contains a space, a line break or a character beyond ASCII. The message does not show it.
-    """
+    """The key, if a header can carry it: ASCII without spaces; else a ConfigError that does not show it."""
     key = veiled(key)
     if not isinstance(key, str):
         raise ConfigError(f"is a {type(key).__name__}; it must be a text.", argument="api_key")
@@ -87,17 +73,11 @@ def check_key(key: object) -> Secret:
 
 
 class KeyProvider:
-    """The key from a text, a callable, or the environment variable MARKETDATA_API_KEY.
+    """The key from a text, a callable, or (None) the environment variable MARKETDATA_API_KEY.
 
-    A pickle never holds the key: a copy made from one asks its callable or the environment.
+    A callable is asked once, and again after a 401. A pickle never has the key: a copy asks its callable or the
+    environment.
 
-    Parameters
-    ----------
-    source : str, callable or None
-        None reads the environment. A callable is asked once, and again if the service says 401.
-
-    Examples
-    --------
     >>> KeyProvider("0123456789abcdef")
     KeyProvider('…cdef')
     """
@@ -116,13 +96,7 @@ class KeyProvider:
             self._text = check_key(source)
 
     def get(self) -> Secret:
-        """The key.
-
-        Raises
-        ------
-        ConfigError
-            If there is none, or a header can not carry it.
-        """
+        """The key; ConfigError if there is none, or a header cannot carry it."""
         with self._lock:
             if self._held is None:
                 self._held = self._read()

@@ -151,25 +151,10 @@ class Sessions:
 
 
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
-    """Read an answer of urllib3 to its proven end.
+    """Read an answer of urllib3 to its proven end, at the latest by ``until`` [steady s].
 
-    Parameters
-    ----------
-    raw : urllib3 response
-    encoding : str
-        Its Content-Encoding.
-    policy : Policy
-    until : float
-        Steady time at which to give up [s].
-
-    Raises
-    ------
-    NetworkError
-        If it is cut, corrupt or too slow.
-    PayloadTooLargeError
-        If it is larger than any page can be.
-    ContractError
-        If it is encoded in a way that was not asked for.
+    NetworkError if it is cut, corrupt or too slow; PayloadTooLargeError if larger than any page; ContractError if it
+    has an encoding that was not asked for.
     """
     name = encoding.strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip"):

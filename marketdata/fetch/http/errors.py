@@ -137,16 +137,9 @@ def server_date(value: str | None) -> float | None:
 
 
 def retry_after(value: str | None, date: float | None) -> float | None:
-    """Seconds that a ``Retry-After`` header asks to wait [s]; None if it says nothing that can be used.
+    """Seconds that a ``Retry-After`` header asks to wait [s]; None if it says nothing usable, such as "-1".
 
     A date is measured against the ``Date`` of the same answer, so that a skewed clock does no harm.
-
-    Examples
-    --------
-    >>> retry_after("7", None)
-    7.0
-    >>> retry_after("-1", None) is None
-    True
     """
     text = (value or "").strip()
     if re.fullmatch(r"\d{1,18}", text, re.ASCII):

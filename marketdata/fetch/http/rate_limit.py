@@ -18,15 +18,8 @@ _LARGEST_BURST = 32
 class Pacer:
     """Slots for requests, each reserved before the wait, so that threads never race for one.
 
-    Parameters
-    ----------
-    requests_per_minute : int or None
-        What the key's plan allows [requests per 60 s]; None until it is known: nothing is held back then,
-        except after an answer of 429.
-    clock : Clock
+    ``requests_per_minute`` is per 60 s; while it is None, unknown, only an answer of 429 delays requests.
 
-    Examples
-    --------
     >>> pacer = Pacer(60)
     >>> [round(pacer.reserve(0.0), 2) for _ in range(8)]
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.01, 2.02]
@@ -54,15 +47,9 @@ class Pacer:
         return self._announced
 
     def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
-        """Take over what ``usage`` says.
+        """Apply what ``usage`` says: ``remaining`` requests of the running minute, restored in ``reset_in`` [s].
 
-        Parameters
-        ----------
-        requests_per_minute : int
-        remaining : int, optional
-            Requests left of the running minute; those that others spent count as spent now.
-        reset_in : float, optional
-            Seconds until they are given back [s].
+        Those that others spent count as spent now.
         """
         now = self._clock.monotonic()
         with self._lock:

@@ -9,20 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of one request.
+    """Limits of one request: sent at most ``attempts`` times.
 
-    Attributes
-    ----------
-    attempts : int
-        How often one request is sent at most.
-    connect, silence, total : float
-        Longest time to connect, between two bytes, and for one attempt as a whole [s].
-    longest_wait : float
-        A longer Retry-After is an error, not a wait [s].
-    largest_body : int
-        Decoded size at which reading stops [bytes].
-    largest_ratio : int
-        Decoded over sent size at which reading stops, once ``ratio_from`` bytes came out.
+    ``connect``, ``silence``, ``total``: longest time to connect, between two bytes, and for an attempt [s];
+    ``longest_wait``: a longer Retry-After is an error [s]; ``largest_body``: decoded bytes at which reading stops;
+    ``largest_ratio``: decoded over sent size at which it stops, once ``ratio_from`` bytes came out.
     """
 
     attempts: int = 5

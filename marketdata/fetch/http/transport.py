@@ -84,19 +84,9 @@ _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer with status 200.
+    """A whole answer with status 200: body, the server's time [Unix s], url without a key, number of requests.
 
-    Attributes
-    ----------
-    body : bytes
-    date : float or None
-        The server's own time [Unix s].
-    url : str
-        Scheme, host and path; never a key.
-    attempts : int
-        How many requests it took.
-    notes : tuple of str
-        Oddities that put no data at risk.
+    ``notes`` are oddities that put no data at risk.
     """
 
     body: bytes = field(repr=False)  # it may be long, and may repeat the key
@@ -107,33 +97,9 @@ class Answer:
 
 
 class Transport:
-    """GET requests to one service with one key.
+    """GET requests to one service with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
 
-    Parameters
-    ----------
-    base_url : str or None
-        Scheme and host, a trailing ``/`` or ``/v1`` is dropped; None reads MARKETDATA_BASE_URL.
-    api_key : str, callable or None
-        None reads MARKETDATA_API_KEY.
-    pacer : Pacer, optional
-        By default the one of this process for this key.
-    clock : Clock
-    policy : Policy, optional
-        Attempts, deadlines and caps.
-    allow_insecure : bool
-        Allow ``http`` beyond this machine.
-
-    Raises
-    ------
-    ConfigError
-        If address or key are refused.
-
-    Source: interface 5, 7.
-
-    Examples
-    --------
-    >>> Transport("http://127.0.0.1:1/v1", "0123456789abcdef").base_url
-    'http://127.0.0.1:1'
+    ``pacer`` is by default the one of this process for this key; ``policy`` has attempts, deadlines and caps.
     """
 
     def __init__(
@@ -172,10 +138,7 @@ class Transport:
 
     @property
     def server_time(self) -> float | None:
-        """Unix seconds by the ``Date`` of an answer of the last ten minutes [s], None without one.
-
-        Dates are whole seconds and an answer takes its time, so this is never ahead of the server's clock.
-        """
+        """Unix seconds by the ``Date`` of an answer of the last ten minutes; None without one; never ahead of it."""
         if self._dated is None:
             return None
         date, since = self._dated[0], time.monotonic() - self._dated[1]
@@ -189,28 +152,11 @@ class Transport:
         stop: threading.Event | None = None,
         deadline: float | None = None,
     ) -> Answer:
-        """The answer to ``GET /v1/<segments>?<params>``.
+        """The answer to ``GET /v1/<segments>?<params>``; the ids and slugs of ``segments`` are passed as they are.
 
-        Parameters
-        ----------
-        segments : sequence of str
-            Parts of the path, ids and slugs as they are.
-        params : mapping of str to str, optional
-        stop : threading.Event, optional
-            Set it to send nothing more.
-        deadline : float, optional
-            Longest time for all attempts together [s].
-
-        Raises
-        ------
-        ConfigError
-            If a segment is refused; nothing was sent.
-        RequestError
-            The service said no.
-        NetworkError
-            No complete answer came.
-        ContractError
-            The answer is none of the interface.
+        Set ``stop`` to send nothing more; ``deadline`` is for all attempts together [s]. ConfigError if a segment is
+        refused, RequestError if the service refuses, NetworkError if no complete answer came, ContractError if it is
+        none of the interface.
         """
         path = target(segments, params)
         if self._pid != os.getpid():
@@ -245,13 +191,7 @@ class Transport:
         params: Mapping[str, str] | None = None,
         check: Callable[[Any], Any] = lambda top: top,
     ) -> Any:
-        """The JSON of an answer, or what ``check`` makes of it.
-
-        Raises
-        ------
-        ContractError
-            If it is not JSON twice, or refused by ``check``, and all that ``get`` raises.
-        """
+        """The JSON of an answer, or what ``check`` makes of it; ContractError if that fails twice."""
         attempts = 0
         for again in (True, False):
             answer = self.get(segments, params)
@@ -275,13 +215,7 @@ class Transport:
         return error
 
     def check_cursor(self, cursor: str | None) -> None:
-        """Refuse a cursor that no service gives, or that would put the key into an address.
-
-        Raises
-        ------
-        ContractError
-            If it is longer than any cursor, or repeats the key.
-        """
+        """ContractError for a cursor that is too long, or repeats the key, which must not be in an address."""
         if cursor is not None and len(cursor) > _LONGEST_CURSOR:
             raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
         key = str.__str__(self.keys.get())
@@ -289,10 +223,7 @@ class Transport:
             raise ContractError("next_cursor repeats the API key; it is not sent back.")
 
     def learn_limits(self) -> None:
-        """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error.
-
-        Source: readings ("usage").
-        """
+        """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error."""
         if self.pacer.known or self._asked_usage:
             return
         self._asked_usage = True

@@ -18,16 +18,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str:
     """Scheme, host, port and path of the service, without ``/v1`` and trailing slash.
 
-    Raises
-    ------
-    ConfigError
-        For another scheme than https, user or password, query, fragment, and ``http`` beyond this machine
-        unless ``allow_insecure``.
-
-    Examples
-    --------
-    >>> check_base_url("https://example.org/v1/")
-    'https://example.org'
+    ConfigError for a user, password, query or fragment, another scheme than https, and ``http`` beyond this machine
+    unless ``allow_insecure``.
     """
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
     if not given:
@@ -77,13 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_segment(segment: str) -> str:
-    """An id or slug that can stand as one segment of a path.
-
-    Raises
-    ------
-    ConfigError
-        If it is not 1 to 200 characters, or is ``.`` or ``..`` (interface 4.1).
-    """
+    """An id or slug as one segment of a path (interface 4.1): 1 to 200 characters, not ``.`` or ``..``."""
     if not isinstance(segment, str):
         raise ConfigError(f"An id or slug is a text, not {type(segment).__name__}; write it in quotes.")
     if not 1 <= len(segment) <= _LONGEST:
@@ -98,13 +84,7 @@ def check_segment(segment: str) -> str:
 
 
 def target(segments: Sequence[str], params: Mapping[str, str] | None) -> str:
-    """Path and query, each segment and value quoted whole.
-
-    Examples
-    --------
-    >>> target(["markets", "a/b", "books"], {"limit": "200"})
-    '/v1/markets/a%2Fb/books?limit=200'
-    """
+    """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in (params or {}).items())
     return f"/v1/{path}" + (f"?{query}" if query else "")

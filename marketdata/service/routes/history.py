@@ -29,17 +29,7 @@ from marketdata.wire.columns import VIEWS, View
 
 
 class HistoryPages:
-    """Pages of an archive as bodies, for keys whose plan allows them.
-
-    Parameters
-    ----------
-    source : archive
-        Where the points are.
-    pages, cursors
-        Pages out of it, and the cursors that lead through them.
-    clock : callable
-        Unix time [seconds], for the lookback of plans.
-    """
+    """Pages of an archive as bodies, for keys whose plan allows them, whose lookback is by ``clock`` [Unix s]."""
 
     def __init__(
         self, source: ServedArchive, pages: Pages, cursors: Cursors, *, clock: Callable[[], float] = time.time
@@ -50,13 +40,7 @@ class HistoryPages:
         self._clock = clock
 
     def market(self, view: View, id_or_slug: str, query: HistoryQuery, grant: Grant) -> bytes:
-        """Books, prices or metrics of a market.
-
-        Raises
-        ------
-        HTTPException
-            403, 404 or 400 as interface section 7 says.
-        """
+        """Books, prices or metrics of a market; HTTPException 403, 404 or 400 (interface section 7)."""
         self._check_plan(view, query, grant)
         record = self._source.find_market(id_or_slug)
         if record is None:
@@ -74,13 +58,7 @@ class HistoryPages:
         return responses.market_body(page, market_id, query.resolution, tokens, metadata)
 
     def token(self, view: View, token_id: str, query: HistoryQuery, grant: Grant) -> bytes:
-        """Books or prices of one token.
-
-        Raises
-        ------
-        HTTPException
-            403, 404 or 400 as interface section 7 says.
-        """
+        """Books or prices of one token; errors as for `market`."""
         self._check_plan(view, query, grant)
         found = self._source.find_token(token_id)
         if found is None:
