@@ -79,8 +79,10 @@ from marketdata.tidy.resample import resample as resample
 from marketdata.tidy.returns import log_odds as log_odds
 from marketdata.tidy.returns import ohlc as ohlc
 from marketdata.tidy.returns import returns as returns
+from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import from_wide as from_wide
 from marketdata.tidy.shapes import ladder as ladder
+from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
 from marketdata.tidy.trade_cost import fill_price as fill_price
 from marketdata.tidy.trade_cost import sweep as sweep

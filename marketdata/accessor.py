@@ -110,6 +110,14 @@ class Accessor(Generic[F]):
         """Tidy books of wide ones; see `marketdata.from_wide`."""
         return shapes.from_wide(self._frame)
 
+    def explode(self) -> F:
+        """Tidy books of nested ones, a row per level; see `marketdata.explode`."""
+        return shapes.explode(self._frame)
+
+    def nest(self) -> F:
+        """Nested books of tidy ones, a row per snapshot; see `marketdata.nest`."""
+        return shapes.nest(self._frame)
+
     def complement(self, *, tokens: Any = None) -> F:
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""
         return cross_token.complement(self._frame, tokens=tokens)

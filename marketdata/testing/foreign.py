@@ -29,8 +29,9 @@ except ModuleNotFoundError as missing:
     hint = "marketdata.testing.foreign needs hypothesis, which is not installed: pip install hypothesis"
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
-__all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "prices"]
+__all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "nested", "prices"]
 
+LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 IDS = ("market_id", "token_id", "token_label")
 CONTAINERS = ("pandas", "pandas nullable", "pandas pyarrow", "pandas object", "polars", "polars lazy", "arrow")
 # What no rule repairs: such a frame is refused by an error that says what to do.
@@ -54,6 +55,14 @@ BOOK_FAULTS = (
     "a level is left out",
     "a price without a size",
     "a size without a price",
+)
+NESTED_FAULTS = (
+    *FAULTS,
+    "levels from the worst price",
+    "lists of differing length",
+    "a price without a size",
+    "a size without a price",
+    "no lists",
 )
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BASES = (1_767_225_600, -86_400 * 400, 0, 1_700_000_040)
@@ -104,6 +113,27 @@ def books(
     return _strategy(_book_rows, names, BOOK_FAULTS if faults else (), containers, width)
 
 
+def nested(
+    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
+) -> st.SearchStrategy[Foreign]:
+    """The books of `books` with a row per snapshot and a list per side; parameters as `prices`.
+
+    ``rows`` are those of levels all the same.
+
+    Returns
+    -------
+    strategy
+        Of `Foreign`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> "bid_price" in find(nested(faults=False), lambda drawn: len(drawn.rows) == 2).frame
+    True
+    """
+    return _strategy(_book_rows, ("ts", *IDS, *LISTS), NESTED_FAULTS if faults else (), containers, width)
+
+
 def _strategy(
     points: Callable[[random.Random, int], Rows],
     names: tuple[str, ...],
@@ -136,6 +166,7 @@ def made(
         "ids": rng.choice(["text", "category", "large", "enum", "view"]),
         "numbers": rng.choice(["float", "float", "float32", "decimal", "nan"]),
         "levels": rng.choice(["int", "int64", "float", "unsigned"]),
+        "lists": rng.choice(["list", "large", "array"]),
         "order": rng.choice(["tidy", "shuffled", "asks first"]),
         "markers": rng.choice([True, True, False]),
         "doubled": rng.random() < 0.15,
@@ -146,7 +177,7 @@ def made(
     if "side" in names and not how["markers"]:
         rows = [row for row in rows if row["price"] is not None]
     more = {"note": "a", "extra": 1.5} if how["extra"] else {}
-    table = [{**row, **more, "ts": row["ts"] * 10**9} for row in rows]
+    table = [{**row, **more, "ts": row["ts"] * 10**9} for row in (_snapshots(rows, how) if LISTS[0] in names else rows)]
     if how["doubled"]:
         table += [dict(rng.choice(table)) for _ in range(2 if table else 0)]
     if how["order"] == "shuffled":
@@ -225,6 +256,42 @@ def _book_rows(rng: random.Random, width: int) -> Rows:
     return out
 
 
+def _snapshots(rows: Rows, how: dict[str, Any]) -> Rows:
+    found: dict[Any, dict[str, Any]] = {}
+    for row in rows:
+        head = {c: row[c] for c in ("ts", *IDS)}
+        one = found.setdefault(_key(row), {**head, **{name: [] for name in LISTS}})
+        for what in ("price", "size") if row["price"] is not None else ():
+            one[f"{row['side']}_{what}"].append(row[what])
+    # An empty side is an empty list, or none.
+    return [{c: None if v == [] and not how["markers"] else v for c, v in row.items()} for row in found.values()]
+
+
+def _spoil_lists(rng: random.Random, table: Rows, fault: str, how: dict[str, Any]) -> str | None:
+    long = [(row, side) for row in table for side in ("bid", "ask") if row[f"{side}_price"]]
+    if fault == "no lists":
+        how["lists"] = "none"
+        return fault
+    if not long:
+        return None
+    row, side = rng.choice(long)
+    price, size = list(row[f"{side}_price"]), list(row[f"{side}_size"])
+    if fault == "two rows that differ":
+        table.append({**row, f"{side}_size": [size[0] + 0.5, *size[1:]]})
+        return fault
+    if fault == "levels from the worst price":
+        if len(price) < 2:
+            return None
+        price.reverse()
+    elif fault == "lists of differing length":
+        size = size[1:]
+    else:
+        part = size if fault == "a price without a size" else price
+        part[rng.randrange(len(part))] = None
+    row |= {f"{side}_price": price, f"{side}_size": size}
+    return fault
+
+
 def _spoil(rng: random.Random, table: Rows, fault: str, how: dict[str, Any], container: str) -> str | None:
     """Put a fault into the rows; None where they have no room for it."""
     if not table:
@@ -245,6 +312,8 @@ def _spoil(rng: random.Random, table: Rows, fault: str, how: dict[str, Any], con
         if row["ts"] is None or "side" in row:
             return None
         table.append({**row, "ts": row["ts"] + 1})
+    elif LISTS[0] in row and fault in (*NESTED_FAULTS[len(FAULTS) :], "two rows that differ"):
+        return _spoil_lists(rng, table, fault, how)
     elif fault == "two rows that differ":
         value = "price" if "price" in row else "volume"
         if row[value] is None:
@@ -359,6 +428,19 @@ def _pandas_column(name: str, values: list[Any], style: str, how: dict[str, Any]
             return pd.Series(values, dtype="float64")
         return pd.Series(values, dtype="UInt8" if how["levels"] == "unsigned" else "Int32")
     kind = how["numbers"]
+    if name in LISTS and how["lists"] != "none":
+        if style == "pyarrow":
+            arrow = _arrow_lists(values, how)
+            return pd.Series(pd.array(arrow, dtype=pd.ArrowDtype(arrow.type)))
+        if how["lists"] == "array" and kind not in ("decimal", "text"):
+            import numpy as np
+
+            values = [None if v is None else np.array(v, "f4" if kind == "float32" else "f8") for v in values]
+        else:
+            values = [None if v is None else _numbers(v, kind) for v in values]
+        return pd.Series(values, dtype=object)
+    if name in LISTS:
+        values = [1.0] * len(values)
     if kind in ("decimal", "text") or style == "object":
         return pd.Series(_numbers(values, kind), dtype=object)
     width = "32" if kind == "float32" else "64"
@@ -403,6 +485,11 @@ def _polars_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
         types: dict[str, Any] = {"int": pl.Int32, "int64": pl.Int64, "float": pl.Float64, "unsigned": pl.UInt8}
         return pl.Series(name, values, dtype=types[how["levels"]])
     kind = how["numbers"]
+    if name in LISTS and how["lists"] != "none":
+        inner: Any = {"decimal": pl.Decimal(20, 6), "text": pl.String, "float32": pl.Float32}.get(kind, pl.Float64)
+        return pl.Series(name, [None if v is None else _numbers(v, kind) for v in values], dtype=pl.List(inner))
+    if name in LISTS:
+        values = [1.0] * len(values)
     if kind == "decimal":
         return pl.Series(name, _numbers(values, kind), dtype=pl.Decimal(20, 6))
     if kind == "text":
@@ -441,10 +528,23 @@ def _arrow_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
         kinds = {"int": pa.int32(), "int64": pa.int64(), "float": pa.float64(), "unsigned": pa.uint8()}
         return pa.array(values, kinds[how["levels"]])
     kind = how["numbers"]
+    if name in LISTS and how["lists"] != "none":
+        return _arrow_lists(values, how)
+    if name in LISTS:
+        values = [1.0] * len(values)
     if kind in ("decimal", "text"):
         return pa.array(_numbers(values, kind), pa.decimal128(20, 6) if kind == "decimal" else pa.string())
     values = [float("nan") if v is None and kind == "nan" else v for v in values]
     return pa.array(values, pa.float32() if kind == "float32" else pa.float64(), from_pandas=False)
+
+
+def _arrow_lists(values: list[Any], how: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    kind = how["numbers"]
+    inner = {"decimal": pa.decimal128(20, 6), "text": pa.string(), "float32": pa.float32()}.get(kind, pa.float64())
+    of = pa.large_list if how["lists"] == "large" else pa.list_
+    return pa.array([None if v is None else _numbers(v, kind) for v in values], of(inner))
 
 
 _BUILD: dict[str, Callable[..., Any]] = {"pandas": _pandas, "polars": _polars, "arrow": _arrow}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import narwhals as nw
@@ -25,7 +26,7 @@ import polars as pl
 from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy import partitions
+from marketdata.tidy import nested, partitions
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of
 from marketdata.tidy.table import EagerTable, from_codes
@@ -91,7 +92,7 @@ def run(
         streams through it; ``finish`` is called for the reduced rows instead of the function. Where it raises
         `Overlap`, as parts of the rows cannot be told apart any more, the function gets all of them.
     """
-    kinds = tuple(kinds)
+    frame, kinds = read(frame), tuple(kinds)
     again = partial(run, function=function, kinds=kinds)
     if is_dask_dataframe(frame):
         return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
@@ -109,16 +110,23 @@ def run(
 def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
     """The `Table` of a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
 
-    NotTidyError if it is no frame of a known library or lacks columns; ConfigError if a Spark session is not in UTC.
+    Of nested books it has the level rows, unless nested books are taken. NotTidyError if it is no frame of a known
+    library or lacks columns; ConfigError if a Spark session is not in UTC.
     """
-    source = source_of(frame)
+    source, kinds = source_of(frame), tuple(kinds)
     if source is not None:
         check_names(source.names)
-        return EagerTable(source, kind_of(source.names, kinds))
+        table = EagerTable(source, kind_of(source.names, kinds))
+        return nested.level_rows(nested.in_order(table)) if _is_to_explode(table, kinds) else table
     data = _narwhals(frame)
     names = data.collect_schema().names()
     check_names(names)
-    return EngineTable(frame, data, kind_of(names, kinds))
+    rows = EngineTable(frame, data, kind_of(names, kinds))
+    return nested.level_rows_of(rows) if _is_to_explode(rows, kinds) else rows
+
+
+def _is_to_explode(table: EagerTable | EngineTable, kinds: tuple[Kind, ...]) -> bool:
+    return table.kind == "nested" and "nested" not in kinds
 
 
 def source_of(frame: Any) -> Any:
@@ -130,11 +138,22 @@ def source_of(frame: Any) -> Any:
     return ArrowSource(frame) if is_pyarrow_table(frame) else None
 
 
+def read(frame: F) -> F:
+    """The batches of an Arrow reader as a table; other frames as they are."""
+    batches: Any = frame
+    return batches.read_all() if _is_reader(frame) else frame
+
+
+def _is_reader(frame: Any) -> bool:
+    return type(frame).__module__.partition(".")[0] == "pyarrow" and hasattr(frame, "read_all")
+
+
 def in_memory(frame: Any) -> Any:
     """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     if is_dask_dataframe(frame):
         computed: Any = frame
         return computed.compute()
+    frame = read(frame)
     if is_lazy(frame):
         return frame.collect()
     return frame if source_of(frame) is not None else _narwhals(frame).collect("polars").to_native()
@@ -145,6 +164,8 @@ def names_of(frame: Any) -> list[str]:
     source = source_of(frame)
     if source is not None:
         return list(source.names)
+    if _is_reader(frame):
+        return list(frame.schema.names)
     return list(frame.columns) if is_dask_dataframe(frame) else list(_narwhals(frame).collect_schema().names())
 
 
@@ -371,8 +392,19 @@ def _pandas_column(column: pl.Series, wanted: Any) -> Any:
     if dtype == pl.Boolean and column.null_count():
         return pd.array(column.to_list(), dtype="boolean")
     if dtype.is_nested():
-        return pd.Series(column.to_list(), dtype=object)
+        return _pandas_lists(column, wanted)
     return column.to_numpy(writable=True)
+
+
+def _pandas_lists(column: pl.Series, wanted: Any) -> Any:
+    """Lists as Arrow has them, where it is installed: Dask makes texts of objects."""
+    import pandas as pd
+
+    if wanted != np.dtype(object) and find_spec("pyarrow") is not None:
+        import pyarrow as pa
+
+        return pd.array(column.to_arrow(), dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+    return pd.Series(column.to_list(), dtype=object)
 
 
 def _pandas_texts(column: pl.Series, wanted: Any) -> Any:

@@ -14,7 +14,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import run
 from marketdata.tidy.outcomes import as_kind_of
-from marketdata.tidy.quotes import top
+from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS
 
@@ -97,7 +97,7 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum", "overround").rows()
     [(0.98, 1.02, 0.020000000000000018)]
     """
-    return run(frame, partial(_sums, counts=token_counts(tokens)), ("books", "bbo"), together="market")
+    return run(frame, partial(_sums, counts=token_counts(tokens)), KINDS, together="market")
 
 
 def arbitrage(frame: F, *, tokens: Any = None) -> F:
@@ -114,7 +114,7 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
     >>> md.arbitrage(md.testing.books("polars", buckets=1)).drop("ts").rows()
     [('rain', False, False, None, None)]
     """
-    return run(frame, partial(_free_money, counts=token_counts(tokens)), ("books", "bbo"), together="market")
+    return run(frame, partial(_free_money, counts=token_counts(tokens)), KINDS, together="market")
 
 
 def _free_money(table: Any, counts: Counts) -> Any:
@@ -199,7 +199,7 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
     [None]
     """
     counts = token_counts(tokens)
-    return run(frame, partial(_scaled, counts=counts), ("prices", "books", "bbo"), together="market")
+    return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
 
 def _scaled(table: Any, counts: Counts) -> Any:

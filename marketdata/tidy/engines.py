@@ -12,7 +12,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, Kind
+from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import SECOND
 
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -45,6 +45,14 @@ class EngineTable:
         out.data = out._instants(native, data, times)  # noqa: SLF001
         return out
 
+    def of(self, native: Any, kind: Kind) -> EngineTable:
+        """A table of a frame that was made of this one, its columns in their types."""
+        out = EngineTable.__new__(EngineTable)
+        out.kind, out.data, out.is_duckdb = kind, nw.from_native(native), self.is_duckdb
+        out.names = out.data.collect_schema().names()
+        out.keys = [c for c in ID_COLUMNS if c in out.names]
+        return out
+
     def _instants(self, native: Any, data: Any, times: list[str]) -> Any:
         if not self.is_duckdb:
             _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
@@ -59,7 +67,8 @@ class EngineTable:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null."""
         names = values or _values(self.kind)
         schema = self.data.collect_schema()
-        return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in _TEXTS else c for c in names))
+        kept = (*_TEXTS, *(LISTS if self.kind == "nested" else ()))
+        return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in kept else c for c in names))
 
     def is_number(self, name: str) -> bool:
         """Whether a column holds numbers."""
@@ -75,14 +84,19 @@ class EngineTable:
         if self.kind == "books":
             half = " <> ".join(f"({c} IS NULL OR isnan(CAST({c} AS DOUBLE)))" for c in ("price", "size"))
             checks += ["side IS NULL", f"side NOT IN ('{BID}', '{ASK}')", half]
+        nested = LISTS if self.kind == "nested" else ()
+        length = "len" if self.is_duckdb else "array_size"
+        for price, size in zip(nested[::2], nested[1::2], strict=True):
+            checks.append(f"coalesce({length}({price}), 0) <> coalesce({length}({size}), 0)")
         native = _checked(
             native, checks, self.is_duckdb, str(native.types[native.columns.index("ts")]) if self.is_duckdb else ""
         )
         out = nw.from_native(native)
-        numbers = [_number(out.collect_schema(), c) for c in own if c not in _TEXTS]
+        numbers = [_number(out.collect_schema(), c) for c in own if c not in (*_TEXTS, *nested)]
         texts = [nw.col(c).cast(nw.String) for c in (*self.keys, *(["side"] if "side" in own else []))]
         level = [nw.col("level").cast(nw.Int32)] if self.kind == "books" else []
-        return out.with_columns(utc(out).alias("ts"), *texts, *(n for n in numbers), *level)
+        out = out.with_columns(utc(out).alias("ts"), *texts, *(n for n in numbers), *level)
+        return _with_lists(out, nested, self.is_duckdb) if nested else out
 
     def with_micros(self, name: str) -> Any:
         """The whole frame with ``ts`` as microseconds since the epoch in one more column."""
@@ -120,6 +134,25 @@ def _number(schema: Any, name: str) -> nw.Expr:
     if not schema[name].is_numeric():
         raise NotTidyError(f"{name} holds {schema[name]}, not numbers; make it a column of floats.")
     return nw.col(name).cast(nw.Float64).fill_nan(None)
+
+
+def _with_lists(data: Any, names: tuple[str, ...], duckdb: bool) -> Any:
+    """The frame with lists of float64 in these columns, empty ones where one is missing."""
+    schema = data.collect_schema()
+    for name in names:
+        if not isinstance(schema[name], nw.List | nw.Array) or not schema[name].inner.is_numeric():
+            raise NotTidyError(
+                f"{name} holds {schema[name]}, not lists of numbers; nested books have a list per side and snapshot."
+            )
+    native = data.to_native()
+    if duckdb:
+        return nw.from_native(
+            native.project(f"* REPLACE ({', '.join(f'coalesce(CAST({c} AS DOUBLE[]), []) AS {c}' for c in names)})")
+        )
+    from pyspark.sql import functions
+
+    lists = {c: functions.expr(f"coalesce(CAST({c} AS array<double>), array())") for c in names}
+    return nw.from_native(native.withColumns(lists))
 
 
 def _check_types(schema: Any, keys: list[str]) -> None:

@@ -17,14 +17,14 @@ from marketdata.tidy import partitions
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, run
 from marketdata.tidy.outcomes import Payoffs, as_kind_of, tokens_of
-from marketdata.tidy.quotes import top
+from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.schema import ID_COLUMNS, Kind
 from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
 Of = Literal["token", "market", "all"]
 Payoff = dict[tuple[str, str], float]
-_KINDS: tuple[Kind, ...] = ("prices", "books", "bbo")
+_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 _P, _PAID, _ERROR = "__p", "__paid", "__error"
 _PAYOFF = [*ID_COLUMNS[:2], _PAID]
 # A price of a decimal bin border may lie a few bits below it.

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy import nested
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, check_names
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
 from marketdata.tidy.table import from_codes
 from marketdata.wire.columns import (
     VIEWS,
@@ -177,13 +178,16 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
 
     source, spec = source_of(in_memory(frame)), VIEWS[view]
     check_names(source.names)
-    missing = [c for c in ("ts", *spec.required) if c not in source.names]
+    nest = view == "books" and set(LISTS) <= set(source.names) and "level" not in source.names
+    missing = [c for c in ("ts", *(("token_id", *LISTS) if nest else spec.required)) if c not in source.names]
     if missing:
         raise NotTidyError.from_missing(f"A {view} frame", missing, source.names)
-    table = EagerTable(source, view)
+    table = EagerTable(source, "nested" if nest else view)
     table.keys = [c for c in table.keys if c in spec.ids]
     if lookup:
         table.identity = ID_COLUMNS
+    if nest:
+        return _of_lists(nested.in_order(table)).sort()
     if issubclass(spec.columns, BookColumns):
         return _snapshots(table.book()).sort()
     numbers = [c for c in source.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
@@ -200,6 +204,14 @@ def _tokens(table: Any, groups: Ints) -> tuple[tuple[Token, ...], Codes]:
     ids = (dict(zip(table.keys, head, strict=True)) for head in zip(*heads, strict=True))
     tokens = tuple(Token(**{**one, "market_id": one.get("market_id") or ""}) for one in ids)
     return tokens, np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
+
+
+def _of_lists(table: Any) -> BookColumns:
+    tokens, token = _tokens(table, table.groups)
+    counts = nested.level_counts(table)
+    return BookColumns(
+        tokens, token, table.array("ts"), counts, np.column_stack(nested.level_values(table, counts, counts))
+    )
 
 
 def _snapshots(table: Any) -> BookColumns:

@@ -7,10 +7,12 @@ read. A column that has the type of tidy frames already is returned as it is, wi
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
@@ -105,6 +107,38 @@ def numbers(raw: Raw, name: str) -> pl.Series:
     if not (raw.dtype.is_numeric() or raw.dtype == pl.Null):
         raise NotTidyError(f"{name} holds {raw.dtype}, not numbers; make it a column of floats.")
     return raw.cast(pl.Float64)  # type: ignore[no-any-return]
+
+
+def lists(raw: Raw, name: str) -> pl.Series:
+    """Lists of numbers as lists of float64; a missing list is an empty one.
+
+    Raises
+    ------
+    NotTidyError
+        If the column holds no lists of numbers.
+    """
+    if isinstance(raw, list):
+        raw = pl.Series(name, [_list(value, name) for value in raw], dtype=pl.List(pl.Float64))
+    if raw.dtype == pl.Null:
+        raw = raw.cast(pl.List(pl.Float64))
+    inner = getattr(raw.dtype, "inner", None)
+    if inner is None or not (inner.is_numeric() or inner == pl.Null):
+        raise NotTidyError(
+            f"{name} holds {raw.dtype}, not lists of numbers, one per side and snapshot. Dask makes text of lists that "
+            "are Python objects: give it columns of Arrow lists."
+        )
+    out: pl.Series = raw.cast(pl.List(pl.Float64))
+    return out.fill_null([]) if out.null_count() else out
+
+
+def _list(value: Any, name: str) -> list[float | None]:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return value.tolist()  # type: ignore[no-any-return]
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return [_number(one, name) for one in value]
+    if _is_missing(value):
+        return []
+    raise NotTidyError(f"{name} holds {type(value).__name__}, not lists of numbers, one per side and snapshot.")
 
 
 def is_number(raw: Raw) -> bool:

@@ -11,7 +11,7 @@ from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pya
 from numpy.typing import NDArray
 
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
-from marketdata.tidy.backends import in_memory, is_lazy, opened
+from marketdata.tidy.backends import in_memory, is_lazy, opened, read
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, value_columns
 from marketdata.tidy.table import EagerTable
@@ -89,6 +89,7 @@ def check(frame: F, resolution: str | None = None) -> F:
     >>> report.filter(pl.col("n_failed") > 0).select("check", "severity", "n_failed").rows()
     [('gaps', 'warning', 1)]
     """
+    frame = read(frame)
     native = in_memory(frame)
     table = opened(native, ("books", "prices", "metrics"))
     view = _View(table)

@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from marketdata.tidy import nested
 from marketdata.tidy.backends import Result, Taken, run
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, Kind
@@ -16,7 +17,7 @@ from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
 _KEYS = (*ID_COLUMNS, "ts")
-KINDS: tuple[Kind, ...] = ("books", "bbo")
+KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 
 def bbo(frame: F) -> F:
@@ -65,7 +66,14 @@ def top(table: Any) -> Any:
     """The columns of bbo of a `Table` of books or bbo, behind narwhals."""
     if table.kind == "bbo":
         return table.in_order(BBO[4:]).frame() if table.is_eager else table.frame().sort(*_KEYS, nulls_last=True)
-    return nw.from_native(_best(table.book(whole=False))) if table.is_eager else _best_rows(table)
+    nest = table.kind == "nested"
+    if table.is_eager:
+        data = nw.from_native(nested.best(table) if nest else _best(table.book(whole=False)))
+    else:
+        data = nested.best_rows(table) if nest else _best_rows(table)
+    bid, ask = nw.col("best_bid"), nw.col("best_ask")
+    data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
+    return data if table.is_eager else data.select(*BBO).sort(*_KEYS, nulls_last=True)
 
 
 def _best(book: EagerTable) -> pl.DataFrame:
@@ -78,14 +86,14 @@ def _best(book: EagerTable) -> pl.DataFrame:
         rows = pl.Series(at, dtype=pl.Int64)
         rows = rows.set(pl.Series(none), None) if none.any() else rows
         out += [column.gather(rows).fill_nan(None) for column in (price, size)]
-    data = pl.DataFrame([column.alias(name) for column, name in zip(out, BBO, strict=False)])
-    bid, ask = pl.col("best_bid"), pl.col("best_ask")
-    return data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
+    return pl.DataFrame([column.alias(name) for column, name in zip(out, BBO, strict=False)])
 
 
 def reduced(table: EagerTable) -> Any:
-    """The best two levels of each side, which `_best` looks at, and every marker row."""
+    """The best two levels of each side, which `top` looks at, and every marker row."""
     rows = np.arange(len(table))
+    if table.kind == "nested":
+        return nested.best_levels(table)
     if table.kind == "books":
         rows = np.flatnonzero((table.array("level") <= 1) | np.isnan(table.array("price")))
     return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])
@@ -102,7 +110,4 @@ def _best_rows(table: EngineTable) -> Any:
             nw.when(best).then(nw.col("size")).alias(f"best_{side}_size"),
         ]
     names = BBO[4:8]
-    data = table.frame().select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())
-    bid, ask = nw.col("best_bid"), nw.col("best_ask")
-    data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
-    return data.select(*BBO).sort(*_KEYS, nulls_last=True)
+    return table.frame().select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())

@@ -19,17 +19,17 @@ import polars as pl
 
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
-from marketdata.tidy import runs
+from marketdata.tidy import nested, runs
 from marketdata.tidy.backends import Overlap, Result, Taken, closed, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
 from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.schema import ASK, BBO, BOOKS, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
+from marketdata.tidy.schema import ASK, BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
-_KINDS: tuple[Kind, ...] = ("books", "prices", "bbo", "metrics", "quotes")
+_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _BUCKET, _FIRST, _LAST = "__bucket", "__first", "__last"
 _COARSE = Resolution.M10.micros
 
@@ -136,8 +136,11 @@ def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
 def last(ordered: EagerTable, width: BucketWidth) -> Result:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are handed on."""
     kept = ordered.take(_last_rows(ordered, _bucket_starts(ordered, width)))
-    own = [c for c in (BOOKS if kept.kind == "books" else BBO) if c in kept.names]
-    kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
+    own = [c for c in COLUMNS.get(kept.kind, BBO) if c in kept.names]
+    if kept.kind == "nested":
+        kept = nested.in_order(kept)
+    else:
+        kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
     ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
     data = kept.frame(*(c for c in own if c not in ("ts", *ID_COLUMNS))).to_native().with_columns(ts)
     taken = Taken(kept.source, {c: c for c in kept.names if c not in own}, kept.rows)

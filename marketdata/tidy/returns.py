@@ -22,7 +22,7 @@ from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
 How = Literal["simple", "log", "change", "log_odds"]
-KINDS: tuple[Kind, ...] = ("books", "series")
+KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 _BUCKET, _VALUE, _AT = "__bucket", "__value", "__at"
 
 
@@ -32,7 +32,7 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
     By default ``price``, or the ``mid`` of books. In memory the rows are in order. NotTidyError if rows of one token
     and time differ, ConfigError if the column is none of numbers or none can be chosen.
     """
-    if table.kind == "books":
+    if table.kind in ("books", "nested"):
         best = top(table)
         if table.is_eager:
             table = EagerTable(PolarsSource(best.to_native()), "bbo")

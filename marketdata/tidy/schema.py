@@ -8,10 +8,12 @@ prices     token and bucket             ts market_id token_id token_label price
 metrics    market and bucket            ts market_id volume liquidity spread + further numeric metrics
 bbo        token and bucket             ts market_id token_id token_label best_bid best_bid_size best_ask
                                         best_ask_size mid spread
+nested     token and bucket             ts market_id token_id token_label bid_price bid_size ask_price ask_size
 =========  ===========================  =====================================================================
 
 ``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one marker row: its side,
-and null level, price and size. ``<value>_count`` beside an averaged value is the number of base points
+and null level, price and size. Nested are books with a list of each side's prices and one of its sizes, best level
+first; an empty list is an empty side. ``<value>_count`` beside an averaged value is the number of base points
 that its mean was taken over.
 """
 
@@ -24,19 +26,19 @@ from marketdata.errors import NotTidyError
 from marketdata.wire.columns import VIEWS, Token, View
 
 # A series has a time, a market or a token, and any columns beside them.
-Kind = View | Literal["bbo", "quotes", "series"]
+Kind = View | Literal["bbo", "quotes", "series", "nested"]
 
 ID_COLUMNS = Token._fields
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 # What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
+# The list columns of nested books: one row per snapshot.
+LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 COLUMNS: dict[Kind, tuple[str, ...]] = {view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()}
-COLUMNS["bbo"] = BBO
+COLUMNS |= {"bbo": BBO, "nested": ("ts", *ID_COLUMNS, *LISTS)}
 BOOKS = COLUMNS["books"]
 
 BID, ASK = "bid", "ask"
-# The list columns of a nested books frame: one row per snapshot.
-NESTED = frozenset({"bid_price", "bid_size", "ask_price", "ask_size"})
 COUNT = "_count"
 
 
@@ -49,7 +51,11 @@ def check_names(columns: Iterable[str]) -> None:
 
 
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
-    """The first of the wanted kinds whose columns are all there; others do not matter. Else a NotTidyError."""
+    """The first of the wanted kinds whose columns are all there; others do not matter. Else a NotTidyError.
+
+    Nested books are books too: where these are wanted and nested ones are not, the door makes level rows of them. To
+    who takes any series they are one, for they have one row per token and time.
+    """
     present = list(columns)
     wanted = tuple(wanted)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
@@ -57,9 +63,13 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
         if "books" not in lacks:
             one_row = {"bbo", "quotes", "series"} & set(wanted)
+            if wanted == ("nested",):
+                raise NotTidyError("Nested books have one row per snapshot; these are rows of levels already.")
             hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"this takes {', '.join(lacks)}"
             raise NotTidyError(f"Books have several rows per snapshot; {hint}.")
         lacks = {"books": lacks["books"]}
+    elif set(LISTS) <= set(present) and ("nested" in wanted or {"books", "series"} & set(wanted) == {"books"}):
+        lacks = {"nested": [c for c in COLUMNS["nested"] if c not in present]}
     for kind, missing in lacks.items():
         if not missing:
             return kind
@@ -68,10 +78,10 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     if "series" in wanted and not {"side", "level"} & set(present):
         _check_series(present)
         return "series"
-    if set(present) >= NESTED:
+    if set(present) >= set(LISTS) and "nested" not in lacks:
         raise NotTidyError(
             "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
-            "level, and archive.scan(...) reads such rows."
+            "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
     # Of a book and its top people know the book.
     known = {kind: some for kind, some in lacks.items() if kind != "bbo" or "books" not in lacks}

@@ -1,4 +1,4 @@
-"""Books in other shapes: the ladder at one moment, one wide row per snapshot, and back."""
+"""Books in other shapes: the ladder at one moment, one wide or nested row per snapshot, and back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy import frames
+from marketdata.tidy import frames, nested
 from marketdata.tidy.arguments import whole
-from marketdata.tidy.backends import is_lazy, run
+from marketdata.tidy.backends import Result, Taken, is_lazy, run
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS
+from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 from marketdata.wire.columns import BookColumns, Token
@@ -193,3 +193,81 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
         )
     books = BookColumns(tokens, token, table.array("ts"), held.sum(axis=2).ravel(), pairs[held])
     return frames.to_frame(books, "polars")
+
+
+def explode(frame: F) -> F:
+    """Tidy books of nested ones: one row per level instead of lists; further columns are repeated.
+
+    A null list is an empty one. All rows are in tidy order, of lazy polars and Dask frames those of each part. Most
+    verbs take nested books as they are and need no rows of levels. `nest` is the inverse.
+
+    Raises
+    ------
+    NotTidyError
+        If a column is missing, the lists of a side differ in length, or its levels are not best first.
+
+    Examples
+    --------
+    >>> import polars as pl, marketdata as md
+    >>> nested = pl.DataFrame({
+    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
+    ...     "bid_price": [[0.25, 0.2]], "bid_size": [[10.0, 5.0]], "ask_price": [[]], "ask_size": [[]],
+    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
+    >>> md.explode(nested).select("side", "level", "price").rows()
+    [('bid', 0, 0.25), ('bid', 1, 0.2), ('ask', None, None)]
+    """
+    return run(frame, _exploded, ["nested"], together="row", further=True)
+
+
+def _exploded(table: Any) -> Any:
+    names = _replaced(table.names, LISTS, BOOKS[4:])
+    more = [c for c in names if c not in BOOKS]
+    if not table.is_eager:
+        data = nested.level_rows_of(table, more).data
+        order = (nw.col("side") == ASK).alias(_TOTAL)
+        return data.with_columns(order).sort(*ID_COLUMNS, "ts", _TOTAL, "level", nulls_last=True).select(names)
+    table = nested.in_order(table)
+    book = nested.level_rows(table)
+    counts = np.maximum(nested.level_counts(table), 1).reshape(-1, 2).sum(axis=1)
+    taken = Taken(table.source, {c: c for c in more}, np.repeat(table.rows, counts))
+    return Result(book.frame().to_native(), [taken], names)
+
+
+def nest(frame: F) -> F:
+    """Nested books of tidy ones: one row per snapshot with a list of prices and one of sizes for each side.
+
+    One row per (token, ts): ts, ids, ``bid_price bid_size ask_price ask_size`` [probability, shares], best level first,
+    an empty side as an empty list, then further columns, which must not differ within a snapshot. An archive stores
+    books so; ``archive.scan("books", nested=True)`` reads them as they are. pandas gets Arrow lists where pyarrow is
+    installed. `explode` is the inverse.
+
+    Examples
+    --------
+    >>> import marketdata as md
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> nested = md.nest(books)
+    >>> nested.height, nested["bid_price"][0].to_list()
+    (2, [0.41, 0.4])
+    >>> md.explode(nested).equals(books)
+    True
+    """
+    return run(frame, _nested, ["books"], further=True)
+
+
+def _nested(table: Any) -> Any:
+    names = _replaced(table.names, BOOKS[4:], LISTS)
+    more = [c for c in names if c not in (*KEYS, *LISTS)]
+    if not table.is_eager:
+        return nested.list_rows(table, more).sort(*ID_COLUMNS, "ts", nulls_last=True).select(names)
+    book = table.book()
+    starts = book.sides.starts
+    for name in more:
+        book.refuse_changes(name, starts)
+    return Result(nested.lists(book), [Taken(table.source, {c: c for c in more}, book.rows[starts])], names)
+
+
+def _replaced(names: list[str], old: Iterable[str], new: Iterable[str]) -> list[str]:
+    """The names with some of them replaced, all at the place of the first one."""
+    old = set(old)
+    at = next(i for i, name in enumerate(names) if name in old)
+    return [*names[:at], *new, *(c for c in names[at:] if c not in old)]

@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
 from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, Kind
+from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
 from marketdata.wire.columns import Ints
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
 _IDENTITY = ID_COLUMNS[:2]
-_TYPED = frozenset(c for columns in COLUMNS.values() for c in columns)
+_TYPED = frozenset(c for columns in COLUMNS.values() for c in columns) - {*LISTS}
 _NUMBERS = _TYPED - {"ts", *ID_COLUMNS, "side", "level"}
 
 
@@ -122,7 +122,12 @@ class EagerTable:
             if self._parent is not None and self._parent._has_read(name):
                 found = self._parent.column(name).gather(self.at)
             else:
-                found = _normalised(self.source.raw(name, self._places), name, nullable=len(self.identity) > 2)
+                raw = self.source.raw(name, self._places)
+                found = (
+                    normalization.lists(raw, name)
+                    if self.kind == "nested" and name in LISTS
+                    else _normalised(raw, name, nullable=len(self.identity) > 2)
+                )
             found = self._columns[name] = found.alias(name)
         return found
 
@@ -189,6 +194,22 @@ class EagerTable:
                     f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
                     "md.bbo(books) or md.to_wide(books)."
                 )
+
+    def refuse_changes(self, name: str, starts: Ints) -> None:
+        """Refuse a column whose values differ between two of these positions.
+
+        Raises
+        ------
+        NotTidyError
+            Naming the column and the first row.
+        """
+        differs = ~self._equals_before([name])
+        differs[starts] = False
+        if differs.any():
+            raise NotTidyError(
+                f"{name} differs within a snapshot, first {self.shown(int(np.argmax(differs)))}, and a nested row has "
+                "one value of it; drop the column."
+            )
 
     def is_number(self, name: str) -> bool:
         """Whether a column holds numbers."""
@@ -267,7 +288,7 @@ class EagerTable:
         if differs.any():
             raise NotTidyError(
                 f"Two rows have the same {', '.join(who)} and different {', '.join(values)}, first "
-                f"{self._shown(int(np.argmax(differs)))}; keep one of them. Of books give md.bbo(books) or "
+                f"{self.shown(int(np.argmax(differs)))}; keep one of them. Of books give md.bbo(books) or "
                 "md.to_wide(books) where a verb takes one row per token and time."
             )
         return self.take(np.flatnonzero(~same))
@@ -285,12 +306,15 @@ class EagerTable:
 
     def _comparable(self, name: str) -> NDArray[Any]:
         """A column of any type as an array whose values are equal where those of the column are."""
+        if self.kind == "nested" and name in LISTS:
+            return self.column(name).hash().to_numpy()
         if name in _TYPED or self.is_number(name):
             return self.array(name)
         raw = self.source.raw(name)
         return (pl.Series(list(map(repr, raw))) if isinstance(raw, list) else raw).hash().to_numpy()[self.rows]
 
-    def _shown(self, at: int) -> str:
+    def shown(self, at: int) -> str:
+        """Time and ids of a row, for a message."""
         one = np.array([at], np.int64)
         return " ".join([to_text(int(self.array("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.keys)])
 
@@ -303,7 +327,7 @@ class EagerTable:
         close = same[1:] & (exact[1:] != exact[:-1])
         if close.any():
             raise NotTidyError(
-                f"Two times of a token are less than a microsecond apart, first {self._shown(int(np.argmax(close)))}; "
+                f"Two times of a token are less than a microsecond apart, first {self.shown(int(np.argmax(close)))}; "
                 "tidy frames hold microseconds: keep one row per microsecond."
             )
 
@@ -392,12 +416,12 @@ class EagerTable:
         null = self.column("level").is_null().to_numpy()
         wrong = held & null
         if wrong.any():
-            raise NotTidyError(f"level is null where price is not, first {self._shown(int(np.argmax(wrong)))}.")
+            raise NotTidyError(f"level is null where price is not, first {self.shown(int(np.argmax(wrong)))}.")
         step = np.diff(level, prepend=-1)
         wrong = np.where(new, level != 0, step != 1)
         at = int(np.argmax(wrong))
         raise NotTidyError(
-            f"Levels of a side are 0, 1, 2, ... from the best price, each once; {self._shown(at)} has level {level[at]}"
+            f"Levels of a side are 0, 1, 2, ... from the best price, each once; {self.shown(at)} has level {level[at]}"
             f"{' first' if new[at] else f' after {level[at - 1]}'}. Number the levels of each (token, ts, side) anew."
         )
 
@@ -415,7 +439,7 @@ class EagerTable:
         if half.any():
             first = int(rows[np.argmax(half)])
             raise NotTidyError(
-                f"A level has a price and no size, or a size and no price, first {self._shown(first)}; give both, or "
+                f"A level has a price and no size, or a size and no price, first {self.shown(first)}; give both, or "
                 "neither for the marker row of an empty side."
             )
         rise = price[deeper] - price[deeper - 1]
@@ -423,7 +447,7 @@ class EagerTable:
         if wrong.any():
             first = int(deeper[np.argmax(wrong)])
             raise NotTidyError(
-                f"Level {level[first]} of {self._shown(first)} has a better price than the one before, or one of both "
+                f"Level {level[first]} of {self.shown(first)} has a better price than the one before, or one of both "
                 "has none; level 0 is the best price of its side: number the levels anew."
             )
 

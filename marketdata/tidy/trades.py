@@ -111,7 +111,7 @@ def trades(
         account.trade(by_token[token])
         accounts.append(account)
     # The side of an order has other values than that of a level.
-    kind = nw.from_native(rows).drop("side").to_native()
+    kind = nw.from_native(rows).drop("side", strict=False).to_native()
     return Trades(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
 
 

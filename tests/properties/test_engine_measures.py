@@ -41,6 +41,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ladder": lambda b, p, m: md.ladder(b, TS),
     "to_wide": lambda b, p, m: md.to_wide(b, 3),
     "from_wide": lambda b, p, m: md.from_wide(md.to_wide(b, 3)),
+    "nest explode": lambda b, p, m: md.explode(md.nest(b)),
     "overround": lambda b, p, m: md.overround(b),
     "arbitrage": lambda b, p, m: md.arbitrage(b),
     "probabilities": lambda b, p, m: md.probabilities(p),

@@ -262,13 +262,13 @@ def close(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def judged(case: Case, drawn: foreign.Foreign) -> tuple[str, str]:
+def judged(case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None = None) -> tuple[str, str]:
     """Whether the verb was "right" or "refused" as it should, "wrong", or failed with an error that is "untyped"."""
     coarse = case.told is not None and plain.is_coarse(drawn.rows, case.told)
     name = next(name for name, one in CASES.items() if one is case)
     coarse = coarse or (name in REFUSED and REFUSED[name](drawn.rows))
     try:
-        got = plain_rows(case.call(drawn.frame))
+        got = plain_rows((call or case.call)(drawn.frame))
     except md.NotTidyError as error:
         return ("refused" if drawn.fault and len(str(error)) > 30 else "wrong"), f"{error}"
     except md.ConfigError as error:

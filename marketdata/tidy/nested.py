@@ -1,0 +1,253 @@
+"""Nested books: one row per snapshot, each side as a list of prices and a list of sizes, best level first.
+
+An archive stores books so. Best prices are the first entries of the lists; rows are made of levels where a verb needs
+each of them. In memory that is numpy over the values of all lists, which lie one after the other; Spark and DuckDB have
+their own words for it.
+"""
+
+# Lists are made clean in the table that they belong to.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import NotTidyError
+from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, LISTS
+from marketdata.tidy.table import EagerTable, Source, from_codes
+from marketdata.wire.columns import Floats, Ints
+
+_PAIRS = (LISTS[:2], LISTS[2:])
+_OF, _PLACE, _BIDS, _LEVEL = "__of", "__place", "__bids", "__level"
+_ROWS = ("side", "level", "price", "size")
+
+# -- in memory
+
+
+def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
+    """Snapshots by token and time, each once, their levels checked; without ``whole`` the best two of each side.
+
+    Raises
+    ------
+    NotTidyError
+        As `EagerTable.book`, and if a list of prices and its list of sizes differ in length.
+    """
+    table = table.in_order(LISTS)
+    level_counts(table)
+    if not _is_sound(table, whole=whole):
+        # This says which rule is broken, if one is; a list of one null is an empty side.
+        clean = lists(level_rows(table).book(whole=whole))
+        table._columns |= {name: clean[name] for name in LISTS}
+    return table
+
+
+def _is_sound(table: EagerTable, *, whole: bool) -> bool:
+    """Whether all entries are numbers, and prices get no better."""
+    for names, falls in zip(_PAIRS, (True, False), strict=True):
+        both = [table.column(name) if whole else table.column(name).list.head(2) for name in names]
+        values, sizes = (column.explode(empty_as_null=False).to_numpy() for column in both)
+        counts = _lengths(both[0])
+        inner = np.ones(len(values), bool)
+        inner[(np.cumsum(counts) - counts)[counts > 0]] = False
+        step = np.diff(values) if falls else -np.diff(values)
+        if np.isnan(values).any() or np.isnan(sizes).any() or (inner[1:] & (step > 0)).any():
+            return False
+    return True
+
+
+def _lengths(lists: pl.Series) -> Ints:
+    return lists.list.len().cast(pl.Int64).to_numpy()
+
+
+def best(table: EagerTable) -> pl.DataFrame:
+    """The columns of bbo up to the size of the best ask."""
+    table = in_order(table, whole=False)
+    heads = [
+        table.column(name).list.first().fill_nan(None).alias(new) for name, new in zip(LISTS, BBO[4:], strict=False)
+    ]
+    return pl.DataFrame([*(table.column(c) for c in ("ts", *ID_COLUMNS)), *heads])
+
+
+def best_levels(table: EagerTable) -> pl.DataFrame:
+    """The rows with the best two levels of each side only, which `best` looks at.
+
+    Raises
+    ------
+    NotTidyError
+        If a list of prices and its list of sizes differ in length.
+    """
+    level_counts(table)
+    return pl.DataFrame(table.frame().to_native()).with_columns(pl.col(*LISTS).list.head(2))
+
+
+class _Levels(Source):
+    """Level rows of nested books as the source of a table."""
+
+    def __init__(self, data: pl.DataFrame) -> None:
+        self.data = data
+
+    @property
+    def names(self) -> list[str]:
+        return self.data.columns
+
+    def __len__(self) -> int:
+        return self.data.height
+
+    def raw(self, name: str, rows: Ints | None = None) -> Any:
+        return self.data[name] if rows is None else self.data[name].gather(rows)
+
+    def integers(self, _name: str, _rows: Ints | None = None) -> None:
+        return None
+
+
+def level_rows(table: EagerTable) -> EagerTable:
+    """A table of books: one row per level and a marker row per empty side, snapshots in the order of the table.
+
+    Raises
+    ------
+    NotTidyError
+        If a list of prices and its list of sizes differ in length.
+    """
+    counts = level_counts(table)
+    rows = np.maximum(counts, 1)
+    price, size = (pl.Series(v).fill_nan(None) for v in level_values(table, counts, rows))
+    is_empty = price.is_null() & size.is_null()
+    level = pl.Series((np.arange(len(price)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32))
+    side = from_codes(np.repeat((np.arange(len(rows)) & 1).astype(np.uint8), rows), pl.Enum([BID, ASK]))
+    of = np.repeat(np.arange(len(table)), rows.reshape(-1, 2).sum(axis=1))
+    data = {c: table.column(c).gather(of) for c in ("ts", *table.keys)}
+    data |= {"side": side, "level": level.set(is_empty, None), "price": price, "size": size}
+    return EagerTable(_Levels(pl.DataFrame(data)), "books")
+
+
+def level_counts(table: EagerTable) -> Ints:
+    """How many levels the bids and the asks of each snapshot have, by turns.
+
+    Raises
+    ------
+    NotTidyError
+        If a list of prices and its list of sizes differ in length.
+    """
+    out = np.empty((len(table), 2), np.int64)
+    for i, names in enumerate(_PAIRS):
+        price, size = (_lengths(table.column(name)) for name in names)
+        differs = np.flatnonzero(price != size)
+        if len(differs):
+            at = int(differs[0])
+            raise NotTidyError(
+                f"{names[0]} has {price[at]} entries and {names[1]} has {size[at]}, first {table.shown(at)}; the two "
+                "lists of a side have one entry per level."
+            )
+        out[:, i] = price
+    return out.ravel()
+
+
+def level_values(table: EagerTable, counts: Ints, rows: Ints) -> tuple[Floats, Floats]:
+    """Prices and sizes of all snapshots, where each side takes so many rows; NaN in those that it has no level for."""
+    begins = np.cumsum(rows) - rows
+    price, size = np.full((2, int(rows.sum())), np.nan)
+    for i, names in enumerate(_PAIRS):
+        count = counts[i::2]
+        at = np.repeat(begins[i::2] - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+        price[at], size[at] = (table.column(name).explode(empty_as_null=False).to_numpy() for name in names)
+    return price, size
+
+
+def lists(book: EagerTable) -> pl.DataFrame:
+    """Times, ids and the four lists of a book, one row per snapshot; an empty side is an empty list."""
+    starts, asks, ends = book.sides
+    held = ~np.isnan(book.array("price"))
+    out = [book.column(c).gather(starts) for c in ("ts", *book.keys)]
+    for first, last, names in ((starts, asks, _PAIRS[0]), (asks, ends, _PAIRS[1])):
+        counts = np.where((first < last) & held[np.minimum(first, len(held) - 1)], last - first, 0)
+        at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+        out += _ragged(counts, dict(zip(names, (book.column(c).gather(at) for c in ("price", "size")), strict=True)))
+    return pl.DataFrame(out)
+
+
+def _ragged(counts: Ints, values: dict[str, pl.Series]) -> list[pl.Series]:
+    """Columns of lists of so many values each."""
+    some = np.flatnonzero(counts)
+    keys = pl.Series(_OF, np.repeat(some, counts[some])).set_sorted()
+    found = pl.DataFrame([keys, *(v.alias(name) for name, v in values.items())])
+    found = found.group_by(_OF, maintain_order=True).agg(pl.all())
+    places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1))
+    places = places.set(places < 0, None)
+    return [found[name].gather(places).fill_null([]) for name in values]
+
+
+# -- engines
+
+
+def best_rows(table: EngineTable) -> Any:
+    """The columns of bbo up to the size of the best ask, as expressions."""
+    native = table.data.to_native()
+    names = list(zip(LISTS, BBO[4:], strict=False))
+    keys = ("ts", *ID_COLUMNS)
+    if table.is_duckdb:
+        return nw.from_native(native.project(", ".join([*keys, *(f"{c}[1] AS {new}" for c, new in names)])))
+    return nw.from_native(native.selectExpr(*keys, *(f"get({c}, 0) AS {new}" for c, new in names)))
+
+
+def level_rows_of(table: EngineTable, more: list[str] | None = None) -> EngineTable:
+    """A table of books: one row per level and a marker row per empty side."""
+    native = table.data.to_native()
+    others = [_quoted(c, table) for c in ("ts", *table.keys, *(more or ()))]
+    nothing = "[NULL]" if table.is_duckdb else "array(CAST(NULL AS double))"
+    size = "len" if table.is_duckdb else "size"
+
+    def both(what: str) -> str:
+        sides = (f"CASE WHEN {size}({side}_{what}) > 0 THEN {side}_{what} ELSE {nothing} END" for side in (BID, ASK))
+        return f"{'list_concat' if table.is_duckdb else 'concat'}({', '.join(sides)})"
+
+    lists = [f"{both(what)} AS {what}" for what in ("price", "size")]
+    lists.append(f"greatest({size}(bid_price), 1) AS {_BIDS}")
+    is_bid, is_empty = f"{_PLACE} < {_BIDS}", "price IS NULL AND size IS NULL"
+    level = f"CASE WHEN {is_empty} THEN NULL WHEN {is_bid} THEN {_PLACE} ELSE {_PLACE} - {_BIDS} END"
+    rows = [*others, f"CASE WHEN {is_bid} THEN '{BID}' ELSE '{ASK}' END AS side", f"CAST({level} AS INT) AS level"]
+    rows += ["price", "size"]
+    if table.is_duckdb:
+        each = ["unnest(price) AS price", "unnest(size) AS size", f"unnest(range(len(price))) AS {_PLACE}"]
+        for columns in ([*others, *lists], [*others, _BIDS, *each], rows):
+            native = native.project(", ".join(columns))
+        return table.of(native, "books")
+    one = native.selectExpr(*others, *lists)
+    one = one.selectExpr(*others, _BIDS, f"posexplode(arrays_zip(price, size)) AS ({_PLACE}, {_LEVEL})")
+    one = one.selectExpr(*others, _BIDS, _PLACE, f"{_LEVEL}.price AS price", f"{_LEVEL}.size AS size")
+    return table.of(one.selectExpr(*rows), "books")
+
+
+def list_rows(table: EngineTable, more: list[str]) -> Any:
+    """Times, ids, further columns and the four lists of books, one row per snapshot."""
+    native = table.data.to_native()
+    keys = ("ts", *table.keys)
+    lists = []
+    for side, names in zip((BID, ASK), _PAIRS, strict=True):
+        held = f"side = '{side}' AND price IS NOT NULL"
+        for what, name in zip(("price", "size"), names, strict=True):
+            if table.is_duckdb:
+                lists.append(f"coalesce(list({what} ORDER BY level) FILTER (WHERE {held}), []) AS {name}")
+            else:
+                levels = f"array_sort(collect_list(named_struct('level', level, 'x', {what})) FILTER (WHERE {held}))"
+                lists.append(f"transform({levels}, one -> one.x) AS {name}")
+    for name in more:
+        column, text = _quoted(name, table), name.replace("'", "")
+        wrong = f"'NotTidyError: {text} differs within a snapshot; drop the column.'"
+        wrong = f"error({wrong})" if table.is_duckdb else f"raise_error({wrong})"
+        differs = f"min({column}) <> max({column}) OR count({column}) NOT IN (0, count(*))"
+        lists.append(f"CASE WHEN {differs} THEN {wrong} ELSE min({column}) END AS {column}")
+    if table.is_duckdb:
+        return nw.from_native(native.aggregate(", ".join([*keys, *lists]), ", ".join(keys)))
+    from pyspark.sql import functions
+
+    return nw.from_native(native.groupBy(*keys).agg(*map(functions.expr, lists)))
+
+
+def _quoted(name: str, table: EngineTable) -> str:
+    mark = '"' if table.is_duckdb else "`"
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"

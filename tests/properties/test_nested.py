@@ -1,0 +1,120 @@
+"""Nested books: explode and nest are each other's way back, and every verb gives what it gives on rows of levels."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import narwhals as nw
+import plain
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from properties.test_foreign import CASES, judged, plain_rows
+
+import marketdata as md
+from marketdata.testing import foreign
+from marketdata.tidy.schema import LISTS
+
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
+
+
+def is_nested(frame: Any) -> bool:
+    names = set() if isinstance(frame, list) else set(nw.from_native(frame).collect_schema().names())
+    return set(LISTS) <= names and "level" not in names  # a ladder has such columns too, of numbers
+
+
+def as_levels(frame: Any) -> Any:
+    return md.explode(frame) if is_nested(frame) else frame
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.view == "books"])
+def test_a_verb_takes_nested_books_of_any_make(name: str) -> None:
+    """Whatever library, types of lists, order and faults: the rows of the loop over levels, or a NotTidyError."""
+    case, seen = CASES[name], Counter[str]()
+
+    @some
+    @given(drawn=foreign.nested())
+    def run(drawn: foreign.Foreign) -> None:
+        verdict, text = judged(case, drawn, lambda frame: as_levels(case.call(frame)))
+        seen[verdict] += 1
+        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()
+
+
+@some
+@given(drawn=foreign.nested(faults=False))
+def test_nested_books_come_back_from_rows_of_levels(drawn: foreign.Foreign) -> None:
+    """Exploded and nested again they are the same snapshots in tidy order; an empty side is an empty list."""
+    back = md.nest(md.explode(drawn.frame))
+    assert type(back) is type(drawn.frame)
+    assert plain_rows(md.explode(back)) == plain_rows(md.explode(drawn.frame))
+    want = [
+        {**head, **{name: [level[i] for level in side] for name, (side, i) in zip(LISTS, parts, strict=True)}}
+        for head, bids, asks in plain.snapshots(drawn.rows)
+        for parts in [((bids, 0), (bids, 1), (asks, 0), (asks, 1))]
+    ]
+    got = [{c: list(v) if c in LISTS else v for c, v in row.items() if c in want[0]} for row in plain_rows(back)]
+    assert got == want
+
+
+@some
+@given(drawn=foreign.books(faults=False))
+def test_rows_of_levels_come_back_from_nested_books(drawn: foreign.Foreign) -> None:
+    """Nested and exploded again they are the same levels in tidy order, a marker row for each empty side."""
+    back = plain_rows(md.explode(md.nest(drawn.frame)))
+    want = plain.with_markers(drawn.rows)
+    assert [{c: row[c] for c in want[0]} for row in back] == want
+
+
+def two() -> pl.DataFrame:
+    return md.nest(md.testing.books("polars", buckets=1))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_lists_that_differ_in_length_are_refused(kind: str) -> None:
+    """A side with more prices than sizes is no book; the message names the columns, the row and both lengths."""
+    frame: Any = two().with_columns(pl.col("ask_size").list.head(1))
+    frame = {"pandas": frame.to_pandas, "polars": frame.clone, "arrow": frame.to_arrow}[kind]()
+    for verb in (md.bbo, md.depth, md.explode, lambda f: md.resample(f, "1h")):
+        with pytest.raises(md.NotTidyError, match="ask_price has 2 entries and ask_size has 1, first 2026"):
+            verb(frame)
+
+
+def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
+    """Nothing is lost without a word: such a column is refused by name; one that does not differ is kept."""
+    books = md.testing.books("polars", buckets=1)
+    with pytest.raises(md.NotTidyError, match="orders differs within a snapshot"):
+        md.nest(books.with_columns(orders=pl.col("level") + 1))
+    kept = md.nest(books.with_columns(source=pl.lit("feed")))
+    assert kept["source"].to_list() == ["feed", "feed"]
+    assert md.explode(kept)["source"].to_list() == ["feed"] * books.height
+
+
+def test_what_is_made_for_values_says_what_to_do_with_nested_books() -> None:
+    """What takes no books refuses nested ones and names md.explode; what is no nested frame is not exploded."""
+    for verb in (md.explode, md.nest):
+        with pytest.raises(md.NotTidyError, match="price"):
+            verb(md.testing.prices())
+    with pytest.raises(md.NotTidyError, match="these are rows of levels already"):
+        md.explode(md.testing.books())
+    with pytest.raises(md.NotTidyError, match=r"md\.explode"):
+        md.plot.metrics(two())
+
+
+def test_rows_of_one_snapshot_stay_one_row() -> None:
+    """What has one row per token and time is worked on as it is: nothing is exploded, the lists are handed on."""
+    frame = two()
+    for got in (
+        md.resample(frame, "1h"),
+        md.align(frame, "1m"),
+        md.available_at(frame, "1m"),
+        md.time_to_resolution(frame, md.testing.markets("polars")),
+        md.concat([frame, frame]).unique(["token_id", "ts"], maintain_order=True),
+        md.around(frame, frame.select("ts", "market_id").unique(), before="1m", after="1m"),
+        md.asof_join(frame, frame, right_resolution="1m").drop(f"{name}_right" for name in LISTS),
+    ):
+        assert got.select(LISTS).equals(frame.select(LISTS))
