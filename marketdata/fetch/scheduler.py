@@ -33,6 +33,8 @@ _AT_ONCE = 3
 _SLACK = 5
 # Windows on their way that are far wider than what was seen of their market.
 _GUESSES = 2
+# Tokens of a market that is asked token by token which tell how wide its windows may be.
+_SAMPLES = 8
 
 
 class Markets(Protocol):
@@ -62,7 +64,6 @@ class _Slot:
     window: Window
     parts: list[Window]
     expected: int = 1
-    is_sample: bool = True
     is_guess: bool = False
     chunks: dict[int, Chunk] = field(default_factory=dict)
 
@@ -91,27 +92,34 @@ class _Source:
         self.points = 0
         self.is_looking_up = False
         self._is_sampling = False
+        self._opening: _Slot | None = None
         self.info = markets.known(window.id) if window.kind == "market" else MarketInfo()
         self.is_missing = False
-        self._density = Density(window.limit, self._guess)
+        self._density = self._unknown(window.limit)
 
     @property
     def _has_tokens(self) -> bool:
         """Whether a bucket has a point of each token of a market."""
         return self.window.kind == "market" and VIEWS[self.window.view].has_tokens
 
-    @property
-    def _guess(self) -> int:
-        """Points that a bucket may have, before any came."""
-        if not self._has_tokens or self.is_wide:
-            return 1
-        return len(self.info.tokens) if self.info is not None and self.info.tokens else 2
+    def _unknown(self, limit: int) -> Density:
+        """The density before any point came."""
+        if self.is_wide:
+            return Density(limit, 1, 1)  # the tokens are asked side by side, so each may follow its cursor
+        if not self._has_tokens:
+            return Density(limit, 1)
+        return Density(limit, len(self.info.tokens) if self.info is not None and self.info.tokens else 2)
 
     @property
     def is_wide(self) -> bool:
         """Whether the market has more tokens than a page has points."""
         many = self.info is not None and len(self.info.tokens) > LARGEST_LIMIT
         return many and self._has_tokens
+
+    @property
+    def is_open(self) -> bool:
+        """Whether slots that it has are still to be asked for."""
+        return bool(self.todo) or self._opening is not None
 
     @property
     def is_cut(self) -> bool:
@@ -130,8 +138,12 @@ class _Source:
         """What to ask next; None: nothing before something comes."""
         if self.todo:
             return self.todo.popleft()
+        if self._opening is not None:
+            return self._opened(self._opening)
         if self.is_cut or (self._is_sampling and (self.is_looking_up or not self._density.known)):
             return None
+        if self.is_wide:
+            return self._take_wide()
         left = self.rest.buckets
         if self.info is None and not self.is_looking_up:
             far = left > _WORTH_INFO * self._density.full
@@ -154,16 +166,63 @@ class _Source:
             return None
         window = part.part(self.at, buckets)
         self.at = window.rng.end
-        slot = self._slot(window, expected, is_sample=is_alive)
+        slot = self._slot(window, expected)
         slot.is_guess = guess
         self.slots.append(slot)
         return self.todo.popleft()
 
-    def _slot(self, window: Window, expected: int, *, is_sample: bool) -> _Slot:
+    def _take_wide(self) -> _Task:
+        """The next slot of a market that is asked token by token; the first one by a few tokens, where that may do."""
+        slot = self._slot(self._wide_part(), 1)
+        if not self._density.known and slot.window.rng.end < self.window.rng.end:
+            few = -(-len(slot.parts) // _SAMPLES)
+            self.todo = deque(task for task in self.todo if task.part % few == 0)
+            self._opening = slot
+        self.at = slot.window.rng.end
+        self.slots.append(slot)
+        return self.todo.popleft()
+
+    def _opened(self, slot: _Slot) -> _Task | None:
+        """Widen the first slot by what its sample tells, once that has come, and ask the rest of it."""
+        sample = range(0, len(slot.parts), -(-len(slot.parts) // _SAMPLES))
+        if len(slot.chunks) < len(sample):
+            return None
+        self._opening, self.at = None, slot.window.rng.start
+        whole = replace(slot.window, rng=Range(self.at, max(slot.window.rng.end, self._wide_part().rng.end)))
+        self.at = whole.rng.end
+        for k, part in enumerate(slot.parts[:]):
+            if k not in slot.chunks:
+                slot.parts[k] = replace(part, rng=whole.rng)
+                self.todo.append(_Task(self, slot, k))
+            elif part.rng.end < whole.rng.end:
+                self.todo.append(_Task(self, slot, len(slot.parts)))
+                slot.parts.append(replace(part, rng=Range(part.rng.end, whole.rng.end)))
+        slot.window = whole
+        return self.todo.popleft()
+
+    def _wide_part(self) -> Window:
+        """What is cut next of a market that is asked token by token.
+
+        A request a token is dear: what lies outside of the market's life goes along with its first and last window.
+        """
+        alive = [rng for rng, is_alive in (self.info or MarketInfo()).parts(self.rest) if is_alive]
+        if not alive:
+            return self.rest
+        life = replace(self.rest, rng=alive[0])
+        buckets, _ = self._density.width(life.buckets)
+        end = self.window.rng.end if buckets >= life.buckets else life.part(life.rng.start, buckets).rng.end
+        return replace(self.window, rng=Range(self.at, end))
+
+    def _lived(self, window: Window) -> int:
+        """Buckets of a window in which its market was active."""
+        parts = (self.info or MarketInfo()).parts(window)
+        return sum(replace(window, rng=rng).buckets for rng, is_alive in parts if is_alive)
+
+    def _slot(self, window: Window, expected: int) -> _Slot:
         """A slot whose parts are to be asked, before all else."""
         tokens = self.info.tokens if self.info is not None and self.is_wide else ()
         parts = [replace(window, kind="token", id=token) for token in tokens] or [window]
-        slot = _Slot(window, parts, expected, is_sample)
+        slot = _Slot(window, parts, expected)
         self.todo.extend(_Task(self, slot, k) for k in range(len(parts)))
         return slot
 
@@ -177,8 +236,8 @@ class _Source:
         slot.chunks[part] = chunk
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
-        if slot.is_sample:
-            self._density.see(chunk.units, slot.window.buckets, chunk.per_bucket)
+        if lived := self._lived(slot.parts[part]):
+            self._density.see(chunk.units, lived, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
         """Put parts that fit a page or two in the place of a slot."""
@@ -186,33 +245,32 @@ class _Source:
         before, self.todo = self.todo, deque()
         full = self._density.full
         self._density.see(self._density.limit, full, max(1, self._density.limit // full))
-        parts = [self._slot(w, 1, is_sample=True) for w in cut(slot.window, 2 * full)]
+        parts = [self._slot(w, 1) for w in cut(slot.window, 2 * full)]
         self.todo.extend(before)
         del self.slots[at]
         for k, one in enumerate(parts):
             self.slots.insert(at + k, one)
 
     def learn(self, info: MarketInfo) -> None:
-        """Take in what is known of the market; a sample from before its life says nothing of it."""
-        self.info, self.is_looking_up = info, False
-        if self.is_wide or (info.start is not None and self.at <= info.start):
-            for slot in self.slots:
-                slot.is_sample = False
-            self._density = Density(self._density.limit, self._guess)
+        """Take in what is known of the market: its life, and whether it is to be asked token by token."""
+        was_wide, self.is_looking_up = self.is_wide, False
+        if was_wide:
+            return
+        self.info = info
+        if is_wide := self.is_wide:
+            # Whole, its windows are refused: they are asked again, once for each token.
+            while any(not slot.chunks for slot in self.slots):
+                self.at = self.slots.pop().window.rng.start
+            self.todo.clear()
+        if is_wide or (info.start is not None and self.at <= info.start):
+            self._density = self._unknown(self._density.limit)
             self._is_sampling = False
-
-    def widen(self, slot: _Slot) -> bool:
-        """Ask a slot token by token; False if that is no way out."""
-        if self.is_wide:
-            at, before, self.todo = self.slots.index(slot), self.todo, deque()
-            self.slots[at] = self._slot(slot.window, 1, is_sample=True)
-            self.todo.extend(before)
-        return self.is_wide
 
     def drop(self) -> None:
         """Ask nothing more: there is no such market."""
         self.is_missing = True
         self.at = self.window.rng.end
+        self._opening = None
         self.slots.clear()
         self.todo.clear()
 
@@ -376,14 +434,10 @@ class Scheduler:
                 return _Task()
         workers = self._workers()
         room = math.inf if self._buffer is None else self._buffer if self._fixed else max(self._buffer, 2 * workers)
-        for k, source in enumerate(self._begun):
-            is_full = self._held >= room
+        for source in self._begun:
             # What is held waits for the first slot, where nothing can be taken: that one may always be asked for.
-            if is_full and (k or self._ready or not self._in_order):
-                return None
-            if is_full and source.slots and not source.todo:
-                return None
-            if (task := self._taken(source)) is not None:
+            first = self._in_order and source is self._begun[0] and not (source.slots or self._ready)
+            if (self._held < room or source.is_open or first) and (task := self._taken(source)) is not None:
                 return task
         while self._waiting and self._held < room:
             source = self._waiting.popleft()
@@ -430,21 +484,26 @@ class Scheduler:
             info = self._markets.look_up(source.window.id)
         except MarketDataError as problem:
             return problem
-        with self._change:
-            source.learn(info)
+        self._learn(source, info)
         return error
+
+    def _learn(self, source: _Source, info: MarketInfo) -> None:
+        with self._change:
+            before = len(source.slots)
+            source.learn(info)
+            self._held += len(source.slots) - before
 
     def _settle(self, task: _Task, outcome: Chunk | MarketInfo | BaseException | None) -> None:
         """Take in an outcome; called under the lock."""
         source, slot = task.source, task.slot
         if source is None or slot is None:
             if isinstance(outcome, MarketInfo) and source is not None:
-                source.learn(outcome)
+                self._learn(source, outcome)
             elif isinstance(outcome, BaseException):
                 self._fail(outcome)
             return
         if slot not in source.slots:
-            return  # of a market that does not exist, or of a window that was cut anew
+            return  # of a market that does not exist, or of a window that was cut anew or is asked token by token
         before = len(source.slots)
         if isinstance(outcome, Chunk):
             source.see(slot, task.part, outcome)
@@ -454,8 +513,6 @@ class Scheduler:
             self._missing.append(source)
             self._not_found = self._not_found or outcome
             source.drop()
-        elif isinstance(outcome, TooManyTokensError) and source.widen(slot):
-            pass  # asked again, token by token
         elif isinstance(outcome, BaseException):
             self._fail(outcome)
         self._held += len(source.slots) - before

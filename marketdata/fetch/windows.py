@@ -97,8 +97,9 @@ class MarketInfo:
 class Density:
     """How many points the buckets of one market have, as the service counts them, and how wide a window may be."""
 
-    def __init__(self, limit: int, per_bucket: int) -> None:
+    def __init__(self, limit: int, per_bucket: int, parallel: int = _PARALLEL) -> None:
         self.limit = limit
+        self._parallel = parallel
         self._guess = max(1, per_bucket)
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
         self._span = 0  # buckets seen
@@ -149,7 +150,7 @@ class Density:
         pages = 1
         if mean < _UNEVEN * dense and (share < _SPARSE or len(self._recent) >= _ENOUGH):
             # As wide as many points are expected: what is too many for a page follows behind its cursor.
-            pages, dense = min(_CHAIN, max(1, int(left * mean / self.limit / _PARALLEL))), mean
+            pages, dense = min(_CHAIN, max(1, int(left * mean / self.limit / self._parallel))), mean
         return max(1, min(most, int(pages * self.limit / dense))), pages
 
     def is_guess(self, buckets: int) -> bool:

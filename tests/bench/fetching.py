@@ -119,7 +119,6 @@ class Far(Transport):
             self._measure(self._distance)
             return Answer(body(path, self._window.rate), None, path)
         with self._count:
-            self.requests += 1
             went, came = (self._distance * self._dice.uniform(0.4, 0.6) for _ in range(2))
         self._clock.sleep(went)
         with self._count:

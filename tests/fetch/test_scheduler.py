@@ -6,17 +6,19 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from faults import Act, Ask, FaultServer, ok, refuse
+from faults import HANG_UP, Act, Ask, FaultServer, ok, refuse
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.client.markets import Markets
-from marketdata.errors import ContractError, NotFoundError, ServerError
+from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import THREAD, worker_count
@@ -234,14 +236,37 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: FaultServer, tra
     assert {w.id for w in caught.value.resume.windows} == {"no0", "no1"}
 
 
-def test_an_outage_ends(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """A service that fails altogether ends the fetch with its error, few retries, and a resume for everything."""
-    server.answer = lambda ask: refuse(500, "Failed to fetch data.")
-    with pytest.raises(ServerError) as caught:
-        list(fetch(transport, *cut(oracle.request(3000), 300), workers=8))
-    assert caught.value.resume.remaining[0].start == START
-    assert sum(w.buckets for w in caught.value.resume.windows) == 3000
-    assert len(server.asks) <= 1 + 5 + 8 * 5
+@pytest.mark.fault("N1", "N17")
+@pytest.mark.parametrize("status", [500, 503, None], ids=["500", "503", "closed"])
+@pytest.mark.parametrize(
+    ("count", "markets", "at_once"), [(60, 1, 1), (300, 1, 3), (1440, 1, 2), (30_000, 1, 3), (300, 24, 9)]
+)
+def test_an_outage_ends(
+    server: FaultServer,
+    transport: Transport,
+    clock: Clock,
+    status: int | None,
+    count: int,
+    markets: int,
+    at_once: int,
+) -> None:
+    """Of a service that fails altogether all learn by the five attempts of one request, however much is asked."""
+    server.answer = lambda ask: HANG_UP if status is None else refuse(status, "Failed to fetch data.")
+    whole = Oracle.of_prices(1).request(count)
+    with pytest.raises((ServerError, NetworkError)) as caught:
+        list(fetch(transport, *(replace(whole, id=f"m{k}") for k in range(markets))))
+    assert sum(w.buckets for w in caught.value.resume.windows) == count * markets
+    # Two may have been tried again before the third failure said that it is no chance.
+    assert 5 <= len(server.asks) <= (at_once + 6 if at_once > 1 else 5)
+    assert clock.monotonic() - time.monotonic() < 0.5 + 1 + 2 + 4 + 2
+
+
+@pytest.mark.fault("N17")
+def test_a_burst_of_failures_is_survived(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """Where all that is on its way fails, one request finds out that the service is back, and every row arrives."""
+    asked = itertools.count()
+    server.answer = lambda ask: refuse(503) if next(asked) in range(5, 15) else oracle(ask)
+    assert sorted(rows(fetch(transport, oracle.request(3000), workers=8))) == expected(oracle.points)
 
 
 def test_usage_is_asked_once_for_a_large_fetch(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
@@ -425,27 +450,77 @@ def test_markets_of_many_tokens(server: FaultServer, transport: Transport, count
     assert len(history(server)) <= 1.12 * -(-total // (200 // count)) + 3
 
 
-@pytest.mark.fault("P20")
-def test_a_market_of_210_tokens(server: FaultServer, transport: Transport) -> None:
-    """A market too wide for a page is asked token by token, and its windows come when all their tokens did."""
-    oracle = Oracle.of_prices(20, [f"t{i:03}" for i in range(210)])
+def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> tuple[Oracle, Callable[..., Act]]:
+    """A market of 210 tokens, of which token k has a point each ``step(k)`` minutes of its life, and its service."""
+    oracle = Oracle.of_prices(0, [f"t{i:03}" for i in range(210)])
     oracle.labels = {x: f"id{x}" for x in oracle.labels}
+    alive = life or minutes(count)
+    for k, x in enumerate(oracle.labels):
+        every = range(START, START + count * MINUTE, step(k) * MINUTE) if step(k) else ()
+        oracle.points |= {(x, t): (t // MINUTE % 9999 + k) / 1e5 for t in every if alive.start <= t < alive.end}
+    only = {x: Oracle({k: v for k, v in oracle.points.items() if k[0] == x}, {x: i}) for x, i in oracle.labels.items()}
+    record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
+    if life is not None:
+        record |= {"start_date": to_text(life.start), "end_date": to_text(life.end)}
 
-    def page(o: Oracle, ask: Ask) -> Act:
-        if ask.path.startswith("/v1/markets/"):
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404)
+        _, _, kind, name, *view = ask.path.split("/")
+        if kind == "markets" and not view:
+            return ok(record)
+        if kind == "markets":
             return refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/prices.")
-        token = ask.path.split("/")[3]
-        label = next(x for x, i in o.labels.items() if i == token)
-        keys = [k for k in keys_of(o, ask) if k[0] == label]
-        body = o.body(keys)
+        label = name.removeprefix("id")
+        body = only[label].page(ask)
         del body["tokens"]
-        return ok({**body, "token_id": token, "token_label": label, "data": body["data"][label]})
+        return ok({**body, "token_id": name, "token_label": label, "data": body["data"][label]})
 
-    served(server, oracle, page)
-    (arrival,) = fetch(transport, oracle.request(20), strict=True)
-    assert sorted(rows([arrival])) == expected(oracle.points)
-    assert arrival.window == oracle.request(20)
-    assert len(history(server)) == 210 + 1
+    return oracle, answer
+
+
+@pytest.mark.fault("P20")
+@pytest.mark.parametrize(
+    ("count", "step", "lived", "in_order"),
+    [
+        (20, lambda k: 1, None, False),
+        (120, lambda k: 10, minutes(120, 60), False),
+        (250, lambda k: 1, None, True),
+        (500, lambda k: 1, minutes(700, 100), False),
+        (1440, lambda k: 30, None, True),
+        (1440, lambda k: 30, minutes(200, 1000), False),
+        (1440, lambda k: k % 2, None, False),
+        (2000, lambda k: 100 * (k % 3), minutes(3000), False),
+    ],
+    ids=["short", "short life", "two pages", "late", "half hours", "late half hours", "half empty", "few"],
+)
+def test_a_market_of_210_tokens(
+    server: FaultServer, transport: Transport, count: int, step: Any, lived: Range | None, *, in_order: bool
+) -> None:
+    """A market too wide for a page is asked token by token, at a quarter more requests than the least at most."""
+    oracle, server.answer = wide(count, step, lived)
+    arrivals = list(fetch(transport, oracle.request(count), strict=True, in_order=in_order, buffer=2))
+    assert sorted(rows(arrivals)) == expected(oracle.points)
+    assert arrivals[0].window.rng.start == START
+    assert all(a.window.rng.end == b.window.rng.start for a, b in itertools.pairwise(arrivals)) or not in_order
+    points = [sum(1 for x, _ in oracle.points if x == label) for label in oracle.labels]
+    least = sum(max(1, -(-n // 200)) for n in points)
+    refused = len([ask for ask in history(server) if "/markets/" in ask.path])
+    assert refused <= 3
+    assert len(history(server)) - refused <= 1.25 * least + 2
+
+
+@pytest.mark.fault("P20")
+def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: FaultServer, transport: Transport) -> None:
+    """Where a token of a wide market fails, what came and what is left are the whole of it."""
+    oracle, answer = wide(500, lambda k: 7)
+    server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
+    came, fetched = [], fetch(transport, oracle.request(500))
+    with pytest.raises(PlanError) as caught:
+        came += fetched
+    server.answer = answer
+    came += fetch(transport, *caught.value.resume.windows)
+    assert sorted(rows(came)) == expected(oracle.points)
 
 
 @pytest.mark.fault("N14")

@@ -77,3 +77,40 @@ class Quota:
     def renew_lock(self) -> None:
         """In a forked child, where the thread that held the lock does not exist."""
         self._lock = threading.Lock()
+
+
+class Outage:
+    """Failures in a row, of all threads of a client: then one request at a time tries, and the others wait for it.
+
+    Attributes
+    ----------
+    given_up : int
+        How often a request was given up after its retries.
+    """
+
+    _IN_A_ROW = 3
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._turn = threading.Lock()
+        self.given_up = 0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether so much failed in a row that it is no chance."""
+        return self._failures >= self._IN_A_ROW
+
+    def count(self, *, failed: bool) -> None:
+        """A request failed, or the service answered it."""
+        self._failures = self._failures + 1 if failed else 0
+
+    def wait(self, stop: threading.Event | None) -> bool:
+        """Return once requests may be sent: whether this one is the one that tries, and has to ``leave``."""
+        while self.lasts and not (stop is not None and stop.is_set()):
+            if self._turn.acquire(timeout=0.05):
+                return True
+        return False
+
+    def leave(self) -> None:
+        """The one that tried has ended."""
+        self._turn.release()

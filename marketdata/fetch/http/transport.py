@@ -39,7 +39,7 @@ from marketdata.fetch.http.errors import (
     server_date,
 )
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import Policy, Quota
+from marketdata.fetch.http.retry import Outage, Policy, Quota
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.wire import reference_decoder
 
@@ -76,6 +76,7 @@ _LIBRARY_ERRORS = (
 )
 _USAGE = ("usage",)
 _ONCE: frozenset[Again] = frozenset({"once", "new_key"})
+_FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _DATED_FOR = 600.0  # so long the Date of an answer tells the server's time [s]
@@ -120,6 +121,7 @@ class Transport:
         self.keys.get()
         self.policy = policy or Policy()
         self.quota = Quota()
+        self.outage = Outage()
         self.pacer = pacer if pacer is not None else pacer_for(self.keys.digest(self.base_url))
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
@@ -165,25 +167,39 @@ class Transport:
             self.learn_limits()
         stop = stop or STOP.get()
         began = self._clock.monotonic()
-        tried, taken = 0, 0
+        tried, taken, given_up = 0, 0, self.outage.given_up
         once: set[Again] = set()
-        while True:
-            self.pacer.wait(stop)
-            if stop is not None and stop.is_set():
-                raise NetworkError("The request was given up before it was sent.")
-            tried += 1
-            outcome = self._attempt(path, tried)
-            if isinstance(outcome, Answer):
-                self.quota.give_back(taken)
-                return outcome
-            left = None if deadline is None else deadline - (self._clock.monotonic() - began)
-            cost = None if outcome.again in once else self._prepare_retry(outcome, tried, left, stop)
-            if cost is None:
-                _raise(outcome.error, tried)
-            taken += cost
-            once |= {outcome.again} & _ONCE
-            with self._count:
-                self.retries += 1
+        failure: Failure | None = None
+        is_trying = False
+        try:
+            while True:
+                self.pacer.wait(stop)
+                is_trying = is_trying or self.outage.wait(stop)
+                if stop is not None and stop.is_set():
+                    raise NetworkError("The request was given up before it was sent.")
+                if failure is not None and self.outage.lasts and self.outage.given_up != given_up:
+                    _raise(failure.error, tried)  # another one has tried meanwhile, and was given up
+                with self._count:
+                    self.requests += 1
+                    self.retries += tried > 0
+                tried += 1
+                outcome = self._attempt(path, tried)
+                if isinstance(outcome, Answer):
+                    self.outage.count(failed=False)
+                    self.quota.give_back(taken)
+                    return outcome
+                failure = outcome
+                self.outage.count(failed=failure.again in _FAILED)
+                left = None if deadline is None else deadline - (self._clock.monotonic() - began)
+                cost = None if failure.again in once else self._prepare_retry(failure, tried, left, stop)
+                if cost is None:
+                    self.outage.given_up += tried > 1
+                    _raise(failure.error, tried)
+                taken += cost
+                once |= {failure.again} & _ONCE
+        finally:
+            if is_trying:
+                self.outage.leave()
 
     def get_json(
         self,
@@ -254,6 +270,7 @@ class Transport:
         self._pid = os.getpid()
         self._count = threading.Lock()
         self.quota.renew_lock()
+        self.outage = Outage()
         self.keys.renew_lock()
 
     def _prepare_retry(
@@ -292,8 +309,6 @@ class Transport:
         policy = self.policy
         until = time.monotonic() + policy.total
         token = ATTEMPT.set((until, policy.silence))
-        with self._count:
-            self.requests += 1
         reused = False
         key = self.keys.get()
         try:
