@@ -12,6 +12,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import call_map  # noqa: E402
 import click  # noqa: E402
 import examples  # noqa: E402
 import fault_matrix  # noqa: E402
@@ -105,6 +106,7 @@ def _gather(*_: Any) -> None:
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
     (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
+    (MADE / "call_map.md").write_text(call_map.page(), encoding="utf-8")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 
 

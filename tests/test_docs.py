@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
+import call_map
 import examples
 import fault_matrix
 import pytest
@@ -104,6 +106,17 @@ def test_the_fault_matrix_is_written_from_the_tests() -> None:
     (row,) = re.findall(r"^\| N9 \| (.*) \|$", page, re.MULTILINE)
     assert "A gzip stream without its end or checksum is tried again" in row
     assert "## Long runs" in page
+
+
+def test_the_map_says_where_calls_are_and_what_they_run_through() -> None:
+    """Each public function has its row; a fetch runs from windows to frames, a pull to the tables of the archive."""
+    rows = dict(re.findall(r"^\| \{py:obj\}`([\w.]+) <.*?>` \| (.*) \|$", call_map.page(), re.MULTILINE))
+    functions = {name for name in marketdata.__all__ if inspect.isfunction(getattr(marketdata, name))}
+    assert functions <= rows.keys()
+    assert rows["bbo"].startswith("`tidy/quotes.py`")
+    order = [rows["Client.books"].index(f"`{part}`") for part in ("fetch/scheduler", "wire/decode", "tidy/frames")]
+    assert order == sorted(order)
+    assert "`archive/storage/tables`" in rows["Archive.pull"]
 
 
 def test_the_changelog_knows_the_version() -> None:
