@@ -26,7 +26,8 @@ from marketdata.cli import main
 from marketdata.cli.app import app
 from marketdata.cli.commands.demo import compare
 from marketdata.cli.messages import code
-from marketdata.service.auth import Plan, create_key_file
+from marketdata.service.auth import create_key_file
+from marketdata.service.plans import AccessPlan
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
@@ -503,7 +504,7 @@ def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
     refused = marketdata("keys", "new", one, "--plan", "other", cwd=folder)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "pro" in refused.stderr
-    create_key_file(two, {"basic": Plan("basic"), "pro": Plan("pro")})
+    create_key_file(two, {"basic": AccessPlan("basic"), "pro": AccessPlan("pro")})
     several = marketdata("keys", "new", two, cwd=folder)
     assert several.returncode == 2
     assert "--plan is missing" in several.stderr

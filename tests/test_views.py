@@ -12,7 +12,7 @@ import marketdata as md
 from marketdata import testing
 from marketdata.testing import strategies
 from marketdata.tidy import schema
-from marketdata.wire.columns import METRICS, VIEWS, empty
+from marketdata.wire.views import METRICS, VIEWS, empty
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT, ARCHIVE = set(dir(md.Client)), set(dir(md.Archive))

@@ -31,7 +31,8 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, View, empty
+from marketdata.wire.columns import AnyColumns, BookColumns
+from marketdata.wire.views import VIEWS, View, empty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,14 +9,15 @@ import numpy as np
 
 from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
-from marketdata.archive.coverage.intervals import CoverageState
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
 from marketdata.archive.store import BASE, ArchiveStore, by_market
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
 from marketdata.tidy.schema import is_count
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Columns, Token, View
+from marketdata.wire.columns import AnyColumns, BookColumns, Columns, Token
+from marketdata.wire.views import VIEWS, View
 
 # From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
 _ENOUGH = 12

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.catalog import KINDS
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, Interval, overlay, within
+from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, within
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import files_of, read
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.content_hash import content_hash
@@ -23,7 +24,8 @@ from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import BASE, ArchiveStore, by_market
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, AnyColumns, View, concat, empty
+from marketdata.wire.columns import AnyColumns, concat
+from marketdata.wire.views import VIEWS, View, empty
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageState, Interval
+from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.policy import (
     SETTLE_WITHOUT_CLOCK,
     Gap,
@@ -20,6 +20,7 @@ from marketdata.archive.coverage.policy import (
     to_ask,
     whole_minutes,
 )
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import ALL_TIME, frame_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
@@ -27,7 +28,8 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, View, concat
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, concat
+from marketdata.wire.views import View
 
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0

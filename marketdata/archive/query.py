@@ -10,7 +10,8 @@ from typing import Any, Literal, cast
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps, held, union, within
+from marketdata.archive.coverage.intervals import CoverageRecord, gaps, held, union, within
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
@@ -20,7 +21,8 @@ from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarn
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import VIEWS, AnyColumns, View
+from marketdata.wire.columns import AnyColumns
+from marketdata.wire.views import VIEWS, View
 
 Missing = Literal["warn", "raise", "partial", "fetch"]
 ALL_TIME = Range(-(2**61), 2**61)

@@ -20,7 +20,7 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.schema import ASK, BID, BOOKS
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import View
+from marketdata.wire.views import View
 
 if TYPE_CHECKING:
     import polars as pl

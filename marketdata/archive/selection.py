@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from marketdata.archive import records
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState
+from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.policy import ServerTime
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import checked_markets
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError

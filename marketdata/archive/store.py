@@ -16,15 +16,8 @@ from marketdata.archive import query
 from marketdata.archive.catalog import KINDS, Catalog, RecordKind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.coverage import table as coverage_table
-from marketdata.archive.coverage.intervals import (
-    CoverageRecord,
-    CoverageState,
-    Interval,
-    cut,
-    subtract,
-    union,
-    within,
-)
+from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.locks import lock
@@ -34,7 +27,8 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveError
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, Token, View, empty
+from marketdata.wire.columns import AnyColumns, BookColumns, Token
+from marketdata.wire.views import VIEWS, View, empty
 
 BASE = Resolution.M1.micros
 # How long a writer waits for another one of the same view [s].

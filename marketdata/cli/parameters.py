@@ -11,17 +11,17 @@ import typer
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.wire import columns
+from marketdata.wire import views
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
 
 # What files of a folder are called that is imported, and how their names end.
-_HOLDS = ("series", "events", "markets", *columns.VIEWS)
+_HOLDS = ("series", "events", "markets", *views.VIEWS)
 _READ = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 
-ViewArgument = Annotated[columns.View, typer.Argument(show_default=False)]
+ViewArgument = Annotated[views.View, typer.Argument(show_default=False)]
 MarketsArgument = Annotated[
     list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)
 ]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from marketdata.errors import MarketDataError
 from marketdata.fetch.checkpoint import Report
-from marketdata.wire.columns import View
+from marketdata.wire.views import View
 
 
 class KeepsHistory(Protocol):

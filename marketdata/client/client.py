@@ -29,7 +29,8 @@ from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire import models
-from marketdata.wire.columns import VIEWS, AnyColumns, View
+from marketdata.wire.columns import AnyColumns
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame

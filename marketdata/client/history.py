@@ -22,7 +22,8 @@ from marketdata.fetch.scheduler import Arrival, Scheduler
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import VIEWS, AnyColumns, BookColumns, View, empty, merged
+from marketdata.wire.columns import AnyColumns, BookColumns, merged
+from marketdata.wire.views import VIEWS, View, empty
 
 # Size of a frame of ``iter_books`` and its kin, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000

@@ -22,7 +22,7 @@ from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import IdKind, MarketInfo, Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso
-from marketdata.wire.columns import View
+from marketdata.wire.views import View
 
 _LARGEST_PAGE = 200
 _SEARCHES = 3

@@ -9,8 +9,8 @@ from marketdata.accessor import to_frame
 from marketdata.errors import ConfigError
 from marketdata.fetch.deduplicate import deduplicate
 from marketdata.tidy.frames import FrameKind, frame_kind
-from marketdata.wire.columns import VIEWS, View
 from marketdata.wire.decode import decode_pages
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame

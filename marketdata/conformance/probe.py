@@ -13,8 +13,9 @@ from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import LARGEST_LIMIT
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, Page, View, concat
+from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
+from marketdata.wire.views import View
 
 
 class Probe:

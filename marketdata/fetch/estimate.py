@@ -12,7 +12,7 @@ from marketdata.fetch.html_table import html_table
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
-from marketdata.wire.columns import VIEWS
+from marketdata.wire.views import VIEWS
 
 _DAY = 86_400 * SECOND
 _NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")

@@ -29,8 +29,9 @@ from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.times import SECOND, Range, to_text
-from marketdata.wire.columns import AnyColumns, Page, View, concat
+from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
+from marketdata.wire.views import View
 
 E = TypeVar("E", bound=MarketDataError)
 # How often a window of one bucket is asked again, and how often a window whose count stays wrong is halved.

@@ -21,7 +21,8 @@ from marketdata.fetch.http.transport import STOP, Stop
 from marketdata.fetch.reader import Asks, Chunk, Memory, Reader, TooWideError
 from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, AnyColumns, concat
+from marketdata.wire.columns import AnyColumns, concat
+from marketdata.wire.views import VIEWS
 
 THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96

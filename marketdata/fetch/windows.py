@@ -15,7 +15,7 @@ from typing import Literal
 
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import View
+from marketdata.wire.views import View
 
 IdKind = Literal["market", "token"]
 LARGEST_LIMIT = 200

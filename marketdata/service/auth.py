@@ -1,4 +1,4 @@
-"""API keys and the plans that say what each may ask (interface sections 5 and 8).
+"""API keys, each of a plan, in memory or in a file (interface section 5).
 
 Only the SHA-256 of a key is kept, in memory or in a TOML file of mode 0600::
 
@@ -25,7 +25,6 @@ import datetime as dt
 import hashlib
 import hmac
 import logging
-import math
 import os
 import secrets
 import threading
@@ -37,119 +36,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import Resolution
-from marketdata.service import errors
-from marketdata.wire.columns import VIEWS
+from marketdata.service.plans import AccessPlan, EntryError, check_entries
 
 if TYPE_CHECKING:
     import tomlkit
 
-DAY = 86_400
-DEFAULT_REQUESTS_PER_MINUTE = 60_000
 MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
 _HASH = "sha256:"
-_PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_days")
 _KEY_ENTRIES = ("id", "hash", "plan", "organization", "created", "expires", "revoked")
 _TEXTS, _TIMES = ("id", "hash", "plan", "organization"), ("created", "expires")
-
-
-class EntryError(ConfigError):
-    """An entry of a plan or a key was refused.
-
-    Attributes
-    ----------
-    entry : str or None
-        Its name; None where the whole table is meant.
-    """
-
-    def __init__(self, message: str, entry: str | None = None) -> None:
-        super().__init__(message)
-        self.entry = entry
-
-
-@dataclass(frozen=True, slots=True)
-class AccessPlan:
-    """The rights of a key.
-
-    Parameters
-    ----------
-    name, requests_per_minute : str, int
-        As ``/v1/usage`` shows it; requests that pass in any 60 seconds.
-    resolutions, views : tuple of str
-        Allowed resolutions and history views.
-    max_history_days : float or None
-        How far back a range may begin [days]; None: without bound.
-    """
-
-    name: str
-    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
-    resolutions: tuple[str, ...] = tuple(r.value for r in Resolution)
-    views: tuple[str, ...] = tuple(VIEWS)
-    max_history_days: float | None = None
-
-    @classmethod
-    def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
-        """A plan from its table in the key file; ConfigError if a name or value is not one of those allowed."""
-        _check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
-        plan = cls(name)
-        rate = table.get("requests_per_minute", plan.requests_per_minute)
-        if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
-            raise EntryError(
-                f"Plan {name!r}: requests_per_minute={rate!r} is not a whole number above 0.", "requests_per_minute"
-            )
-        days = table.get("max_history_days")
-        is_number = isinstance(days, int | float) and not isinstance(days, bool)
-        if days is not None and not (is_number and 0 < days < math.inf):
-            raise EntryError(
-                f"Plan {name!r}: max_history_days={days!r} is not a number above 0; leave it out for all.",
-                "max_history_days",
-            )
-        return cls(
-            name,
-            rate,
-            _some_of(name, "resolutions", table.get("resolutions", plan.resolutions), plan.resolutions),
-            _some_of(name, "views", table.get("views", plan.views), tuple(VIEWS)),
-            days,
-        )
-
-    def check(self, view: str, resolution: str, start: int, now: float) -> None:
-        """Refuse what the plan does not allow: HTTPException 403 that names the view, resolution or lookback.
-
-        A range may begin exactly at the bound.
-        """
-        if view not in self.views:
-            raise errors.view_not_allowed(view)
-        if resolution not in self.resolutions:
-            raise errors.resolution_not_allowed(resolution, self.resolutions)
-        if self.max_history_days is not None and start < (now - self.max_history_days * DAY) * 1e6:
-            raise errors.lookback_not_allowed(self.max_history_days)
-
-    @property
-    def granularity_allowed(self) -> str:
-        """Allowed resolutions as ``/v1/usage`` shows them."""
-        return ",".join(self.resolutions)
-
-    @property
-    def history_days(self) -> str:
-        """Lookback as ``/v1/usage`` shows it."""
-        return "unlimited" if self.max_history_days is None else f"{self.max_history_days:g}"
-
-
-def _check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(table, Mapping):
-        raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
-    for name in table:
-        if name not in allowed:
-            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(allowed)}.", name)
-
-
-def _some_of(plan: str, name: str, given: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    wrong = [g for g in given if g not in allowed] if isinstance(given, list | tuple) else [given]
-    if wrong:
-        raise EntryError(f"Plan {plan!r}: {name} has {wrong}; allowed are {list(allowed)}.", name)
-    return tuple(a for a in allowed if a in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +83,7 @@ class Entry:
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> Entry:
         """A key from its table in the key file; ConfigError if an entry is missing, unknown or of another type."""
-        _check_entries("A key", table, _KEY_ENTRIES)
+        check_entries("A key", table, _KEY_ENTRIES)
         what = f"Key {table.get('id', '')!r}"
         for name in ("id", "hash", "plan"):
             if name not in table:
@@ -364,7 +261,7 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
         raise ConfigError(f"The key file {file} cannot be read: {problem}.") from problem
     place: tuple[str | int, ...] = ()
     try:
-        _check_entries(f"The key file {file}", document, ("plans", "keys"))
+        check_entries(f"The key file {file}", document, ("plans", "keys"))
         named, listed = document.get("plans", {}), document.get("keys", [])
         place = ("plans",)
         if not isinstance(named, dict):

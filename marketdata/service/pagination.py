@@ -31,11 +31,19 @@ from itsdangerous import Signer
 
 from marketdata.errors import ConfigError
 from marketdata.service import errors
-from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Index, ServedArchive, Subject, chunk_ranges
+from marketdata.service.cache import (
+    CACHE_BYTES,
+    CachedChunk,
+    ChunkCache,
+    CoverageCache,
+    Index,
+    ServedArchive,
+    Subject,
+    chunk_ranges,
+)
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
 
-CACHE_BYTES = 256 * 2**20
 # What one request may read before it hands out a cursor with what it has: chunks with points, and time [s].
 MAX_READS = 24
 MAX_SECONDS = 0.5

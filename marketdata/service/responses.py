@@ -14,7 +14,8 @@ from fastapi.responses import Response
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
-from marketdata.wire.columns import VIEWS, BookColumns, Floats, Token
+from marketdata.wire.columns import BookColumns, Floats, Token
+from marketdata.wire.views import VIEWS
 
 GZIP_FROM = 1_000
 

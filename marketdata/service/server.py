@@ -20,10 +20,11 @@ import uvicorn
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.service.app import create_app
-from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan, Entry, KeyFile, Keys, digest, new_key
-from marketdata.service.cache import ServedArchive
+from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
+from marketdata.service.cache import CACHE_BYTES, ServedArchive
 from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
-from marketdata.service.pagination import CACHE_BYTES, Cursors, kept_secret
+from marketdata.service.pagination import Cursors, kept_secret
+from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.variants import pages_of

@@ -10,11 +10,12 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.service.cache import CachedChunk, ServedArchive, Subject
-from marketdata.service.pagination import CACHE_BYTES, PageRows, Pages, ServedPage
+from marketdata.service.cache import CACHE_BYTES, CachedChunk, ServedArchive, Subject
+from marketdata.service.pagination import PageRows, Pages, ServedPage
 from marketdata.tidy.runs import bucket_starts, floor, group_starts, resample_columns
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, View, concat
+from marketdata.wire.columns import AnyColumns, BookColumns, concat
+from marketdata.wire.views import View
 
 # What can be switched; the first choice of each is the reading of this service.
 VARIANTS: Mapping[str, tuple[str, ...]] = {

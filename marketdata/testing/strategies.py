@@ -20,7 +20,8 @@ except ModuleNotFoundError as missing:
 from marketdata.accessor import to_frame
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import VIEWS, BookColumns, MetricColumns, PriceColumns, Token, View
+from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.views import VIEWS, View
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01

@@ -15,16 +15,8 @@ from marketdata.tidy import nested
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
 from marketdata.tidy.table import from_codes
-from marketdata.wire.columns import (
-    VIEWS,
-    AnyColumns,
-    BookColumns,
-    Codes,
-    Floats,
-    Ints,
-    Token,
-    View,
-)
+from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from marketdata.errors import NotTidyError
-from marketdata.wire.columns import VIEWS, Token, View
+from marketdata.wire.columns import Token
+from marketdata.wire.views import VIEWS, View
 
 # A series has a time, a market or a token, and any columns beside them.
 Kind = View | Literal["bbo", "quotes", "series", "nested"]

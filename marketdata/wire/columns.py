@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-View = Literal["books", "prices", "metrics"]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -166,40 +165,6 @@ class MetricColumns(NumberColumns):
 
 
 AnyColumns = BookColumns | PriceColumns | MetricColumns
-METRICS = ("volume", "liquidity", "spread")
-
-
-class ViewSpec(NamedTuple):
-    """What is particular to a view; all that there is one of per view follows from it.
-
-    ``ids``: what a row is about, a token of a market or a market; ``names``: columns of a tidy frame after the ids;
-    ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book taken
-    to have 40 levels; ``optional``: whether a field may be absent, its column then null.
-    """
-
-    columns: type[AnyColumns]
-    ids: tuple[str, ...]
-    names: tuple[str, ...]
-    fields: dict[str, str]
-    point_bytes: int
-    optional: bool = False
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether a row is about a token; else it is about a market."""
-        return "token_id" in self.ids
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The columns that a frame of it cannot do without, beside ``ts``: labels, and often markets, are looked up."""
-        return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
-
-
-VIEWS: dict[View, ViewSpec] = {
-    "books": ViewSpec(BookColumns, Token._fields, ("side", "level", "price", "size"), {}, 1700),
-    "prices": ViewSpec(PriceColumns, Token._fields, ("price",), {"p": "price"}, 40),
-    "metrics": ViewSpec(MetricColumns, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=True),
-}
 _SHORT = 8  # entries of a slice that are sorted one by one before the slice is cut out
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
@@ -237,15 +202,6 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     total = int(ends[-1]) if len(ends) else 0
     steps: Ints = np.repeat(starts - (ends - lengths), lengths)
     return np.arange(total, dtype=np.int64) + steps
-
-
-def empty(view: View) -> AnyColumns:
-    """Columns without an entry."""
-    codes, ts = np.empty(0, np.int32), np.empty(0, np.int64)
-    columns = VIEWS[view].columns
-    if issubclass(columns, BookColumns):
-        return columns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
-    return columns((), codes, ts, {name: np.empty(0) for name in VIEWS[view].names})
 
 
 def concat(parts: Sequence[C]) -> C:

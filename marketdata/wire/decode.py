@@ -24,22 +24,10 @@ from pydantic import ValidationError
 from marketdata.errors import ContractError
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
-from marketdata.wire.columns import (
-    VIEWS,
-    AnyColumns,
-    BookColumns,
-    Codes,
-    Floats,
-    Ints,
-    Page,
-    Token,
-    View,
-    empty,
-    merged,
-    ranges,
-)
+from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Page, Token, merged, ranges
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope
 from marketdata.wire.validation import check
+from marketdata.wire.views import VIEWS, View, empty
 
 _THREAD = threading.local()
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View, empty
+from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.views import View, empty
 
 MINUTE = 60_000_000
 START = 1_750_000_020_000_000 // MINUTE * MINUTE

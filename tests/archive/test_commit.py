@@ -7,8 +7,10 @@ from archive.source import MARKETS, MINUTE, START
 from archive.test_faults import books
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import CoverageState, Interval
-from marketdata.wire.columns import concat, empty
+from marketdata.archive.coverage.intervals import Interval
+from marketdata.archive.coverage.state import CoverageState
+from marketdata.wire.columns import concat
+from marketdata.wire.views import empty
 
 M, N = MARKETS
 

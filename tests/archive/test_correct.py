@@ -20,7 +20,8 @@ from archive.test_faults import books, data_files, held, prices
 
 import marketdata as md
 from marketdata.archive import Archive, maintenance
-from marketdata.archive.coverage.intervals import CoverageState, Interval
+from marketdata.archive.coverage.intervals import Interval
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import parquet
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import Store

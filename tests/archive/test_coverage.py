@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage.intervals import (
-    CoverageRecord,
-    CoverageState,
-    cut,
-    gaps,
-    held,
-    merged,
-    overlay,
-    union,
-    within,
-)
+from marketdata.archive.coverage.intervals import CoverageRecord, cut, gaps, held, merged, overlay, union, within
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
 END = 24

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import CoverageState, held
+from marketdata.archive.coverage.intervals import held
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.errors import ArchiveError
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.views import VIEWS, View
 
 END = 60
 minutes = st.integers(0, END)

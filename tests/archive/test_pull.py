@@ -13,7 +13,7 @@ from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, poi
 from marketdata.archive import Archive
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError
 from marketdata.times import Range
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.views import VIEWS, View
 
 M = MARKETS[0]
 HOUR = 60

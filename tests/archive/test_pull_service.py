@@ -11,7 +11,7 @@ import pytest
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.times import to_micros
-from marketdata.wire.columns import VIEWS
+from marketdata.wire.views import VIEWS
 
 
 @pytest.fixture(scope="module")

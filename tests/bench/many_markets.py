@@ -15,7 +15,8 @@ import polars as pl
 from bench.measure import Table, compare, interleaved, ratio
 from bench.storing import START, history
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState
+from marketdata.archive.coverage.intervals import CoverageRecord
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.schema import to_table
 from marketdata.wire.columns import PriceColumns, Token, concat
 

@@ -13,7 +13,7 @@ import marketdata as md
 from marketdata.testing.strategies import MINUTE, START, book_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
-from marketdata.wire.columns import empty
+from marketdata.wire.views import empty
 
 
 def levels_of(books: Any) -> list[tuple[int, Any, list[Any], list[Any]]]:

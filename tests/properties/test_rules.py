@@ -180,7 +180,7 @@ def test_last_never_joins_a_bid_with_an_older_ask() -> None:
 @pytest.mark.parametrize("lost", ["side", "level", "size"])
 def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
     """Levels without their side, level or size are refused with the name of what is missing."""
-    books = to_frame(md.wire.columns.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
+    books = to_frame(md.wire.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
     for verb in (lambda f: md.resample(f, "1h"), md.probabilities, md.check):
         with pytest.raises(md.NotTidyError, match=f"needs the columns .*'{lost}'"):
             verb(books)
@@ -188,7 +188,7 @@ def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
 
 def test_prices_that_are_texts_are_refused() -> None:
     """A price column of texts is no price: it is refused, not left out of the means."""
-    prices = to_frame(md.wire.columns.empty("prices"), "polars")  # type: ignore[attr-defined]
+    prices = to_frame(md.wire.views.empty("prices"), "polars")  # type: ignore[attr-defined]
     with pytest.raises(md.NotTidyError, match=r"price holds String, not numbers"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
 

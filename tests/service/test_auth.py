@@ -21,7 +21,8 @@ from service.web import START, Web, raw, window
 
 from marketdata.errors import ConfigError
 from marketdata.service import auth as keys_module
-from marketdata.service.auth import DAY, AccessPlan, Entry, KeyFile, Keys, create_key_file, digest, read_key_file
+from marketdata.service.auth import Entry, KeyFile, Keys, create_key_file, digest, read_key_file
+from marketdata.service.plans import DAY, AccessPlan
 from marketdata.service.rate_limit import FailedAttempts
 from marketdata.service.server import Service, serve
 

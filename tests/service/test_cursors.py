@@ -16,8 +16,8 @@ from service.web import START, Web, window
 from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
-from marketdata.service.auth import AccessPlan
 from marketdata.service.pagination import Cursors, kept_secret
+from marketdata.service.plans import AccessPlan
 from marketdata.service.server import CURSOR_FILE, serve
 
 INVALID = (400, {"detail": "Invalid cursor"})

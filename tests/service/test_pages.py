@@ -20,7 +20,8 @@ from marketdata.service import cache
 from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
 from marketdata.service.pagination import Pages, labels_of
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import MetricColumns, PriceColumns, Token, empty
+from marketdata.wire.columns import MetricColumns, PriceColumns, Token
+from marketdata.wire.views import empty
 
 SPAN = 3 * 1440
 TIME = pl.Datetime("us", "UTC")

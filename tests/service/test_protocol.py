@@ -22,9 +22,10 @@ from service.web import START, Web, raw, read_answer, strict_json, window
 
 from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
-from marketdata.service.auth import AccessPlan, Entry, Keys, digest
+from marketdata.service.auth import Entry, Keys, digest
 from marketdata.service.middleware import CLIENT_SLOTS
 from marketdata.service.pagination import MAX_READS
+from marketdata.service.plans import AccessPlan
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.server import Service, build, serve, start
 

@@ -26,8 +26,9 @@ from service.web import Web, read_answer, window
 from starlette.exceptions import HTTPException
 
 from marketdata.errors import ConfigError
-from marketdata.service.auth import AccessPlan, Entry, Keys, digest
+from marketdata.service.auth import Entry, Keys, digest
 from marketdata.service.middleware import FairQueue
+from marketdata.service.plans import AccessPlan
 from marketdata.service.rate_limit import WINDOW, RateLimiter
 from marketdata.service.server import build, serve, start
 

@@ -20,7 +20,8 @@ from service.memory import MINUTE, MemoryArchive
 from service.noise import noise
 from service.web import START, Web, raw
 
-from marketdata.service.auth import AccessPlan, KeyFile, create_key_file
+from marketdata.service.auth import KeyFile, create_key_file
+from marketdata.service.plans import AccessPlan
 from marketdata.service.protocol import MAX_UNSENT
 
 KEYS = 50

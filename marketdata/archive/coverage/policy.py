@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps, union
+from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
 from marketdata.wire.columns import Ints

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay
+from marketdata.archive.coverage.intervals import CoverageRecord, overlay
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.tables import Table, Version

@@ -10,17 +10,8 @@ import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ConfigError
 from marketdata.tidy.schema import ID_COLUMNS
-from marketdata.wire.columns import (
-    VIEWS,
-    AnyColumns,
-    BookColumns,
-    Codes,
-    Floats,
-    Token,
-    View,
-    ViewSpec,
-    empty,
-)
+from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Token
+from marketdata.wire.views import VIEWS, View, ViewSpec, empty
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))

@@ -26,7 +26,7 @@ from marketdata.cli.parameters import (
     recordings,
 )
 from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.wire.columns import VIEWS
+from marketdata.wire.views import VIEWS
 
 if TYPE_CHECKING:
     import polars as pl

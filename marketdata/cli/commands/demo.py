@@ -15,7 +15,7 @@ from marketdata.cli.parameters import check_out, recordings
 from marketdata.errors import ConfigError, ContractError
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     import polars as pl

@@ -34,7 +34,8 @@ def new(
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.errors import ConfigError
-    from marketdata.service.auth import AccessPlan, KeyFile, create_key_file
+    from marketdata.service.auth import KeyFile, create_key_file
+    from marketdata.service.plans import AccessPlan
 
     if not file.exists():
         create_key_file(file, {plan or "local": AccessPlan(plan or "local")})

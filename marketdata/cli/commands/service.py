@@ -45,7 +45,7 @@ def serve(
         raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
     if archive is None and not simulated:
         raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
-    from marketdata.service.auth import DEFAULT_REQUESTS_PER_MINUTE
+    from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
     from marketdata.simulation import simulate
 

@@ -25,7 +25,7 @@ from marketdata.service.pagination import Cursors, Pages, ServedPage, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
-from marketdata.wire.columns import VIEWS, View
+from marketdata.wire.views import VIEWS, View
 
 
 class HistoryPages:

@@ -18,7 +18,6 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
-from marketdata.service.auth import AccessPlan
 from marketdata.service.cache import CoverageCache, Intervals, ServedArchive
 from marketdata.service.dependencies import (
     CoverageDep,
@@ -32,9 +31,10 @@ from marketdata.service.dependencies import (
 )
 from marketdata.service.listings import ListingQuery, Listings
 from marketdata.service.pagination import Cursors
+from marketdata.service.plans import AccessPlan
 from marketdata.service.responses import json_response
 from marketdata.times import to_text
-from marketdata.wire.columns import VIEWS
+from marketdata.wire.views import VIEWS
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of what is covered of a market cannot be seen on the page.

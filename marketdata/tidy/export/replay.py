@@ -17,7 +17,8 @@ from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.runs import group_starts
 from marketdata.times import to_datetime
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token, View
+from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.views import View
 
 
 class Book(NamedTuple):

@@ -1,0 +1,121 @@
+"""Plans: what a key may ask, and how often (interface sections 5 and 8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from marketdata.errors import ConfigError
+from marketdata.resolution import Resolution
+from marketdata.service import errors
+from marketdata.wire.views import VIEWS
+
+DAY = 86_400
+DEFAULT_REQUESTS_PER_MINUTE = 60_000
+_PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_days")
+
+
+class EntryError(ConfigError):
+    """An entry of a plan or a key was refused.
+
+    Attributes
+    ----------
+    entry : str or None
+        Its name; None where the whole table is meant.
+    """
+
+    def __init__(self, message: str, entry: str | None = None) -> None:
+        super().__init__(message)
+        self.entry = entry
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """The rights of a key.
+
+    Parameters
+    ----------
+    name, requests_per_minute : str, int
+        As ``/v1/usage`` shows it; requests that pass in any 60 seconds.
+    resolutions, views : tuple of str
+        Allowed resolutions and history views.
+    max_history_days : float or None
+        How far back a range may begin [days]; None: without bound.
+    """
+
+    name: str
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
+    resolutions: tuple[str, ...] = tuple(r.value for r in Resolution)
+    views: tuple[str, ...] = tuple(VIEWS)
+    max_history_days: float | None = None
+
+    @classmethod
+    def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
+        """A plan from its table in the key file; ConfigError if a name or value is not one of those allowed."""
+        check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
+        plan = cls(name)
+        rate = table.get("requests_per_minute", plan.requests_per_minute)
+        if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
+            raise EntryError(
+                f"Plan {name!r}: requests_per_minute={rate!r} is not a whole number above 0.", "requests_per_minute"
+            )
+        days = table.get("max_history_days")
+        is_number = isinstance(days, int | float) and not isinstance(days, bool)
+        if days is not None and not (is_number and 0 < days < math.inf):
+            raise EntryError(
+                f"Plan {name!r}: max_history_days={days!r} is not a number above 0; leave it out for all.",
+                "max_history_days",
+            )
+        return cls(
+            name,
+            rate,
+            _some_of(name, "resolutions", table.get("resolutions", plan.resolutions), plan.resolutions),
+            _some_of(name, "views", table.get("views", plan.views), tuple(VIEWS)),
+            days,
+        )
+
+    def check(self, view: str, resolution: str, start: int, now: float) -> None:
+        """Refuse what the plan does not allow: HTTPException 403 that names the view, resolution or lookback.
+
+        A range may begin exactly at the bound.
+        """
+        if view not in self.views:
+            raise errors.view_not_allowed(view)
+        if resolution not in self.resolutions:
+            raise errors.resolution_not_allowed(resolution, self.resolutions)
+        if self.max_history_days is not None and start < (now - self.max_history_days * DAY) * 1e6:
+            raise errors.lookback_not_allowed(self.max_history_days)
+
+    @property
+    def granularity_allowed(self) -> str:
+        """Allowed resolutions as ``/v1/usage`` shows them."""
+        return ",".join(self.resolutions)
+
+    @property
+    def history_days(self) -> str:
+        """Lookback as ``/v1/usage`` shows it."""
+        return "unlimited" if self.max_history_days is None else f"{self.max_history_days:g}"
+
+
+def check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a table of the key file that has an entry which does not exist.
+
+    Raises
+    ------
+    EntryError
+        Naming it, and those that do.
+    """
+    if not isinstance(table, Mapping):
+        raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
+    for name in table:
+        if name not in allowed:
+            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(allowed)}.", name)
+
+
+def _some_of(plan: str, name: str, given: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = [g for g in given if g not in allowed] if isinstance(given, list | tuple) else [given]
+    if wrong:
+        raise EntryError(f"Plan {plan!r}: {name} has {wrong}; allowed are {list(allowed)}.", name)
+    return tuple(a for a in allowed if a in given)
