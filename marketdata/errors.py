@@ -50,16 +50,12 @@ class MarketDataError(Exception):
 
     Attributes
     ----------
-    argument : str or None
-        Name of the argument that is wrong, where it is one.
-    hint : str
-        What to do in Python.
+    argument, hint : str
+        Name of the argument that is wrong, if it is one; what to do in Python.
     attempts : int or None
         How often the request was tried.
-    partial : frame or None
-        The rows that had arrived.
-    resume : object or None
-        What ``client.resume`` takes to go on after what had arrived.
+    partial, resume : frame, object or None
+        The rows that had arrived, and what `Client.resume` takes to continue after them.
     """
 
     attempts: int | None = None
@@ -81,12 +77,8 @@ class MarketDataError(Exception):
 class ConfigError(MarketDataError, ValueError):
     """A base_url, key, range or argument was refused before any request.
 
-    With an argument the message is ``argument=value problem``, so that a command line can name its option instead.
-
-    Attributes
-    ----------
-    value : object
-        The value that was refused, cut to 60 characters; empty where it may be a secret.
+    ``value`` is what was refused, cut to 60 characters, empty where it may be a secret. With an argument the message is
+    ``argument=value problem``, so that a command line can name its option instead.
     """
 
     def __init__(self, problem: str = "", *, argument: str | None = None, value: Any = ..., hint: str = "") -> None:
@@ -106,17 +98,7 @@ def _short(value: Any) -> str:
 
 
 class RequestError(MarketDataError):
-    """The service refused.
-
-    Attributes
-    ----------
-    status : int or None
-        HTTP status.
-    detail : str
-        What the service said, whole.
-    url : str or None
-        Scheme, host and path that was asked; never a key.
-    """
+    """The service refused: ``status`` (HTTP), ``detail``, its whole text, and ``url``, without key and query."""
 
     def __init__(
         self,
@@ -139,13 +121,7 @@ class BadRequestError(RequestError):
 
 
 class LimitTooSmallError(BadRequestError):
-    """The page limit cannot hold one bucket of the market.
-
-    Attributes
-    ----------
-    minimum : int or None
-        The smallest limit that the service names.
-    """
+    """The page limit cannot hold one bucket; ``minimum`` is the smallest that the service names, or None."""
 
     minimum: int | None = None
 
@@ -171,25 +147,13 @@ class NotFoundError(RequestError):
 
 
 class ParameterError(RequestError):
-    """422: a parameter does not validate.
-
-    Attributes
-    ----------
-    problems : list of dict
-        One ``{"loc", "msg", "type"}`` per parameter.
-    """
+    """422: a parameter does not validate; ``problems`` has one ``{"loc", "msg", "type"}`` per parameter."""
 
     problems: Sequence[dict[str, Any]] = ()
 
 
 class RateLimitError(RequestError):
-    """429: the key's requests per minute are spent.
-
-    Attributes
-    ----------
-    retry_at : float or None
-        Unix seconds from which the service takes requests again.
-    """
+    """429: the requests per minute are spent; ``retry_at`` is when the service takes more [Unix seconds], or None."""
 
     retry_at: float | None = None
 
@@ -199,13 +163,7 @@ class ServerError(RequestError):
 
 
 class NetworkError(MarketDataError):
-    """No complete answer came.
-
-    Attributes
-    ----------
-    url : str or None
-        Scheme, host and path that was asked; never a key.
-    """
+    """No complete answer came from ``url`` (scheme, host and path; never a key)."""
 
     url: str | None = None
 
@@ -243,13 +201,7 @@ class ArchiveError(MarketDataError):
 
 
 class NotArchivedError(ArchiveError):
-    """The archive does not hold it.
-
-    Attributes
-    ----------
-    range : tuple of datetime or None
-        The half-open range [start, end) in UTC that is missing.
-    """
+    """The archive does not have it; ``range`` is the missing half-open range (start, end) [UTC datetimes], or None."""
 
     range: Any = None
 
@@ -267,13 +219,7 @@ class ArchiveFullError(ArchiveError):
 
 
 class MarketDataWarning(UserWarning):
-    """Base of every warning of this library; the message is the problem, then the hint.
-
-    Attributes
-    ----------
-    hint : str
-        What to do in Python.
-    """
+    """Base of every warning of this library; the message is the problem, then the ``hint``, what to do in Python."""
 
     def __init__(self, problem: str = "", *, hint: str = "") -> None:
         super().__init__(f"{problem} {hint}" if hint else problem)

@@ -491,7 +491,7 @@ class Archive(Generic[Frame]):
         view, market, start, end
             "books", "prices" or "metrics"; ids or slugs, by default all; the half-open range [UTC].
         resolution : str
-            "1m" or a coarser width of `md.resample`; books are aggregated as whole snapshots.
+            "1m" or a coarser width of `marketdata.resample`; books are aggregated as whole snapshots.
         engine : {"polars", "arrow", "duckdb", "dask", "spark"}
             Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames whose partitions have whole
             markets; Spark is that of the running session, whose workers must reach the files.
@@ -811,7 +811,6 @@ class Archive(Generic[Frame]):
         return to_range(start, end)
 
     def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
-        """Fetch what is missing; the ids of the markets."""
         run = Pull(self._store, self._client, dry_run=False, refresh=False, progress=self._progress)
         return run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
 
@@ -824,6 +823,5 @@ class Archive(Generic[Frame]):
 
 
 def _range(start: Any, end: Any) -> Range:
-    """A range of which either end may be open."""
     first = query.ALL_TIME.start if start is None else to_micros(start, "start")
     return Range(first, query.ALL_TIME.end if end is None else to_micros(end, "end"))

@@ -113,7 +113,6 @@ class Catalog:
             self._number = version.number
 
     def _stored(self, version: Version) -> pa.Table:
-        """All rows of a version, by id."""
         parts = [self.table.read(file) for file in version.files]
         with errors.parsing(f"The {self.kind} table"):
             return _by_id([table_rows(self.kind, []), *(part.cast(SCHEMAS[self.kind]) for part in parts)])

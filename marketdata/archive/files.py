@@ -145,11 +145,7 @@ def with_times(frame: Any, name: str) -> Any:
 
 
 def unix_micros(value: Any) -> int:
-    """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138.
-
-    >>> unix_micros(1_750_000_000) == unix_micros("1750000000000") == 1_750_000_000_000_000
-    True
-    """
+    """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138."""
     number = value if isinstance(value, float) else int(value)
     for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
         if first <= number < first * 1000:
@@ -158,10 +154,7 @@ def unix_micros(value: Any) -> int:
 
 
 def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
-    """Books of a collector's raw messages: numbers as text, levels in any order; arguments as for `add_files`.
-
-    ConfigError if a message lacks its token or time, or a level is no price and size.
-    """
+    """Books of a collector's raw messages, arguments as for `add_files`; ConfigError if one lacks its token or time."""
     tokens: dict[Token, int] = {}
     codes, times, counts = [], [], []
     levels: list[tuple[float, float]] = []

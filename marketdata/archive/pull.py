@@ -160,7 +160,6 @@ class _Sink:
             self.commit()
 
     def commit(self) -> None:
-        """Store what came."""
         came, self._came, self._levels = self._came, {}, 0
         for view, windows in came.items():
             intervals, asked = [], []

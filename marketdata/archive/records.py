@@ -142,11 +142,7 @@ def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Rec
 
 
 def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
-    """The events that market records ``new`` name, in the order they first appear.
-
-    An event spans all of its markets (``every``) and has the tags of all; a market may name one of ``events`` by its
-    slug.
-    """
+    """The events that markets ``new`` name, in that order; each spans all its markets (``every``) and tags."""
     new, found = list(new), dict[str, Record]()
     ids = {e["slug"]: str(e["id"]) for e in events if e.get("slug")}
     name = partial(_group_of, "event", ids)
@@ -207,7 +203,6 @@ def _stretch(known: Record, record: Record) -> None:
 
 
 def _texts(value: Any) -> list[str]:
-    """One text or several, as a list; what is missing is left out."""
     some = [value] if value is None or isinstance(value, str) else list(value)
     return [str(one) for one in some if one is not None]
 

@@ -192,14 +192,12 @@ def _spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _bucket(width: BucketWidth) -> pl.Expr:
-    """Start of the bucket of ``ts``."""
     import polars as pl
 
     return width.floor(pl.col("ts").dt.epoch("us")).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")  # type: ignore[no-any-return]
 
 
 def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
-    """The mean of each value over the points of a bucket, missing ones left out."""
     import polars as pl
 
     # As sum / count: a group mean differs between runs in the last bits.
@@ -219,7 +217,6 @@ def _last(rows: pl.LazyFrame, ids: Sequence[str], width: BucketWidth) -> pl.Lazy
 
 
 def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per level of a side, and a row of nulls for an empty side."""
     import polars as pl
 
     sides = pl.Enum([BID, ASK])

@@ -73,7 +73,6 @@ def _first(parts: Iterable[pl.DataFrame], rows: int | None) -> Iterator[pl.DataF
 
 
 def _lines(parts: Iterable[pl.DataFrame], fmt: Format) -> int:
-    """Print rows as lines; gives how many there were."""
     total = 0
     for part in parts:
         some = _plain(part, lists=fmt != "csv").collect()

@@ -54,10 +54,7 @@ def read_through(
     report: Report,
     progress: bool | None,
 ) -> Any:
-    """A view from an archive, once it has fetched what it lacks; the report counts that.
-
-    An error has ``.partial``, what the archive has of it, and no ``.resume``: the same call continues.
-    """
+    """A view from an archive, once it has fetched what it lacks; an error has ``.partial`` and no ``.resume``."""
     read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
     if view == "books":
         read = partial(read, levels=levels)

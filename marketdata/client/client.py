@@ -455,8 +455,8 @@ class Client(Generic[Frame]):
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all that the service says of it; NotFoundError if there is none.
 
-        Returns a `Record`, a dict with fields also as attributes: ``id slug question status start_date end_date tokens
-        description closed_at resolved_token_id resolved_token_label`` and further ones.
+        Returns a ``Record``, a dict with fields also as attributes: ``id slug question status start_date end_date
+        tokens description closed_at resolved_token_id resolved_token_label`` and further ones.
 
         Examples
         --------

@@ -32,8 +32,6 @@ class Record(dict[str, Any]):
 
 
 class _Listed(NamedTuple):
-    """A page of a listing."""
-
     rows: list[dict[str, Any]]
     next_cursor: str | None
 

@@ -174,12 +174,10 @@ class _Arrived:
         self.points += len(columns)
 
     def joined(self) -> AnyColumns:
-        """All of it, in tidy order."""
         parts = [p for p in self._parts if len(p)]
         return merged(parts) if parts else empty(self.view)  # type: ignore[type-var]
 
     def taken(self) -> AnyColumns:
-        """All of it; nothing is kept."""
         out = self.joined()
         self._parts, self.points = [], 0
         return out

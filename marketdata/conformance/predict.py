@@ -65,12 +65,7 @@ def closed_buckets(rng: Range, label: str, coarse: Resolution) -> range:
 def predict(
     ts: Ints, values: NDArray[np.object_], rule: str, label: str, fine: Resolution, coarse: Resolution
 ) -> dict[int, Value]:
-    """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value.
-
-    >>> ts, values = np.array([0, 60_000_000]), np.array([0.25, 0.75], dtype=object)
-    >>> predict(ts, values, "points", "start", Resolution.M1, Resolution.H1)
-    {0: 0.5}
-    """
+    """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value."""
     points: list[tuple[int, Value]] = list(zip(ts.tolist(), values.tolist(), strict=True))
     steps = [coarse]
     if rule == "means":

@@ -68,10 +68,7 @@ class Probe:
 
 
 def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
-    """Compare two resolutions of a market and name the readings that explain them.
-
-    ConfigError if coarse is not coarser than fine, or the range has no two whole coarse buckets.
-    """
+    """Compare two resolutions, with two whole coarse buckets at least, and name the readings that explain them."""
     near, far = Resolution.of(fine), Resolution.of(coarse)
     if near.micros >= far.micros:
         raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")

@@ -1,7 +1,6 @@
 """Which reading of the interface a service follows, told from a fine and a coarse answer about the same time.
 
-Every reading is a choice where the interface is silent. A choice is
-decided only by data that tells the choices apart: buckets that differ, holes, more than one token.
+A reading is a choice where the interface is silent; only data that differs under it decides: buckets, holes, tokens.
 """
 
 from __future__ import annotations
@@ -70,13 +69,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """Which readings a service follows, a finding per reading; shows itself as text and HTML.
-
-    >>> from marketdata.times import Range
-    >>> told = Verification("m", Range(0, 1), "1m", "1h", (Finding("label", "end", "24 of 24 buckets"),))
-    >>> told.followed, told.variants
-    (False, {'label': 'end'})
-    """
+    """Which readings a service follows, a finding per reading; shows itself as text and HTML."""
 
     market: str
     rng: Range

@@ -18,7 +18,7 @@ _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_po
 
 @dataclass
 class Report:
-    """What fetching did beside fetching; pass one to a call and it is filled in; see `Client.books`.
+    """What fetching did beside fetching; pass one to a call and it is filled in; see `marketdata.Client.books`.
 
     Attributes
     ----------
@@ -57,10 +57,7 @@ class Report:
 
 @dataclass(frozen=True, repr=False)
 class Resume:
-    """What `Client.resume` takes to continue after what had arrived; it has no key and no connection.
-
-    ``windows`` are left to ask, in order.
-    """
+    """What `marketdata.Client.resume` takes: the windows left to fetch, in order; it has no key and no connection."""
 
     windows: tuple[Window, ...]
 

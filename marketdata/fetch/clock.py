@@ -7,10 +7,7 @@ import time
 
 
 class Clock:
-    """What waiting code asks: a steady time, the time of day, and sleep.
-
-    In testing mode (``marketdata.testing.no_waiting``) a sleep moves the clock instead of waiting.
-    """
+    """A steady time, the time of day, and sleep; in testing mode (`no_waiting`) sleep moves the clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

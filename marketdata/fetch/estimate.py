@@ -68,10 +68,7 @@ class Plan:
 def make_plan(
     windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
 ) -> Plan:
-    """Count what uncut windows will cost, with the number of tokens of each market (a metric counts as one).
-
-    ``usage`` is the answer of ``GET /v1/usage``, ``now`` in microseconds UTC.
-    """
+    """Count what uncut windows cost now, from the tokens of each market (a metric counts as one) and ``usage``."""
     limits = _limits(usage)
     rate = limits.get("requests_per_minute")
     rate = rate if isinstance(rate, int) and rate > 0 else None

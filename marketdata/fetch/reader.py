@@ -240,7 +240,6 @@ class Reader:
         return page
 
     def _decoded(self, window: Window, answer: Answer, miscounted: list[AnyColumns]) -> Page:
-        """The page of an answer, checked."""
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
         self._transport.check_cursor(page.next_cursor)
         self._check_identity(window, page)
@@ -349,7 +348,6 @@ class _Left:
 
 
 def _joined(parts: Sequence[Chunk]) -> Chunk:
-    """Both halves of a window as one."""
     first, second = parts
     columns: AnyColumns = concat([first.columns, second.columns]).sort()  # type: ignore[type-var]
     return Chunk(
@@ -376,7 +374,6 @@ def _falls(columns: AnyColumns) -> bool:
 
 
 def _same(first: AnyColumns, second: AnyColumns) -> bool:
-    """Whether two answers have the same points."""
     if len(first) != len(second):
         return False
     try:

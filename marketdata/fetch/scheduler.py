@@ -233,7 +233,6 @@ class _Source:
         return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
 
     def see(self, slot: _Slot, part: int, chunk: Chunk) -> None:
-        """Take in what came."""
         slot.chunks[part] = chunk
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit

@@ -126,15 +126,7 @@ class Density:
         self._guess = max(1, per_bucket)
 
     def width(self, left: int) -> tuple[int, int]:
-        """Buckets of the next window, of ``left``, and how many pages that should be.
-
-        >>> seen = Density(200, 2)
-        >>> seen.width(1440)
-        (100, 1)
-        >>> seen.see(units=8, buckets=100, per_bucket=2)  # a point each half hour
-        >>> seen.width(1340)
-        (1340, 1)
-        """
+        """Buckets of the next window, of ``left``, and how many pages that should be."""
         if not self.known:
             return min(left, self.full), 1
         most = min(left, _GROWTH * self._span)

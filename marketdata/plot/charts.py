@@ -288,7 +288,7 @@ def coverage(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw the result of `Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
+    """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
     Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows only some are
     named.
@@ -343,7 +343,6 @@ def _drawn(
     simulated: bool,
     size: tuple[float, float] | None = None,
 ) -> Any:
-    """The chart, drawn."""
     size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
     chart = Chart(rows, size, title, simulated, shared_x=len(rows[0]) > 1)
     panels = len(chart.panels)
@@ -384,7 +383,6 @@ class _Look:
 
 
 def _levels(frame: Any) -> pl.DataFrame:
-    """Levels of books, in any order."""
     return opened(in_memory(frame), ["books"]).frame().to_native()  # type: ignore[no-any-return]
 
 
@@ -466,7 +464,6 @@ def _looks(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, _Look]]:
 
 
 def _last(values: Array) -> float:
-    """The last value that is there, else 0."""
     there = values[~np.isnan(values)]
     return float(there[-1]) if len(there) else 0.0
 
@@ -513,7 +510,6 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
 
 
 def _texts(source: Any, name: str) -> list[str | None]:
-    """A column of a frame as Python texts."""
     return normalization.ids(source.raw(name), name, nullable=True).cast(pl.String).to_list()
 
 
@@ -636,12 +632,10 @@ def _medians(ts: Array, value: Array) -> tuple[Array, Array]:
 
 
 def _floats(column: pl.Series) -> Array:
-    """Numbers as numpy; null is NaN."""
     return column.cast(pl.Float64).to_numpy()
 
 
 def _sides(rows: pl.DataFrame) -> Iterator[Bars | Line]:
-    """Bars of the sizes and lines of the running totals, of one book."""
     prices = np.concatenate([_floats(rows["bid_price"]), _floats(rows["ask_price"])])
     steps = np.diff(np.unique(prices[~np.isnan(prices)]))
     height = 0.8 * float(np.median(steps)) if len(steps) else 0.008

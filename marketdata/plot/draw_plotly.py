@@ -255,7 +255,6 @@ def _axis(values: Array, panel: Panel) -> Any:
 
 
 def _times(values: Array) -> Any:
-    """Times as short texts; no time is None."""
     texts = np.datetime_as_string(values.astype("M8[us]"), unit="auto").tolist()
     return [None if t == "NaT" else t for t in texts]
 

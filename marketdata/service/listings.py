@@ -75,7 +75,6 @@ class _Records:
 
     @cached_property
     def words(self) -> list[str]:
-        """What a search looks through."""
         return [
             " ".join(str(r[name]) for name in _SEARCHED if r.get(name) is not None).casefold() for r in self.records
         ]
@@ -87,7 +86,6 @@ class _Records:
 
     @cached_property
     def tags(self) -> set[str]:
-        """Every tag in use."""
         return {tag for record in self.records for tag in _tags(record)}
 
     def order(self, by: SortField, order: Order) -> _Order:
@@ -205,7 +203,6 @@ def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
 
 
 def _wanted(parent: Parent, parents: list[Record]) -> tuple[set[Any], set[Any]]:
-    """Ids and slugs of the parents that are meant."""
     wanted = [
         r
         for r in parents

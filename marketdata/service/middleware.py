@@ -120,8 +120,6 @@ class FairQueue:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request and what was answered."""
-
     scope: Scope
     send_on: Send
     simulated: bool

@@ -63,10 +63,7 @@ class PageRows:
 
 @dataclass(slots=True)
 class ServedPage:
-    """What one request gets: rows in time order, their number of points, and where the next page begins [microseconds].
-
-    ``position`` None: complete.
-    """
+    """What one request gets, in time order; ``position``: where the next page begins [microseconds], or None."""
 
     rows: list[PageRows] = field(default_factory=list)
     count: int = 0

@@ -13,10 +13,7 @@ WINDOW = 60
 
 
 class RateLimiter:
-    """Which requests of a key pass: in any 60 seconds, as many as its plan allows.
-
-    A request that is refused costs the same at any number of requests that have passed.
-    """
+    """Which requests of a key pass: in any 60 seconds, as many as its plan allows; refusing takes constant time."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -37,10 +37,7 @@ _M_MMAP_THRESHOLD = -3
 
 
 class Service:
-    """A service that runs in a thread until it is closed; also a context manager.
-
-    ``base_url`` is scheme, host and port, without ``/v1``; ``api_key`` the key made for it, None where keys were given.
-    """
+    """A service in a thread until it is closed, also a context manager; no ``api_key`` if keys were given."""
 
     def __init__(self, server: uvicorn.Server, listener: socket.socket, api_key: str | None) -> None:
         self.base_url = _url(listener)
@@ -165,10 +162,7 @@ def run(
     host_names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
-    """Answer the interface over HTTP until the process is told to stop (SIGINT or SIGTERM); parameters as for `serve`.
-
-    ``say`` is told the address, and the key if one was made. Without keys of its own it binds loopback only.
-    """
+    """Answer the interface over HTTP until SIGINT or SIGTERM; ``say`` is told address and key; see `serve`."""
     store, api_key = _keys(keys, plans, requests_per_minute, time.time)
     _check_address(host, trusted_proxies, given_keys=keys is not None)
     app = build(archive, store, secret=secret, cache_bytes=cache_bytes, host=host, host_names=host_names)

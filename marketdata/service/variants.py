@@ -60,7 +60,6 @@ class _VariedPages(Pages):
 
 
 def _cut(page: ServedPage, limit: int) -> ServedPage:
-    """The first times of a page, all of their points."""
     times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.rows] or [np.empty(0, np.int64)]))
     page.count = min(len(times), limit)
     if len(times) > limit:
@@ -95,7 +94,6 @@ class _Varied:
     def columns(
         self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
     ) -> AnyColumns:
-        """Points of a market, made from those of 1m."""
         width = Resolution.of(resolution)
         fill = view != "books" and self._variants.get("empty")
         # What fills the start of a range may stand before it.

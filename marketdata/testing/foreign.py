@@ -116,21 +116,7 @@ def books(
 def nested(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
-    """The books of `books` with a row per snapshot and a list per side; parameters as `prices`.
-
-    ``rows`` are those of levels all the same.
-
-    Returns
-    -------
-    strategy
-        Of `Foreign`.
-
-    Examples
-    --------
-    >>> from hypothesis import find
-    >>> "bid_price" in find(nested(faults=False), lambda drawn: len(drawn.rows) == 2).frame
-    True
-    """
+    """Strategy of nested books: a row per snapshot, a list per side; ``rows`` are those of levels; see `books`."""
     return _strategy(_book_rows, ("ts", *IDS, *LISTS), NESTED_FAULTS if faults else (), containers, width)
 
 

@@ -169,7 +169,7 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
 def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
     """Tidy books of one market.
 
-    Returns a strategy of frames like those of `Client.books`.
+    Returns a strategy of frames like those of `marketdata.Client.books`.
 
     Parameters
     ----------

@@ -323,7 +323,6 @@ def _gaps(table: Any, width: BucketWidth) -> Any:
 
 
 def _gap_rows(table: EngineTable, width: BucketWidth) -> Any:
-    """The ranges as expressions."""
     keys = table.keys
     data = table.with_bucket(table.data.select("ts", *keys), width, _BUCKET)
     rows = data.select(*keys, end=nw.col(_BUCKET)).unique()

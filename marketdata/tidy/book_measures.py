@@ -124,7 +124,6 @@ def _over_better_levels(values: Floats, begins: Ints, lengths: Ints) -> Floats:
 
 
 def _by_groups(data: Any, sums: Columns, needs: frozenset[str], columns: Columns) -> Any:
-    """The measures of an engine's frame, in any order."""
     data = data.with_columns((nw.col("side") == ASK).alias(_ASK))
     sides = {BID: ~nw.col(_ASK), ASK: nw.col(_ASK)}
     best = (nw.col("level") == 0).fill_null(value=False)

@@ -129,10 +129,7 @@ def _free_money(table: Any, counts: Counts) -> Any:
 
 
 def token_counts(tokens: Any) -> Counts:
-    """How many tokens a market has, from ``tokens=``: a number for all, by market, or None.
-
-    ConfigError if it is neither a whole number from 2 nor a frame; NotTidyError if the frame lacks columns.
-    """
+    """How many tokens a market has, from ``tokens=``: one number (from 2), by market of a frame, or None."""
     if tokens is None:
         return None
     if isinstance(tokens, int | float | str):

@@ -226,7 +226,6 @@ def _finished(part: Any, finish: Callable[[Any], Any]) -> Any:
 
 
 def _overall(sums: Any, *, name: str, share: float, resamples: int, seed: int) -> Any:
-    """One row over all markets."""
     sums = sums.sort(pl.col("market_id").cast(pl.String))
     errors, points = (sums[c].to_numpy().astype(float)[:, None] for c in (_ERROR, "points"))
     low, high = bootstrap(errors, points, share, resamples, seed)
@@ -237,7 +236,6 @@ def _overall(sums: Any, *, name: str, share: float, resamples: int, seed: int) -
 
 
 def _curve(sums: Any, *, count: int, share: float | None, resamples: int, seed: int) -> Any:
-    """One row per bin."""
     out = sums.group_by("bin").agg(pl.col("points", _P, _PAID).sum(), markets=pl.len().cast(pl.Int64)).sort("bin")
     out = out.with_columns(
         bin_start=pl.col("bin") / count,
@@ -259,10 +257,7 @@ def _curve(sums: Any, *, count: int, share: float | None, resamples: int, seed: 
 
 
 def bootstrap(total: Floats, weight: Floats, share: float, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """Percentile interval, per column, of the ratio of sums over markets drawn with replacement.
-
-    Arrays have one row per market; NaN where fewer than two markets have a weight.
-    """
+    """Percentile interval, per column, of the ratio of sums over markets drawn with replacement; NaN below two."""
     markets = len(total)
     enough = (weight > 0).sum(axis=0) >= 2
     low, high = (np.full(total.shape[1], np.nan) for _ in range(2))

@@ -191,7 +191,6 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
 
 
 def _tokens(table: Any, groups: Ints) -> tuple[tuple[Token, ...], Codes]:
-    """Who each row is about."""
     heads = [table.texts(c, groups) for c in table.keys]
     ids = (dict(zip(table.keys, head, strict=True)) for head in zip(*heads, strict=True))
     tokens = tuple(Token(**{**one, "market_id": one.get("market_id") or ""}) for one in ids)

@@ -15,10 +15,7 @@ _SAMPLE = 64
 
 
 def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | None:
-    """The widest grid above a width that all times of some token are on, and not by chance, else None.
-
-    ``ts`` rises within the groups of a token that begin at ``groups``.
-    """
+    """The widest grid above a width that all times of a token are on, not by chance; ``ts`` rises within ``groups``."""
     if not len(ts):
         return None
     ends = run_ends(groups, len(ts))

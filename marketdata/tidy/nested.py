@@ -32,10 +32,7 @@ _ROWS = ("side", "level", "price", "size")
 def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
     """Snapshots by token and time, each once, their levels checked; without ``whole`` the best two of each side.
 
-    Raises
-    ------
-    NotTidyError
-        As `EagerTable.book`, and if a list of prices and its list of sizes differ in length.
+    NotTidyError as by `EagerTable.book`, here and below also if the two lists of a side differ in length.
     """
     table = table.in_order(LISTS)
     level_counts(table)
@@ -74,13 +71,7 @@ def best(table: EagerTable) -> pl.DataFrame:
 
 
 def best_levels(table: EagerTable) -> pl.DataFrame:
-    """The rows with the best two levels of each side only, which `best` looks at.
-
-    Raises
-    ------
-    NotTidyError
-        If a list of prices and its list of sizes differ in length.
-    """
+    """The rows with the best two levels of each side only, which `best` looks at."""
     level_counts(table)
     return pl.DataFrame(table.frame().to_native()).with_columns(pl.col(*LISTS).list.head(2))
 
@@ -106,13 +97,7 @@ class _Levels(Source):
 
 
 def level_rows(table: EagerTable) -> EagerTable:
-    """A table of books: one row per level and a marker row per empty side, snapshots in the order of the table.
-
-    Raises
-    ------
-    NotTidyError
-        If a list of prices and its list of sizes differ in length.
-    """
+    """A table of books: one row per level and a marker row per empty side, snapshots in the order of the table."""
     counts = level_counts(table)
     rows = np.maximum(counts, 1)
     price, size = (pl.Series(v).fill_nan(None) for v in level_values(table, counts, rows))
@@ -126,13 +111,7 @@ def level_rows(table: EagerTable) -> EagerTable:
 
 
 def level_counts(table: EagerTable) -> Ints:
-    """How many levels the bids and the asks of each snapshot have, by turns.
-
-    Raises
-    ------
-    NotTidyError
-        If a list of prices and its list of sizes differ in length.
-    """
+    """How many levels the bids and the asks of each snapshot have, by turns."""
     out = np.empty((len(table), 2), np.int64)
     for i, names in enumerate(_PAIRS):
         price, size = (_lengths(table.column(name)) for name in names)

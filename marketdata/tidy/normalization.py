@@ -110,13 +110,7 @@ def numbers(raw: Raw, name: str) -> pl.Series:
 
 
 def lists(raw: Raw, name: str) -> pl.Series:
-    """Lists of numbers as lists of float64; a missing list is an empty one.
-
-    Raises
-    ------
-    NotTidyError
-        If the column holds no lists of numbers.
-    """
+    """Lists of numbers as lists of float64, a missing list as an empty one; NotTidyError for other values."""
     if isinstance(raw, list):
         raw = pl.Series(name, [_list(value, name) for value in raw], dtype=pl.List(pl.Float64))
     if raw.dtype == pl.Null:

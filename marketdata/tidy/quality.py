@@ -157,7 +157,6 @@ def _tops(view: _View) -> Iterator[CheckResult]:
 
 
 def _best(view: _View, side: int) -> NDArray[np.float64]:
-    """Price of the first row of a side of each snapshot; NaN where there is none."""
     out = np.full(len(view.snapshots), np.nan)
     at = view.sides[view.ask[view.sides] == side]
     out[np.searchsorted(view.snapshots, at, side="right") - 1] = view.price[at]

@@ -105,7 +105,6 @@ def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
 
 
 def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
-    """The measure as expressions."""
     keys, data = table.keys, table.frame(chosen).with_columns(nw.col(chosen).alias(_VALUE))
     data = table.with_bucket(data, width, _BUCKET).filter(~nw.col(_VALUE).is_null())
     ends = nw.col("ts").min().over(*keys, _BUCKET), nw.col("ts").max().over(*keys, _BUCKET)
@@ -174,7 +173,6 @@ def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None)
 
 
 def _returns_rows(table: EngineTable, chosen: str, how: How, width: BucketWidth | None) -> Any:
-    """The measure as expressions."""
     keys = table.keys
     now = nw.col(chosen) if how != "log_odds" else _odds_rows(nw.col(chosen))
     data = table.frame(chosen).with_columns(**{_VALUE: now})

@@ -109,10 +109,7 @@ def last_runs(ts: Ints, starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
 
 
 def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats, Ints]:
-    """Mean = sum / count over each run, NaN left out, and the count; a run of NaN only is NaN and 0.
-
-    ``weights``: base points behind each value, by default one.
-    """
+    """Mean = sum / count over each run without NaN, and the count of base points (``weights``); else NaN and 0."""
     if len(starts) == 0:
         return np.empty(0), np.empty(0, np.int64)
     missing = np.isnan(values)
@@ -132,10 +129,7 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
 
 
 def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
-    """The aggregation rule on columns (interface 4.2 to 4.4): last whole snapshots; means of what is not missing.
-
-    No point, no entry. In tidy order; ``ts`` is the bucket start [microseconds UTC].
-    """
+    """The rule of `resample` on columns in tidy order; no point, no entry."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
     starts = bucket_starts(columns.ts - width.offset, group_starts(columns.token), width.micros)

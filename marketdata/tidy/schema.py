@@ -54,8 +54,8 @@ def check_names(columns: Iterable[str]) -> None:
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
     """The first of the wanted kinds whose columns are all there; others do not matter. Else a NotTidyError.
 
-    Nested books are books too: where these are wanted and nested ones are not, the door makes level rows of them. To
-    who takes any series they are one, for they have one row per token and time.
+    Nested books are also books (level rows are made of them unless nested is wanted), and a series: one row per token
+    and time.
     """
     present = list(columns)
     wanted = tuple(wanted)

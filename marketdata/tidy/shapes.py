@@ -118,7 +118,6 @@ def _wide(table: Any, levels: int | None) -> Any:
 
 
 def _wide_rows(table: EngineTable, levels: int) -> Any:
-    """The shape as expressions."""
     parts = []
     for name in (names := wide_names(levels)):
         side, what, level = name.split("_")
@@ -149,7 +148,6 @@ def _tidy(table: Any) -> Any:
 
 
 def _tidy_rows(table: EngineTable, levels: int) -> Any:
-    """The shape as expressions."""
     data = table.frame(*wide_names(levels))
     parts = []
     for side in (BID, ASK):
@@ -198,23 +196,9 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
 def explode(frame: F) -> F:
     """Tidy books of nested ones: one row per level instead of lists; further columns are repeated.
 
-    A null list is an empty one. All rows are in tidy order, of lazy polars and Dask frames those of each part. Most
-    verbs take nested books as they are and need no rows of levels. `nest` is the inverse.
-
-    Raises
-    ------
-    NotTidyError
-        If a column is missing, the lists of a side differ in length, or its levels are not best first.
-
-    Examples
-    --------
-    >>> import polars as pl, marketdata as md
-    >>> nested = pl.DataFrame({
-    ...     "ts": ["2026-01-01T00:00"], "market_id": "m", "token_id": "1", "token_label": "Yes",
-    ...     "bid_price": [[0.25, 0.2]], "bid_size": [[10.0, 5.0]], "ask_price": [[]], "ask_size": [[]],
-    ... }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
-    >>> md.explode(nested).select("side", "level", "price").rows()
-    [('bid', 0, 0.25), ('bid', 1, 0.2), ('ask', None, None)]
+    A null list is an empty one. Rows are in tidy order, of lazy polars and Dask frames those of each part. Most verbs
+    take nested books as they are. `nest` is the inverse; for an example see `nest`. NotTidyError if the lists of a side
+    differ in length or its levels are not best first.
     """
     return run(frame, _exploded, ["nested"], together="row", further=True)
 
@@ -238,17 +222,15 @@ def nest(frame: F) -> F:
 
     One row per (token, ts): ts, ids, ``bid_price bid_size ask_price ask_size`` [probability, shares], best level first,
     an empty side as an empty list, then further columns, which must not differ within a snapshot. An archive stores
-    books so; ``archive.scan("books", nested=True)`` reads them as they are. pandas gets Arrow lists where pyarrow is
-    installed. `explode` is the inverse.
+    books so: ``archive.scan("books", nested=True)``. pandas gets Arrow lists where pyarrow is installed. `explode` is
+    the inverse.
 
     Examples
     --------
-    >>> import marketdata as md
     >>> books = md.testing.books("polars", buckets=1)
-    >>> nested = md.nest(books)
-    >>> nested.height, nested["bid_price"][0].to_list()
-    (2, [0.41, 0.4])
-    >>> md.explode(nested).equals(books)
+    >>> md.nest(books)["bid_price"].to_list()
+    [[0.39, 0.38], [0.59, 0.58]]
+    >>> md.explode(md.nest(books)).equals(books)
     True
     """
     return run(frame, _nested, ["books"], further=True)

@@ -196,13 +196,7 @@ class EagerTable:
                 )
 
     def refuse_changes(self, name: str, starts: Ints) -> None:
-        """Refuse a column whose values differ between two of these positions.
-
-        Raises
-        ------
-        NotTidyError
-            Naming the column and the first row.
-        """
+        """NotTidyError naming a column whose values differ between two of these positions, and the first row."""
         differs = ~self._equals_before([name])
         differs[starts] = False
         if differs.any():
@@ -240,10 +234,7 @@ class EagerTable:
     # Order
 
     def in_order(self, values: Iterable[str] = (), *, unique: bool = True) -> EagerTable:
-        """The rows by token and time; NotTidyError if a token has two labels.
-
-        With ``unique`` a token has one row at a time; several are one if they are equal in ``values``, else refused.
-        """
+        """The rows by token and time; ``unique``: equal ``values`` are one row, different ones a NotTidyError."""
         if self._found_order(unique=unique):
             return self
         out = self.take(self._order())

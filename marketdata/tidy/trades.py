@@ -57,14 +57,14 @@ def trades(
     order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
     that begins at or after ``resolved_at``.
 
-    Returns `Trades`, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``: one
-    row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id token_label
-    side asked shares average_price notional fee status``: bucket of the book and of the signal [UTC], shares asked for
-    and filled, their price [probability], their cost and fee [USD], and "filled", "partial", "no book", "no liquidity",
-    "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position paid received fees
-    payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received fees settled
-    profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open position has no
-    payoff.
+    Returns ``Trades``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``:
+    one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
+    token_label side asked shares average_price notional fee status``: bucket of the book and of the signal [UTC],
+    shares asked for and filled, their price [probability], their cost and fee [USD], and "filled", "partial", "no
+    book", "no liquidity", "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position
+    paid received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received
+    fees settled profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open
+    position has no payoff.
 
     Parameters
     ----------
@@ -135,7 +135,6 @@ class _Snapshot:
     used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
 
     def take(self, order: _Order, wanted: float) -> tuple[Floats, Floats]:
-        """Prices, and the shares that are taken at each."""
         price, size = self.levels[order.buys]
         good = price <= order.limit if order.buys else price >= order.limit
         price, size = price[good], size[good]
@@ -206,7 +205,6 @@ class _Account:
 
     @property
     def position(self) -> float:
-        """Shares that are held."""
         return self.bought - self.sold
 
     def trade(self, orders: Iterable[_Order]) -> None:

@@ -205,10 +205,7 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
 
 
 def concat(parts: Sequence[C]) -> C:
-    """All entries of all parts, part after part; tokens that are the same become one.
-
-    Entries keep their order; ``merged`` brings them into tidy order.
-    """
+    """All entries of all parts, part after part; equal tokens become one. `merged` brings them into tidy order."""
     if len(parts) == 1:
         return parts[0]
     index: dict[Token, int] = {}

@@ -43,8 +43,6 @@ _BATCH = 1_000_000  # bytes of pages, so that what is made of them stays in the 
 
 
 class _Read(NamedTuple):
-    """A page read, its columns not yet checked."""
-
     columns: AnyColumns
     envelope: Envelope
     notes: Counter[str]
@@ -53,8 +51,7 @@ class _Read(NamedTuple):
 def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True) -> Page:
     """One answer of a history endpoint as columns (interface 2.2 to 2.6); ContractError with the path of a wrong value.
 
-    ``rng`` is what was asked [microseconds UTC]: a ``t`` that is a number is read only if inside. ``fast=False`` takes
-    the reference decoder.
+    A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder.
     """
     columns, envelope, notes = _read(view, body, rng, fast=fast)
     columns = check(columns, envelope.resolution, notes)

@@ -1,7 +1,4 @@
-"""The bodies of the interface as pydantic models. Unknown fields are kept.
-
-Points are not modelled here: ``decode`` reads them as columns and checks them there.
-"""
+"""The bodies of the interface as pydantic models, unknown fields kept; points are read and checked by ``decode``."""
 
 from __future__ import annotations
 

@@ -40,10 +40,7 @@ def load(body: bytes) -> Any:
 
 
 def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> AnyColumns:
-    """The points of a loaded body as columns; ContractError with the path of the first value off the interface.
-
-    ``grouped``: ``data`` maps labels to lists of points; otherwise it is one list.
-    """
+    """The points of a loaded body (``grouped``: by label); ContractError with the path of the first wrong value."""
     reader = _Reader(rng, notes)
     data = top.get("data")
     if not VIEWS[view].has_tokens:

@@ -1,7 +1,4 @@
-"""Checks on decoded columns, vectorised: what is repaired, what is only noted.
-
-Both decoders end here, so a page means the same whichever of them read it.
-"""
+"""Checks on decoded columns, vectorised, and the same for both decoders: what is repaired, what is only noted."""
 
 from __future__ import annotations
 

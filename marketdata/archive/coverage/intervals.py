@@ -15,10 +15,7 @@ from marketdata.times import Range
 
 
 class Interval(NamedTuple):
-    """A half-open range of a market's view to replace, and the state to record for it [microseconds UTC].
-
-    ``tries`` counts the answers without points that the range had before.
-    """
+    """A half-open range [microseconds UTC] to replace, its new state, and its empty answers before (``tries``)."""
 
     market_id: str
     start: int
@@ -144,11 +141,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
-    """The parts of a range that none of the held ones covers.
-
-    >>> [tuple(r) for r in gaps([Range(2, 4), Range(6, 8)], Range(0, 10))]
-    [(0, 2), (4, 6), (8, 10)]
-    """
+    """The parts of a range that none of the held ones covers."""
     out, at = [], wanted.start
     for one in union(held):
         if one.end <= at:

@@ -25,10 +25,7 @@ _STEP = 0.02
 
 @contextlib.contextmanager
 def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
-    """Hold the lock of this name, waiting at most ``wait`` [s]; ``what`` its holder does is for the message.
-
-    ArchiveBusyError with the process id of another holder; ArchiveError if the file system has no locks.
-    """
+    """Hold the lock of this name; ArchiveBusyError with the holder's process id after ``wait`` [s]."""
     try:
         import fcntl
     except ImportError:  # no such locks on this system

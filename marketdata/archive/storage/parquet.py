@@ -195,7 +195,6 @@ def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memor
 
 
 def _footer_of(body: memoryview) -> memoryview:
-    """The footer of a Parquet file with its length and the magic bytes."""
     return body[-8 - int.from_bytes(body[-8:-4], "little") :]
 
 
@@ -326,7 +325,6 @@ def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[i
 
 
 def _runs(groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ranges of numbers that follow each other."""
     first = last = None
     for group in groups:
         if last is not None and group == last:

@@ -226,10 +226,7 @@ class Table:
     def commit(
         self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
     ) -> Version | None:
-        """Commit on exactly this version; None if another commit came first.
-
-        After an ArchiveError the commit may have landed all the same: what replaces a range may be run again.
-        """
+        """Commit on exactly this version; None if another came first. After an ArchiveError it may have landed."""
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
@@ -385,7 +382,6 @@ def _properties(said: dict[str, str]) -> Any:
 
 
 def _version_of(handle: Any, uri: str) -> Version:
-    """The version of a handle."""
     with errors.reading(f"The commit log of {uri}"):
         rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
         schema = pa.schema([pa.field(f.name, f.type) for f in pa.schema(handle.schema().to_arrow())])

@@ -170,7 +170,6 @@ def _recorded(folder: Path, scratch: str) -> Archive:
 
 
 def _fetch(client: Client, scope: Scope) -> dict[View, Any]:
-    """Every view at 1m over HTTP."""
     began = time.perf_counter()
     frames = {view: getattr(client, view)(part.markets, *part.times, "1m") for view, part in scope.parts.items()}
     rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
@@ -181,7 +180,6 @@ def _fetch(client: Client, scope: Scope) -> dict[View, Any]:
 
 
 def _quotes(client: Client, books: Any) -> None:
-    """Mid and spread of each token, over its hours."""
     import polars as pl
 
     both = pl.col("mid").is_not_null()

@@ -77,9 +77,6 @@ class KeyProvider:
 
     A callable is asked once, and again after a 401. A pickle never has the key: a copy asks its callable or the
     environment.
-
-    >>> KeyProvider("0123456789abcdef")
-    KeyProvider('…cdef')
     """
 
     __slots__ = ("_call", "_held", "_lock", "_text")

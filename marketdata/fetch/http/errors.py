@@ -137,10 +137,7 @@ def server_date(value: str | None) -> float | None:
 
 
 def retry_after(value: str | None, date: float | None) -> float | None:
-    """Seconds that a ``Retry-After`` header asks to wait [s]; None if it says nothing usable, such as "-1".
-
-    A date is measured against the ``Date`` of the same answer, so that a skewed clock does no harm.
-    """
+    """Seconds of a ``Retry-After`` header or None; a date counts from the answer's own ``Date``, as clocks skew."""
     text = (value or "").strip()
     if re.fullmatch(r"\d{1,18}", text, re.ASCII):
         return float(text) or None

@@ -47,10 +47,7 @@ class Pacer:
         return self._announced
 
     def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
-        """Apply what ``usage`` says: ``remaining`` requests of the running minute, restored in ``reset_in`` [s].
-
-        Those that others spent count as spent now.
-        """
+        """Apply ``usage``: ``remaining`` of this minute, restored in ``reset_in`` [s]; others' count as spent now."""
         now = self._clock.monotonic()
         with self._lock:
             self.requests_per_minute = max(1, int(requests_per_minute))

@@ -85,10 +85,7 @@ _RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer with status 200: body, the server's time [Unix s], url without a key, number of requests.
-
-    ``notes`` are oddities that put no data at risk.
-    """
+    """A whole answer with status 200; ``date`` is the server's [Unix s]; ``notes`` are harmless oddities."""
 
     body: bytes = field(repr=False)  # it may be long, and may repeat the key
     date: float | None

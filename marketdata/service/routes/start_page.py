@@ -90,10 +90,7 @@ def create_router(*, simulated: bool) -> APIRouter:
 def covered(
     source: ServedArchive, listings: Listings, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
 ) -> dict[str, Any]:
-    """Markets of one page of the listing, with the intervals that are covered of each view.
-
-    The first page also has what is covered of all markets together.
-    """
+    """Markets of one page of the listing with covered intervals of each view; the first page also has those of all."""
     spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
     records, following = listings.page("markets", query, cursors)
     rows = []

@@ -29,7 +29,7 @@ class Book(NamedTuple):
 
 
 class ReplayEvent(NamedTuple):
-    """One thing that became known; ``data`` is a `Book`, a price or None, or a dict of metrics."""
+    """One thing that became known; ``data`` is a ``Book``, a price or None, or a dict of metrics."""
 
     available_at: dt.datetime
     ts: dt.datetime
@@ -43,8 +43,8 @@ class ReplayEvent(NamedTuple):
 def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
-    Yields `ReplayEvent`: ``available_at ts view market_id token_id token_label data``: end and start of the bucket
-    [UTC]; ``data`` is a `Book` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
+    Yields ``ReplayEvent``: ``available_at ts view market_id token_id token_label data``: end and start of the bucket
+    [UTC]; ``data`` is a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
     ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
     Parameters
