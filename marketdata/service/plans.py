@@ -18,13 +18,7 @@ _PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_day
 
 
 class EntryError(ConfigError):
-    """An entry of a plan or a key was refused.
-
-    Attributes
-    ----------
-    entry : str or None
-        Its name; None where the whole table is meant.
-    """
+    """An entry of a plan or a key was refused: ``entry``, its name, or None for the whole table."""
 
     def __init__(self, message: str, entry: str | None = None) -> None:
         super().__init__(message)
@@ -33,17 +27,7 @@ class EntryError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """The rights of a key.
-
-    Parameters
-    ----------
-    name, requests_per_minute : str, int
-        As ``/v1/usage`` shows it; requests that pass in any 60 seconds.
-    resolutions, views : tuple of str
-        Allowed resolutions and history views.
-    max_history_days : float or None
-        How far back a range may begin [days]; None: without bound.
-    """
+    """The rights of a key: requests in any 60 s, resolutions, views, and how far back [days] (None: without bound)."""
 
     name: str
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
@@ -77,10 +61,7 @@ class AccessPlan:
         )
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:
-        """Refuse what the plan does not allow: HTTPException 403 that names the view, resolution or lookback.
-
-        A range may begin exactly at the bound.
-        """
+        """Refuse with HTTPException 403 what the plan does not allow; a range may begin exactly at the bound."""
         if view not in self.views:
             raise errors.view_not_allowed(view)
         if resolution not in self.resolutions:
