@@ -420,6 +420,9 @@ def _pandas_texts(column: pl.Series, wanted: Any) -> Any:
     if wanted is None:
         wanted = pd.CategoricalDtype(pd.Index(texts, dtype="str"))
     if isinstance(wanted, pd.CategoricalDtype):
+        # Values of another frame, such as orders for a token without books, have categories of their own.
+        more = [text for text in texts if text not in wanted.categories]
+        wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
         place = np.append(wanted.categories.get_indexer(texts), -1)
         return pd.Categorical.from_codes(place[codes], dtype=wanted)
     values = np.array([*texts, None], dtype=object)[codes]

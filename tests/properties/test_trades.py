@@ -97,3 +97,16 @@ def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
         assert np.allclose([g[6], g[7], g[9], g[10]], w[6:], rtol=1e-9, atol=1e-6)
         assert (g[8] is None) == (g[7] == 0)
         assert g[7] <= g[6] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_an_order_for_a_token_without_books_keeps_its_ids(kind: str) -> None:
+    """An order whose token no book has is listed under its ids, in every kind of frame."""
+    books = md.testing.books("polars", buckets=2)
+    order = books.md.mid().head(1).select("ts", side=pl.lit("buy"), size=1.0)
+    order = order.with_columns(market_id=pl.lit("other"), token_id=pl.lit("99"))
+    frame = {"pandas": md.testing.books("pandas", buckets=2), "lazy": books.lazy(), "arrow": books.to_arrow()}
+    out = md.trades(order, frame.get(kind, books), "1m")
+    ((_, _, market, token, *_, status),) = rows(out.fills)
+    assert (market, token, status) == ("other", "99", "no book")
+    assert len(out.positions) == len(out.markets) == 1
