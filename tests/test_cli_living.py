@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +61,57 @@ def test_pull_takes_one_way_to_choose_markets(given: tuple[str, ...], tmp_path: 
     for option in ("--market", "--event", "--series", "--search", "--from-file", "--all"):
         assert option in done.stderr
     assert not (tmp_path / "a").exists()
+
+
+def following(tmp_path: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+    """`pull --follow` as a process."""
+    command = [sys.executable, "-m", "marketdata.cli", "pull", "a", "--view", "prices", "--follow", *words]
+    path = {"PYTHONPATH": str(Path(md.__file__).parents[1])}
+    return subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **path, **env}, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.fault("AR33")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_ends_a_follow_well(name: str, origin: md.Archive, service: dict[str, str], tmp_path: Path) -> None:
+    """A line per round; then a signal ends it in a second with exit code 0, and nothing has to be asked again."""
+    words = ("--all", "--start", "2025-12-31", "--every", "1s")
+    with following(tmp_path, *words, **service) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        began = time.monotonic()
+        process.send_signal(getattr(signal, name))
+        lines += process.stderr.readlines()
+        assert process.wait(30) == 0
+    assert time.monotonic() - began < 20
+    markets = len(origin.records("markets"))
+    assert re.fullmatch(rf"marketdata: \S+Z {markets} markets, [1-9]\d* ranges, [\d,]+ points\n", lines[0]), lines
+    assert lines[-1] == "marketdata: stopped; the same command goes on from here.\n"
+    archive = md.Archive(tmp_path / "a", frame="polars")
+    mine, theirs = (a.scan("prices").collect().height for a in (archive, origin))
+    assert mine == theirs
+    done = marketdata("pull", "a", *HOUR, "--all", cwd=tmp_path, **service)
+    assert rows_of(done.stdout) == []
+
+
+def test_a_follow_waits_for_a_service_and_ends_at_a_wrong_key(service: dict[str, str], tmp_path: Path) -> None:
+    """Without a service the line says so and it goes on; a wrong key is exit code 3 at once, in one line."""
+    words = ("--all", "--start", "2025-12-31", "--every", "1s")
+    with following(tmp_path, *words, **{**service, "MARKETDATA_BASE_URL": "http://127.0.0.1:9"}) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.terminate()
+        assert process.wait(30) == 0
+    assert all("0 markets, 0 ranges, 0 points; " in line for line in lines), lines
+    done = marketdata(
+        "pull", "a", "--follow", *words, cwd=tmp_path, **{**service, "MARKETDATA_API_KEY": "mk_" + 20 * "x"}
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
+
+
+def test_a_follow_refuses_what_it_cannot_do(service: dict[str, str], tmp_path: Path) -> None:
+    """An end, a dry run or a format beside --follow, and a period that is none, are refused with exit code 2."""
+    words = ("pull", "a", "--all", "--start", "2025-12-31", "--follow")
+    for more in (("--end", "2026-01-01"), ("--dry-run",), ("--json",), ("--every", "0s")):
+        done = marketdata(*words, *more, cwd=tmp_path, **service)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert more[0] in done.stderr

@@ -17,6 +17,7 @@ From top to bottom; a layer may import its own and lower ones::
     fetch
     wire
     times
+    clock                          what waiting code asks, so that tests need not wait
     resolution
     errors                         imports nothing of ours
 
@@ -37,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
     ("errors",),
     ("resolution",),
+    ("clock",),
     ("times",),
     ("wire",),
     ("fetch",),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
@@ -13,6 +14,7 @@ from marketdata.archive import files, ingest, maintenance, query, sql
 from marketdata.archive.catalog import KINDS, RecordKind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
+from marketdata.archive.follow import Follower, Round, period
 from marketdata.archive.pull import Pull, asked_frame, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
 from marketdata.archive.scan import (
@@ -259,15 +261,95 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        if not hasattr(client, "iter_columns"):
-            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
-        selection = Selection(
-            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
-        )
+        some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
         run.run(selection, some, wanted_range(start, end))
         return asked_frame(run.asked, frame or self._frame)
+
+    def follow(
+        self,
+        client: Any,
+        markets: str | Sequence[str] | None = None,
+        *,
+        event: str | None = None,
+        series: str | None = None,
+        search: str | None = None,
+        all_markets: bool = False,
+        file: str | os.PathLike[str] | None = None,
+        views: Sequence[View] = tuple(VIEWS),
+        start: Any,
+        every: str | float = "1m",
+        stop: threading.Event | None = None,
+    ) -> Iterator[Round]:
+        """Keep the archive up to date: a pull from ``start`` to now every so often, until stopped.
+
+        It is a generator of one report per round: leave the loop, interrupt it, or set ``stop``. What has come is
+        committed as it comes, so stopped at any moment it loses nothing; started again it goes on where it was, and no
+        minute is asked again that is final. Markets are listed anew every ten minutes. Where the service or the network
+        fails, the client's retries come first; then the report has the ``error``, and the next round goes on.
+
+        Parameters
+        ----------
+        client : Client
+        markets, event, series, search, all_markets, file, views
+            As in `pull`; a name that the service does not know is told once, in the ``error`` of a report.
+        start : time
+            From when on [UTC].
+        every : str or float
+            From the begin of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s].
+        stop : threading.Event, optional
+            Ends it, at the next window that comes.
+
+        Yields
+        ------
+        Round
+            ``at markets ranges points error``: the server's time [UTC], how many markets are followed, how many ranges
+            came and how many points they have, and why it is not all, or None.
+
+        Raises
+        ------
+        ConfigError
+            If an argument is refused; at the call.
+        AuthenticationError, PlanError
+            If the key or its plan does not allow it.
+        NotFoundError
+            If the service knows none of the markets.
+        ArchiveError
+            If the archive cannot be read or written; what was committed before is intact.
+
+        Examples
+        --------
+        >>> import marketdata as md, tempfile
+        >>> with md.serve(md.simulate(events=1, days=1)) as service:
+        ...     client, archive = md.Client(service.base_url, service.api_key), md.Archive(tempfile.mkdtemp())
+        ...     for done in archive.follow(client, all_markets=True, views="prices", start="2025-12-31T23:00"):
+        ...         break
+        >>> done.markets, done.error
+        (4, None)
+        """
+        some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
+        seconds, wanted = period(every), wanted_range(start, None)
+        return Follower(self._store, client, selection, some).rounds(wanted, seconds, stop or threading.Event())
+
+    def _wanted(
+        self,
+        client: Any,
+        views: Sequence[View],
+        markets: str | Sequence[str] | None,
+        event: str | None,
+        series: str | None,
+        search: str | None,
+        file: str | os.PathLike[str] | None,
+        *,
+        all_markets: bool,
+    ) -> tuple[list[View], Selection]:
+        """Views and markets of a pull, checked."""
+        if not hasattr(client, "iter_columns"):
+            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
+        some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
+        return some, Selection(
+            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
+        )
 
     def books(
         self,
@@ -811,7 +893,7 @@ class Archive(Generic[Frame]):
         return to_range(start, end)
 
     def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
-        run = Pull(self._store, self._client, dry_run=False, refresh=False, progress=self._progress)
+        run = Pull(self._store, self._client, progress=self._progress)
         return run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
 
     def _market_id(self, id_or_slug: str) -> str:

@@ -29,6 +29,9 @@ from marketdata.wire.views import VIEWS, View, empty
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000
+# Of so many files that are smaller a pull that goes on makes large ones.
+_TAIL_FILES = 64
+_TAIL_BYTES = 500_000
 # What `verify` reads at once.
 _READ_BYTES = 16_000_000
 # A file that no commit names yet may belong to a write that is under way.
@@ -57,6 +60,17 @@ def compact(store: ArchiveStore) -> int:
     if before > 1:
         store.coverage.compact()
         gone += before - len(coverage.version().files)
+    return gone
+
+
+def compact_tail(store: ArchiveStore) -> int:
+    """Join the small files that many short pulls left, once there are many; returns how many files fewer there are."""
+    gone = 0
+    for view, table in store.points.items():
+        small = [file for file in table.version().files if file.size < _TAIL_BYTES]
+        if len(small) > _TAIL_FILES:
+            with store.writer(view):
+                gone += sum(_compact(table, view, batch) for batch in _batches(small))
     return gone
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import Interval
+from marketdata.archive.coverage.intervals import CoverageRecord, Interval, within
 from marketdata.archive.coverage.policy import (
+    HOLE,
     SETTLE_WITHOUT_CLOCK,
     Gap,
     ServerTime,
@@ -19,6 +21,7 @@ from marketdata.archive.coverage.policy import (
     minutes,
     to_ask,
     whole_minutes,
+    with_pauses,
 )
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import ALL_TIME, frame_of
@@ -55,22 +58,35 @@ class Pull:
     """One run over some markets and views."""
 
     def __init__(
-        self, store: ArchiveStore, client: Any, *, dry_run: bool, refresh: bool, progress: bool | None
+        self,
+        store: ArchiveStore,
+        client: Any,
+        *,
+        dry_run: bool = False,
+        refresh: bool = False,
+        progress: bool | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._dry_run = dry_run
         self._refresh = refresh
         self._progress = progress
+        self._stop = stop
         self._clock: ServerTime | None = None
         self.asked: list[Asked] = []
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
         """Fill the gaps of these markets; NotFoundError for one that the service does not know, after the others."""
         markets = selection.ids(lambda: self.clock, refresh=self._refresh)
-        catalog = self._store.catalog["markets"]
-        unknown = [m for m in markets if catalog.find(m) is None]
-        todo = [(v, m, gap) for m in markets if m not in unknown for v in views for gap in self._gaps(v, m, wanted)]
+        self.fill(markets, views, wanted)
+        self.tell_unknown(markets)
+        return markets
+
+    def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
+        """Fill the gaps of the markets that are known, or with ``dry_run`` say what they are."""
+        known = [m for m in markets if self._store.catalog["markets"].find(m) is not None]
+        todo = [(v, m, gap) for m in known for v in views for gap in self._gaps(v, m, wanted)]
         if self._dry_run:
             self.asked += [Asked(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
         elif todo:
@@ -82,12 +98,11 @@ class Pull:
                 # Another process may have filled them while this one waited.
                 todo = [(v, m, gap) for v, m in dict.fromkeys(t[:2] for t in todo) for gap in self._gaps(v, m, wanted)]
                 if todo:
-                    self._fill(todo)
-        self._tell_unknown(unknown)
-        return markets
+                    self._fetch(todo)
 
-    def _tell_unknown(self, names: Sequence[str]) -> None:
+    def tell_unknown(self, markets: Sequence[str]) -> None:
         """Raise for names that were not found, in the words of the service, which knows what is spelled nearly so."""
+        names = [m for m in markets if self._store.catalog["markets"].find(m) is None]
         told: list[NotFoundError] = []
         for name in names[:_TOLD]:
             try:
@@ -101,7 +116,7 @@ class Pull:
             said = " ".join(problem.problem for problem in told)
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {said}{more}")
 
-    def _fill(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
+    def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         from tqdm.auto import tqdm
 
         total = sum(minutes([gap]) for *_, gap in todo)
@@ -115,11 +130,15 @@ class Pull:
                 for k, done, columns, proven in arriving:
                     sink.take(k, done, columns, proven=proven)
                     bar.update((done.end - done.start) // (60 * SECOND))
+                    if self._stop is not None and self._stop.is_set():
+                        break
             finally:
                 try:
                     sink.commit()
                 finally:
                     self.asked += sink.asked
+                    if hasattr(arriving, "close"):
+                        arriving.close()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         pieces = self._store.coverage.pieces(view, market)
@@ -165,9 +184,14 @@ class _Sink:
             intervals, asked = [], []
             # Windows that touch are one interval: their border is nothing that the service has said.
             windows.sort(key=lambda w: w[:3])
+            asked_of: dict[str, list[Range]] = {}
+            for k, _, done, _ in windows:
+                asked_of.setdefault(self._todo[k][1], []).append(done)
+            beside = {market: self._beside(view, market, done) for market, done in asked_of.items()}
             for k, proven, done, times in _together(windows):
                 _, market, gap = self._todo[k]
-                for claim in established(done, times, self._clock, proven=proven, tries=gap.tries):
+                claims = established(done, times, self._clock, proven=proven, tries=gap.tries)
+                for claim in with_pauses(claims, beside[market]):
                     intervals.append(Interval(market, claim.start, claim.end, claim.state, claim.tries))
                     rows = int(((times >= claim.start) & (times < claim.end)).sum())
                     asked.append(Asked(view, market, claim.range, claim.state, rows))
@@ -175,6 +199,12 @@ class _Sink:
             self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
             self.asked += asked
         self._since = time.monotonic()
+
+    def _beside(self, view: View, market: str, asked: Sequence[Range]) -> list[CoverageRecord]:
+        """What is held of a market outside of the ranges that are asked."""
+        first, last = min(r.start for r in asked), max(r.end for r in asked)
+        near = within(self._store.coverage.pieces(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
+        return [p for p in near if not any(p.start < r.end and r.start < p.end for r in asked)]
 
 
 def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterator[tuple[int, bool, Range, Ints]]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from marketdata.fetch.clock import SYSTEM, Clock
+from marketdata.clock import SYSTEM, Clock
 from marketdata.testing.samples import books, markets, metrics, prices
 
 # The headers of an answer that a replay needs; no other is stored.

@@ -24,8 +24,8 @@ import numpy as np
 import marketdata as md
 from bench.measure import Table
 from marketdata.client.markets import Markets
+from marketdata.clock import Clock
 from marketdata.errors import RateLimitError
-from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.errors import Failure
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Answer, Transport

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from faults import FaultServer
 
-from marketdata.fetch.clock import Clock
+from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.retry import Policy
 from marketdata.fetch.http.transport import Transport

@@ -19,6 +19,7 @@ import pytest
 from faults import HANG_UP, RESET_PEER, Act, FaultServer, ok, refuse
 from oracle import Oracle, expected, fetch, read, rows
 
+from marketdata.clock import Clock
 from marketdata.errors import (
     AuthenticationError,
     ConfigError,
@@ -35,7 +36,6 @@ from marketdata.errors import (
     ServerError,
 )
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.transport import Transport
 
 Connect = Callable[..., Transport]

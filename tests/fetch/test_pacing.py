@@ -13,7 +13,7 @@ import pytest
 from faults import Act, Ask, FaultServer, ok, refuse
 
 import marketdata.testing
-from marketdata.fetch.clock import Clock
+from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer, pacer_for
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import worker_count

@@ -15,6 +15,7 @@ import vcr
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
 from oracle import Oracle, expected, read, rows
 
+from marketdata.clock import Clock
 from marketdata.errors import (
     AuthenticationError,
     ConfigError,
@@ -24,7 +25,6 @@ from marketdata.errors import (
     NotFoundError,
 )
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.auth import KeyProvider, Secret, check_key, mask, redact
 from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer
 from marketdata.fetch.http.transport import Transport

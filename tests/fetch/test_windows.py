@@ -11,6 +11,7 @@ import pytest
 from faults import Act, Ask, FaultServer, ok, refuse
 from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, read, rows
 
+from marketdata.clock import Clock
 from marketdata.errors import (
     AuthenticationError,
     BadRequestError,
@@ -23,7 +24,6 @@ from marketdata.errors import (
     TooManyTokensError,
 )
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Memory

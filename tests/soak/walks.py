@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
 from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
 
+from marketdata.clock import Clock
 from marketdata.errors import MarketDataError, PayloadTooLargeError, ServerError
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.windows import Window

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,17 @@ from marketdata.wire.columns import Ints
 MINUTE = Resolution.M1.micros
 # So much silence between two points is a hole: the distance of points that are an hour apart has 59 empty buckets.
 HOLE = 60 * MINUTE
+# Holes that are nearer to each other are one: a page of a market of two tokens holds so many buckets.
+FEW = 100 * MINUTE
 # A bucket that has closed may still change for so long: two buckets, at least ten minutes.
 SETTLE = 600 * SECOND
 # Without the server's clock nothing younger than this is believed to be settled.
 SETTLE_WITHOUT_CLOCK = 86_400 * SECOND
 # An answer without points is asked again after these times; then it is believed.
 ASK_AGAIN = (3_600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND)
+
+# A range that is due waits for others that touch it until it has waited so many times as long.
+_LATEST = 1.5
 
 
 class Gap(NamedTuple):
@@ -66,27 +71,70 @@ def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *
         return []
     if refresh:
         return [Gap(*wanted)]
-    known: list[Range] = []
-    again: list[Gap] = []
-    for piece in pieces:
-        start, end = max(piece.start, wanted.start), min(piece.end, wanted.end)
-        if start >= end:
-            continue
-        if piece.state == CoverageState.EMPTY:
-            known.append(Range(start, end))
-            if clock.now >= piece.fetched_at + ASK_AGAIN[min(piece.tries, len(ASK_AGAIN) - 1)]:
-                again.append(Gap(start, end, piece.tries + 1))
-        elif piece.state == CoverageState.FINAL:
-            known.append(Range(start, end))
-    return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *again])
+    pieces = list(pieces)
+    known = [p.range for p in pieces if p.state == CoverageState.FINAL or _wait(p) is not None]
+    again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(pieces, clock)]
+    return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *(gap for gap in again if gap.start < gap.end)])
+
+
+def _wait(piece: CoverageRecord) -> int | None:
+    """How long after its answer an answered range without points is asked again; None for one that is not such."""
+    if piece.state != CoverageState.EMPTY:
+        return None
+    return ASK_AGAIN[min(piece.tries, len(ASK_AGAIN) - 1)]
+
+
+def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
+    """Answered ranges to ask again: of those that touch, all that are due, once all are or one is by half of its time.
+
+    So the silent minutes of a market that is followed are asked together, and not each a minute after the other.
+    """
+    i = 0
+    while i < len(pieces):
+        j = i
+        while j < len(pieces) and _wait(pieces[j]) is not None and (j == i or pieces[j - 1].end == pieces[j].start):
+            j += 1
+        run = pieces[i:j]
+        waited = [(clock.now - p.fetched_at) / (_wait(p) or 1) for p in run]
+        if run and (min(waited) >= 1 or max(waited) >= _LATEST):
+            last: Gap | None = None
+            for piece, share in zip(run, waited, strict=True):
+                if share < 1:
+                    continue
+                if last is not None and (last.end, last.tries) == (piece.start, piece.tries + 1):
+                    last = last._replace(end=piece.end)
+                else:
+                    if last is not None:
+                        yield last
+                    last = Gap(piece.start, piece.end, piece.tries + 1)
+            if last is not None:
+                yield last
+        i = max(j, i + 1)
+
+
+def with_pauses(claims: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
+    """Claims, of which silences of less than an hour between what is held and final are final too.
+
+    The silent minutes of a market that is followed are asked one by one, before the next point shows how long they
+    last. They have to be asked twice: just after its time a point may only be late.
+    """
+    final = [p for p in held if p.state == CoverageState.FINAL]
+    ends, starts = {p.end for p in final}, {p.start for p in final}
+    for claim in claims:
+        is_pause = claim.state == CoverageState.EMPTY and claim.tries and claim.end - claim.start < HOLE
+        if is_pause and claim.start in ends and claim.end in starts:
+            yield claim._replace(state=CoverageState.FINAL, tries=0)
+        else:
+            yield claim
 
 
 def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
     """What an answer for the range ``done`` establishes; rows and hashes are filled in when it is stored.
 
-    A gap of an hour or more between two points (``times``) is observed empty, as an answer without points is: near now
-    a source may only be late. Long ago it is fetched again once, after a week. ``proven``: whether the end of the
-    pagination was; ``tries``: answers without points that the range had before.
+    An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
+    late. Long ago such a hole between two points is fetched again once, after a week. Holes with few points between
+    are one record. ``proven``: whether the end of the pagination was; ``tries``: answers without points that the range
+    had before.
     """
     cut = min(max(clock.settled, done.start), done.end)
     out = _settled(Range(done.start, cut), times, clock, proven=proven, tries=tries) if done.start < cut else []
@@ -101,21 +149,47 @@ def _settled(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries
     if not proven:
         return [_record(*done, CoverageState.UNPROVEN, clock, tries)]
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
+    # Long ago nothing more will come.
     old = clock.now - ASK_AGAIN[-1]
-    if not len(inside):
-        # Long ago nothing more will come.
-        believed = done.end <= old or tries >= len(ASK_AGAIN)
-        return [_record(*done, CoverageState.FINAL if believed else CoverageState.EMPTY, clock, tries)]
+    if tries >= len(ASK_AGAIN) or (not len(inside) and done.end <= old):
+        return [_record(*done, CoverageState.FINAL, clock, 0)]
     out: list[CoverageRecord] = []
     at = done.start
+    for start, end, asked in _holes(done, inside, old):
+        if start > at:
+            out.append(_record(at, start, CoverageState.FINAL, clock, 0))
+        out.append(_record(start, end, CoverageState.EMPTY, clock, max(tries, asked)))
+        at = end
+    if at < done.end:
+        out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
+    return out
+
+
+def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
+    """Silences of an hour or more, with the answers that they count as: all near now, long ago those between points.
+
+    Those of equal age with fewer points between than a page holds are one: to ask for them together takes no more
+    requests.
+    """
+    if not len(inside):
+        return [Gap(*done)]
+    once = len(ASK_AGAIN) - 1
+    # Before the first point and behind the last one a market may just not live: long ago that is believed.
+    recent = max(done.start, -(-old // MINUTE) * MINUTE)
+    first, last = int(inside[0]), int(inside[-1]) + MINUTE
+    found = [Gap(recent, first)] if first - recent >= HOLE else []
     for i in np.flatnonzero(np.diff(inside) > HOLE).tolist():
-        first, last = int(inside[i]) + MINUTE, int(inside[i + 1])
-        if tries < len(ASK_AGAIN):
-            out.append(_record(at, first, CoverageState.FINAL, clock, 0))
-            once = len(ASK_AGAIN) - 1 if last <= old else 0
-            out.append(_record(first, last, CoverageState.EMPTY, clock, max(tries, once)))
-            at = last
-    out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
+        start, end = int(inside[i]) + MINUTE, int(inside[i + 1])
+        found.append(Gap(start, end, once if end <= old else 0))
+    if done.end - max(last, recent) >= HOLE:
+        found.append(Gap(max(last, recent), done.end))
+    out: list[Gap] = []
+    for hole in found:
+        before = out[-1] if out else None
+        if before is not None and before.tries == hole.tries and hole.start - before.end < FEW:
+            out[-1] = before._replace(end=hole.end)
+        else:
+            out.append(hole)
     return out
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from marketdata.cli import output
+from marketdata.cli import messages, output
 from marketdata.cli.commands.client import LISTED
 from marketdata.cli.parameters import (
     BaseUrl,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marketdata.archive import Archive
+    from marketdata.archive.follow import Round
 
 _EVERY_ROW = 2**31
 
@@ -68,19 +71,22 @@ def pull(
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be asked.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until stopped; a line per round on stderr.")] = False,
+    every: Annotated[str, typer.Option(help="From round to round, with --follow: 30s, 1m, 1h.")] = "1m",
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
     """Fetch into an archive what it lacks.
 
-    What it holds is not asked again: a second pull asks for nothing. The first one creates the folder.
+    What it holds is not asked again: a second pull asks for nothing. The first one creates the folder. With --follow
+    Ctrl-C or SIGTERM ends it with exit code 0, and the same command goes on where it was.
 
     \b
     Examples:
       marketdata pull history --market SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
       marketdata pull history --event SLUG --start 2025-12-01 --dry-run
-      marketdata pull history --from-file markets.txt --start 2025-12-01
+      marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     given = [name for name, value in {
@@ -92,27 +98,45 @@ def pull(
         raise ConfigError(f"Give exactly one of --market, --event, --series, --search, --from-file and --all{found}.")
     from marketdata.archive import Archive
 
+    chosen: dict[str, Any] = {
+        "event": event, "series": series, "search": search, "all_markets": every_market, "file": from_file,
+        "views": view or list(VIEWS), "start": start,
+    }  # fmt: skip
+    if follow:
+        useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}
+        if wrong := [name for name, value in useless.items() if value]:
+            raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
+        _follow(Archive(archive).follow(client(base_url), market or None, every=every, **chosen))
+        return
     # A pull stores the records of the markets it meets; a question creates no folder.
     scratch = dry_run and not is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
         asked = Archive(place, frame="polars").pull(
-            client(base_url),
-            market or None,
-            event=event,
-            series=series,
-            search=search,
-            all_markets=every_market,
-            file=from_file,
-            views=cast("Any", view or VIEWS),
-            start=start,
-            end=end,
-            dry_run=dry_run,
-            refresh=refresh,
+            client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
         )
     if len(asked) or fmt != "table":
         output.show(asked, fmt, _EVERY_ROW)
     else:
         typer.echo("Nothing is missing; no request was made for points.")
+
+
+def _follow(rounds: Iterator[Round]) -> None:
+    """Say a line per round, until a signal comes."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        for done in rounds:
+            at = "-" if done.at is None else f"{done.at:%Y-%m-%dT%H:%M:%SZ}"
+            count = f"{done.markets:,} markets, {done.ranges:,} ranges, {done.points:,} points"
+            problem = f"; {messages.line(done.error)}" if done.error is not None else ""
+            typer.echo(f"marketdata: {at} {count}{problem}", err=True)
+    except KeyboardInterrupt:
+        typer.echo("marketdata: stopped; the same command goes on from here.", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def verify(

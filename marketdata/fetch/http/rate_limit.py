@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 
-from marketdata.fetch.clock import SYSTEM, Clock
+from marketdata.clock import SYSTEM, Clock
 
 _WINDOW = 60.0
 # Requests that leave evenly may arrive closer together; a hundredth keeps a strict server content.

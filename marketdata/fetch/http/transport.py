@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import requests
 import urllib3
 
+from marketdata.clock import SYSTEM, Clock
 from marketdata.errors import (
     ConfigError,
     ContractError,
@@ -25,7 +26,6 @@ from marketdata.errors import (
     RateLimitError,
     RedirectError,
 )
-from marketdata.fetch.clock import SYSTEM, Clock
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Connection, Sessions, read_body
 from marketdata.fetch.http.errors import (

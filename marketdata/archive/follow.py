@@ -1,0 +1,138 @@
+"""Keep an archive up to date: a pull every so often, until it is stopped."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from marketdata.archive import maintenance
+from marketdata.archive.coverage.policy import SETTLE
+from marketdata.archive.pull import Pull
+from marketdata.archive.selection import LISTED_AGAIN, Selection
+from marketdata.archive.store import ArchiveStore
+from marketdata.clock import SYSTEM
+from marketdata.errors import (
+    ArchiveBusyError,
+    ArchiveError,
+    AuthenticationError,
+    ConfigError,
+    MarketDataError,
+    NotFoundError,
+    PlanError,
+    RateLimitError,
+)
+from marketdata.times import Range, to_datetime
+from marketdata.wire.views import View
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DAY = 86_400.0
+
+
+class Round(NamedTuple):
+    """What one round of `Archive.follow` did.
+
+    Attributes
+    ----------
+    at : datetime or None
+        When it began, by the server's clock [UTC]; None where the service did not answer.
+    markets : int
+        Markets that are followed.
+    ranges : int
+        Ranges that were asked and are committed.
+    points : int
+        Points in them.
+    error : MarketDataError or None
+        Why it is not all; the next round asks for the rest.
+    """
+
+    at: dt.datetime | None
+    markets: int
+    ranges: int
+    points: int
+    error: MarketDataError | None = None
+
+
+class Follower:
+    """Rounds of a pull without an end, one every so many seconds."""
+
+    def __init__(self, store: ArchiveStore, client: Any, selection: Selection, views: Sequence[View]) -> None:
+        self._store = store
+        self._client = client
+        self._selection = selection
+        self._views = views
+        self._markets: list[str] = []
+        self._listed: int | None = None
+
+    def rounds(self, wanted: Range, every: float, stop: threading.Event) -> Iterator[Round]:
+        """One report per round, until ``stop`` is set.
+
+        Raises
+        ------
+        MarketDataError
+            Where waiting does not help: the key, the plan, an argument, or the archive itself.
+        """
+        while not stop.is_set():
+            began = SYSTEM.monotonic()
+            done = self._round(wanted, stop)
+            yield done
+            wait = began + every - SYSTEM.monotonic()
+            if isinstance(done.error, RateLimitError) and done.error.retry_at is not None:
+                wait = max(wait, done.error.retry_at - SYSTEM.time())
+            SYSTEM.sleep(wait, stop)
+
+    def _round(self, wanted: Range, stop: threading.Event) -> Round:
+        run, error, at = Pull(self._store, self._client, progress=False, stop=stop), None, None
+        try:
+            at = to_datetime(run.clock.now) if run.clock.settle == SETTLE else None
+            is_new = self._list(run)
+            run.fill(self._markets, self._views, wanted)
+            if is_new:
+                run.tell_unknown(self._markets)
+            maintenance.compact_tail(self._store)
+        except MarketDataError as problem:
+            if not self._may_pass(problem):
+                raise
+            error = problem
+        points = sum(asked.rows or 0 for asked in run.asked)
+        return Round(at, len(self._markets), len(run.asked), points, error)
+
+    def _list(self, run: Pull) -> bool:
+        """List the markets where that is due; whether it was."""
+        now = run.clock.now
+        is_due = self._listed is None or not 0 <= now - self._listed < LISTED_AGAIN
+        if is_due or self._selection.is_kept:
+            self._markets = self._selection.ids(lambda: run.clock)
+        if is_due:
+            self._listed = now
+        return is_due
+
+    def _may_pass(self, problem: MarketDataError) -> bool:
+        """Whether the next round may do better."""
+        if isinstance(problem, NotFoundError):
+            # A market that is gone later does not end the others; a name that never was is an error at once.
+            return any(self._store.catalog["markets"].find(market) for market in self._markets)
+        if isinstance(problem, AuthenticationError | PlanError | ConfigError):
+            return False
+        return isinstance(problem, ArchiveBusyError) or not isinstance(problem, ArchiveError)
+
+
+def period(every: Any) -> float:
+    """Seconds of a period as a user writes it: ``"30s"``, ``"1m"``, ``"2h"`` or a number of seconds.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or not from a second to a day.
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([smhd])", every, re.ASCII) if isinstance(every, str) else None
+    if match is not None:
+        seconds = float(int(match[1]) * _UNITS[match[2]])
+    else:
+        seconds = float(every) if isinstance(every, int | float) and not isinstance(every, bool) else 0.0
+    if not 1.0 <= seconds <= _DAY:
+        problem = "is refused; allowed are periods from 1s to 1d, such as 30s, 1m or 2h, or a number of seconds."
+        raise ConfigError(problem, argument="every", value=every)
+    return seconds

@@ -1,0 +1,255 @@
+"""An archive that is kept up to date, on a clock that need not be waited for."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from archive.source import MARKETS, MINUTE, START, CutError, Source, points_of
+
+import marketdata as md
+from marketdata.archive import Archive
+from marketdata.archive.coverage.policy import ServerTime
+from marketdata.clock import SYSTEM
+from marketdata.errors import (
+    AuthenticationError,
+    ConfigError,
+    NetworkError,
+    NotFoundError,
+    RateLimitError,
+    ServerError,
+)
+from marketdata.times import Range, to_text
+from marketdata.wire.views import View
+
+M = MARKETS[0]
+DAY = 1440
+START_TIME = START / 1e6
+
+
+class Living(Source):
+    """A source whose time is that of the clock, and which shows no bucket before it has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin = SYSTEM.time()
+        self.log: list[tuple[int, View, str, Range]] = []
+        self.errors: list[Exception] = []
+
+    @property
+    def now(self) -> int:
+        return START + round((SYSTEM.time() - self._begin) * 1e6)
+
+    @now.setter
+    def now(self, value: int) -> None:
+        pass
+
+    def health(self) -> dict[str, Any]:
+        self.told = self.now
+        return {"status": "ok", "timestamp": to_text(self.told)}
+
+    def iter_columns(self, asked: Any, resolution: str = "1m") -> Iterator[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        for k, done, columns, proven in super().iter_columns(asked := list(asked), resolution):
+            self.log.append((self.told, asked[k][0], asked[k][1], done))
+            yield k, done, columns.between(0, self.now), proven
+
+
+@pytest.fixture(autouse=True)
+def _virtual() -> Iterator[None]:
+    with md.testing.no_waiting():
+        yield
+
+
+@pytest.fixture
+def source() -> Living:
+    """Two days of prices of two markets."""
+    out = Living()
+    for market, token, n in itertools.product(MARKETS, (0, 1), range(2 * DAY)):
+        out.points["prices", market, token, n] = 0.25 + n / 10_000
+    return out
+
+
+def finally_asked(source: Living, market: str, view: View = "prices") -> Counter[int]:
+    """How often each minute was asked after it had settled."""
+    out: Counter[int] = Counter()
+    for now, of, name, rng in source.log:
+        if (of, name) == (view, market):
+            out.update(t for t in range(rng.start, min(rng.end, ServerTime(now).settled), MINUTE))
+    return out
+
+
+def states(archive: Archive, market: str = M) -> list[tuple[int, int, str]]:
+    rows = archive.coverage(frame="polars").filter(view="prices", market_id=market)
+    ends = (rows[name].dt.epoch("us").to_list() for name in ("start", "end"))
+    return [((a - START) // MINUTE, (b - START) // MINUTE, s) for a, b, s in zip(*ends, rows["state"], strict=True)]
+
+
+def follow(archive: Archive, source: Any, **how: Any) -> Any:
+    chosen = {"markets": M, "views": "prices", "start": START_TIME, **how}
+    return Archive(archive.location, frame="polars").follow(source, **chosen)
+
+
+@pytest.mark.fault("AR26")
+def test_a_day_with_restarts_asks_each_final_minute_once(archive: Archive, source: Living) -> None:
+    """Left, cut in a page, interrupted and started again, it asks each minute once after it has settled."""
+    draw = random.Random(1)
+    while source.now < START + DAY * MINUTE:
+        source.cut_after = draw.choice([None, 0, 1])
+        rounds = follow(archive, source, every="10m")
+        try:
+            for _ in range(draw.randrange(1, 40)):
+                next(rounds)
+                source.cut_after = draw.choice([None] * 20 + [0, 1])
+        except CutError:
+            SYSTEM.sleep(draw.randrange(3_000))
+        rounds.close()
+    source.cut_after = None
+    next(follow(archive, source))
+    end, times = ServerTime(source.told).settled, finally_asked(source, M)
+    assert {t: times[t] for t in range(START, end, MINUTE) if times[t] != 1} == {}
+    assert end >= START + (DAY - 20) * MINUTE
+    assert states(archive)[0] == (0, (end - START) // MINUTE, "final")
+    held = points_of("prices", Archive(archive.location).columns("prices", M))
+    upto = max(key[3] for key in held)
+    assert held == {k: v for k, v in source.points.items() if k[1] == M and k[3] <= upto}
+    assert upto >= (end - START) // MINUTE
+    assert archive.verify().is_empty()
+
+
+def test_new_markets_of_an_event_appear(archive: Archive, source: Living) -> None:
+    """A market that an event gains is followed from its next listing on, which comes within ten minutes."""
+    source.listed = [M]
+    rounds = follow(archive, source, markets=None, event="e")
+    assert next(rounds).markets == 1
+    source.listed = list(MARKETS)
+    told = [next(rounds).markets for _ in range(11)]
+    assert told[:9] == [1] * 9
+    assert told[-1] == 2
+    assert states(archive, MARKETS[1])[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    "problem", [NetworkError("no route"), ServerError("503", status=503), md.ContractError("a page for people")]
+)
+def test_an_outage_is_waited_for(archive: Archive, source: Living, problem: Exception) -> None:
+    """A round that fails is reported, and the next one asks for what it lacks."""
+    source.errors = [problem, problem]
+    rounds = follow(archive, source)
+    first = [next(rounds) for _ in range(3)]
+    assert [done.error for done in first] == [problem, problem, None]
+    assert [done.ranges > 0 for done in first] == [False, False, True]
+    assert all(done.at is not None for done in first)
+
+
+def test_a_refusal_for_a_time_is_waited_out(archive: Archive, source: Living) -> None:
+    """Where the service says when it takes requests again, the next round comes not before."""
+    error = RateLimitError("429", status=429)
+    error.retry_at = SYSTEM.time() + 900
+    source.errors = [error]
+    rounds = follow(archive, source)
+    next(rounds)
+    assert next(rounds).error is None
+    assert SYSTEM.time() >= error.retry_at
+
+
+@pytest.mark.parametrize("problem", [AuthenticationError("401", status=401), md.PlanError("403", status=403)])
+def test_a_wrong_key_ends_it_at_once(archive: Archive, source: Living, problem: Exception) -> None:
+    """Where waiting does not help the typed error comes out of the first round."""
+    source.errors = [problem]
+    with pytest.raises(type(problem)):
+        next(follow(archive, source))
+
+
+def test_an_event_that_does_not_exist_is_an_error_at_once(archive: Archive, source: Living) -> None:
+    """A misspelt event is not waited for."""
+    source.listed = []
+    with pytest.raises(NotFoundError, match="event='e'"):
+        next(follow(archive, source, markets=None, event="e"))
+
+
+def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Living) -> None:
+    """Set from outside, `stop` ends a long first round at the next window; what came is kept, and asked only once."""
+    stop = threading.Event()
+    SYSTEM.sleep(5 * 3600)
+    whole = source.iter_columns
+
+    def stopping(*args: Any) -> Iterator[Any]:
+        for n, item in enumerate(whole(*args)):
+            if n == 3:
+                stop.set()
+            yield item
+
+    source.iter_columns = stopping  # type: ignore[method-assign]
+    done = list(follow(archive, source, stop=stop))
+    assert [one.error for one in done] == [None]
+    assert states(archive) == [(0, 4 * source.page, "final")]
+    assert list(follow(archive, source, stop=stop)) == []
+    source.iter_columns = whole  # type: ignore[method-assign]
+    next(follow(archive, source))
+    assert set(finally_asked(source, M).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"every": "0s"},
+        {"every": "2d"},
+        {"every": "1 fortnight"},
+        {"every": True},
+        {"event": "e"},
+        {"views": ["trades"]},
+        {"start": "2999-01-01"},
+    ],
+)
+def test_what_is_refused_is_refused_at_the_call(archive: Archive, source: Living, wrong: dict[str, Any]) -> None:
+    """A wrong argument is an error before the first round is asked for."""
+    with pytest.raises(ConfigError):
+        follow(archive, source, **wrong)
+    assert source.requests == []
+
+
+@pytest.mark.fault("AR27")
+def test_pauses_of_a_followed_market_are_asked_twice_and_then_final(archive: Archive, source: Living) -> None:
+    """Of a market with a point every half an hour silent minutes are asked again after an hour, and are one range."""
+    source.points = {k: v for k, v in source.points.items() if k[3] % 30 == 0}
+    rounds = follow(archive, source, every="2m")
+    for _ in range(120):
+        next(rounds)
+    times = finally_asked(source, M)
+    # A round answers two minutes or three: those beside a point are known to be silent at once.
+    assert {times[START + n * MINUTE] for n in range(120) if 5 <= n % 30 <= 25} == {2}
+    assert {times[START + n * MINUTE] for n in range(0, 180, 30)} == {1}
+    assert states(archive)[0][::2] == (0, "final")
+    assert states(archive)[0][1] >= 120
+    assert len(states(archive)) <= 8
+
+
+@pytest.mark.fault("AR27")
+def test_a_source_that_is_late_is_asked_again(archive: Archive, source: Living) -> None:
+    """Points that come three hours after their time are fetched, though their minutes had been answered without."""
+    late = {k: v for k, v in source.points.items() if 60 <= k[3] < 240}
+    for key in late:
+        del source.points[key]
+    rounds = follow(archive, source, every="5m")
+    for _ in range(50):
+        next(rounds)
+    assert "empty_observed" in {state for *_, state in states(archive)}
+    source.points |= late
+    for _ in range(30):
+        next(rounds)
+    held = points_of("prices", Archive(archive.location).columns("prices", M))
+    assert {k for k in late if k[1] == M} <= held.keys()
+
+
+def test_a_long_follow_leaves_few_files(archive: Archive, source: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small files of many rounds become large ones as it goes."""
+    monkeypatch.setattr("marketdata.archive.maintenance._TAIL_FILES", 8)
+    for _ in itertools.islice(follow(archive, source), 30):
+        assert len(archive.files("prices")) <= 10

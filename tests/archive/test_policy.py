@@ -1,0 +1,192 @@
+"""What an answer establishes of a range, and what is asked again: no clock, no files."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata.archive.coverage.intervals import CoverageRecord, gaps, overlay, union
+from marketdata.archive.coverage.policy import (
+    ASK_AGAIN,
+    HOLE,
+    MINUTE,
+    SETTLE,
+    Gap,
+    ServerTime,
+    established,
+    to_ask,
+    with_pauses,
+)
+from marketdata.archive.coverage.state import CoverageState
+from marketdata.times import Range
+
+FINAL, EMPTY, PROVISIONAL = CoverageState.FINAL, CoverageState.EMPTY, CoverageState.PROVISIONAL
+HOUR, DAY = 60, 1440
+NOW = 1_000 * DAY
+
+
+def at(now: int) -> ServerTime:
+    return ServerTime(now * MINUTE)
+
+
+def span(start: int, end: int) -> Range:
+    return Range(start * MINUTE, end * MINUTE)
+
+
+def answered(
+    start: int, end: int, points: list[int], now: int = NOW, tries: int = 0
+) -> list[tuple[int, int, str, int]]:
+    times = np.array(sorted(points), dtype=np.int64) * MINUTE
+    found = established(span(start, end), times, at(now), proven=True, tries=tries)
+    return [(r.start // MINUTE, r.end // MINUTE, str(r.state), r.tries) for r in found]
+
+
+def test_a_sparse_market_of_three_months_is_a_few_records() -> None:
+    """A point every two hours: not two records for each of 1,080 holes, but the holes together are one."""
+    points = list(range(0, 90 * DAY, 120))
+    assert answered(0, 90 * DAY, points) == [
+        (0, 1, "final", 0),
+        (1, points[-1], "empty_observed", 2),
+        (points[-1], 90 * DAY, "final", 0),
+    ]
+    recent = answered(0, 90 * DAY, points, now=90 * DAY)
+    assert len(recent) <= 6
+    assert answered(0, 90 * DAY, points, tries=3) == [(0, 90 * DAY, "final", 0)]
+
+
+def test_holes_far_from_each_other_stay_apart() -> None:
+    """Two holes with a hundred minutes of points between are two: what lies between is final."""
+    points = [*range(10), *range(100, 200), *range(300, 400)]
+    assert [r[:3] for r in answered(0, 400, points)] == [
+        (0, 10, "final"),
+        (10, 100, "empty_observed"),
+        (100, 200, "final"),
+        (200, 300, "empty_observed"),
+        (300, 400, "final"),
+    ]
+    assert [r[2] for r in answered(0, 400, [t for t in points if t != 150 and t < 199])].count("empty_observed") == 1
+
+
+@pytest.mark.fault("AR27")
+def test_silence_at_the_end_of_an_answer_is_asked_again_near_now() -> None:
+    """An hour or more without a point before the present may be a source that is late; long ago it is the end."""
+    now = NOW
+    first, last = now - 6 * HOUR, now - 20
+    assert [r[1:3] for r in answered(first, last, list(range(first, now - 2 * HOUR)), now)] == [
+        (now - 2 * HOUR, "final"),
+        (last, "empty_observed"),
+    ]
+    assert answered(first, last, list(range(first, now - HOUR)), now) == [(first, last, "final", 0)]
+    assert answered(0, DAY, [5], now) == [(0, DAY, "final", 0)]
+    begun = answered(now - 6 * HOUR, now - 20, list(range(now - 3 * HOUR, now - 20)), now)
+    assert [r[2] for r in begun] == ["empty_observed", "final"]
+
+
+@pytest.mark.fault("AR27")
+def test_only_the_last_week_of_a_silent_end_is_asked_again() -> None:
+    """A market that ended a month ago is asked again for a week, not for the month."""
+    ended = NOW - 30 * DAY
+    found = answered(ended - DAY, NOW - 20, list(range(ended - DAY, ended)))
+    assert [r[1:3] for r in found] == [(NOW - 7 * DAY, "final"), (NOW - 20, "empty_observed")]
+
+
+def silent(start: int, end: int, asked: int, tries: int = 0) -> CoverageRecord:
+    return CoverageRecord(start * MINUTE, end * MINUTE, EMPTY, 0, 0, asked * MINUTE, 0, tries)
+
+
+@pytest.mark.fault("AR27")
+def test_silent_minutes_of_a_followed_market_are_asked_again_together() -> None:
+    """Minutes that were answered one after the other are asked in one range, none before its hour."""
+    pieces = [silent(n, n + 1, n + 11) for n in range(200)]
+    asked = [(now, gap) for now in range(211, 400) for gap in to_ask(pieces, span(0, 200), at(now))]
+    now, gap = next((now, gap) for now, gap in asked)
+    assert gap.start == 0
+    for now, gap in asked:
+        assert gap.end // MINUTE - 1 + 11 + HOUR <= now
+    assert len(to_ask(pieces[:1], span(0, 200), at(11 + HOUR))[:1]) == 1
+    later = to_ask(pieces, span(0, 200), at(211 + HOUR))
+    assert later == [Gap(0, 200 * MINUTE, 1)]
+
+
+@pytest.mark.fault("AR27")
+@pytest.mark.parametrize(
+    ("tries", "left", "right", "length", "state"),
+    [
+        (1, FINAL, FINAL, 59, FINAL),
+        (0, FINAL, FINAL, 59, EMPTY),
+        (1, FINAL, FINAL, 60, EMPTY),
+        (1, FINAL, PROVISIONAL, 10, EMPTY),
+        (1, None, FINAL, 10, EMPTY),
+        (1, FINAL, None, 10, EMPTY),
+    ],
+)
+def test_a_pause_between_final_points_is_final_when_asked_twice(
+    tries: int, left: CoverageState | None, right: CoverageState | None, length: int, state: CoverageState
+) -> None:
+    """Less than an hour, final on both sides, and asked before: so it is no hole."""
+    end = 100 + length
+    beside = [
+        CoverageRecord(*span(a, b), s, 1, 1, 0, 0) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None
+    ]
+    (found,) = with_pauses([silent(100, end, 400, tries)], beside)
+    assert found.state == state
+
+
+@given(
+    st.sets(st.integers(0, 3 * DAY - 1), max_size=40),
+    st.integers(0, 3 * DAY),
+    st.integers(1, 3 * DAY),
+    st.integers(0, 12 * DAY),
+    st.integers(0, 3),
+)
+def test_every_minute_of_an_answer_is_established_once(
+    points: set[int], start: int, length: int, age: int, tries: int
+) -> None:
+    """What is established are touching ranges that make the answer; no hole near now is final, and no open minute."""
+    end, now = start + length, start + length + age
+    found = answered(start, end, list(points), now, tries)
+    assert [r[0] for r in found] == [start, *(r[1] for r in found[:-1])]
+    assert found[-1][1] == end
+    settled = (now * MINUTE - SETTLE) // MINUTE
+    for a, b, state, _ in found:
+        assert a < b
+        assert (state == "provisional") == (b > settled)
+    inside = sorted(p for p in points if start <= p < min(end, settled))
+    final = union(span(a, b) for a, b, state, _ in found if state == "final")
+    for before, after in itertools.pairwise(inside):
+        if (after - before) * MINUTE > HOLE and tries < len(ASK_AGAIN):
+            assert gaps(final, span(before + 1, after)) == [span(before + 1, after)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 50),
+            st.integers(1, 30),
+            st.sampled_from(list(CoverageState)),
+            st.integers(0, 4),
+            st.integers(0, 3),
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 20_000),
+)
+def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, CoverageState, int, int]], now: int) -> None:
+    """Gaps are disjoint and sorted; all that is neither final nor answered is in them, and nothing final."""
+    pieces = overlay(
+        CoverageRecord(*span(start, start + length), state, 0, 0, 0, seq, tries)
+        for seq, (start, length, state, tries, _) in enumerate(some)
+    )
+    asked = [gap.range for gap in to_ask(pieces, span(0, 100), at(now))]
+    limit = Range(0, min(100, now + 1) * MINUTE)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
+    answered_ = [p.range for p in pieces if p.state in (FINAL, EMPTY)]
+    for gap in gaps(answered_, limit):
+        assert gaps(asked, gap) == []
+    for p in pieces:
+        if p.state == FINAL:
+            assert gaps(asked, p.range) == [p.range]
