@@ -62,7 +62,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
-# Pages that stand alone have no section to navigate.
+# Pages without siblings have no section to navigate.
 html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery")}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]

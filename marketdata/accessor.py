@@ -99,7 +99,7 @@ class Accessor(Generic[F]):
         return trade_cost.sweep(self._frame, side, size=size, notional=notional)
 
     def ladder(self, ts: Any) -> F:
-        """The book of each token as it stood at one moment; see `marketdata.ladder`."""
+        """The book of each token at one moment; see `marketdata.ladder`."""
         return shapes.ladder(self._frame, ts)
 
     def to_wide(self, levels: int | None = None) -> F:
@@ -342,7 +342,7 @@ def register_dask() -> None:
 
 
 def to_frame(columns: AnyColumns, frame: frames.FrameKind) -> Any:
-    """A tidy frame of columns that has ``.md``, whether or not the door was imported."""
+    """A tidy frame of columns that has ``.md``, whether or not ``marketdata.pandas`` or ``marketdata.polars`` was imported."""
     register(frame)
     return frames.to_frame(columns, frame)
 

@@ -1,4 +1,4 @@
-"""Who is who in an archive: series, events and markets, by id, slug and token."""
+"""Records of an archive: series, events and markets, found by id, slug and token."""
 
 from __future__ import annotations
 

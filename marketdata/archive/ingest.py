@@ -114,7 +114,7 @@ def _base(view: View, columns: AnyColumns) -> AnyColumns:
 
 
 def coarse_grid(columns: AnyColumns) -> Resolution | None:
-    """The widest resolution above 1m on whose grid all of at least three times stand; None without one."""
+    """The widest resolution above 1m on whose grid all of at least three times are; None without one."""
     times = np.unique(columns.ts)
     if len(times) < 3:
         return None

@@ -191,7 +191,7 @@ def derive_series(new: Iterable[Record], every: Iterable[Record] = (), series_: 
 
 
 def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
-    """The id of the event or series of a market; its slug stands for an id that is not known."""
+    """The id of the event or series of a market; its slug where the id is not known."""
     identity, slug = record.get(f"{what}_id"), record.get(f"{what}_slug")
     return identity if identity is not None else ids.get(slug, slug) if slug is not None else None
 

@@ -25,7 +25,7 @@ from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, merged
 from marketdata.wire.views import VIEWS, View, empty
 
-# Size of a frame of ``iter_books`` and its kin, where a market has as much [bytes].
+# Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000
 _BUFFERED = 64
 # Shorter fetches show no bar [s].

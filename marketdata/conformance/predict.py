@@ -12,7 +12,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints
 
-# Times, rising, and what stands there: numbers, or a digest per book.
+# Times, rising, and what each has: numbers, or a digest per book.
 TimedValues = tuple[Ints, NDArray[np.object_]]
 ValuesOfTokens = Mapping[str, TimedValues]
 Value = float | bytes | None

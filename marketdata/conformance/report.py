@@ -24,7 +24,7 @@ READINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "label": ("what t names", ("start", "end")),
     "averages": ("what a mean is taken over", ("points", "means", "last")),
     "books": ("which book of a bucket is given", ("last", "first")),
-    "empty": ("what stands in an empty bucket", ("absent", "null", "previous")),
+    "empty": ("what an empty bucket has", ("absent", "null", "previous")),
     "limit": ("what limit counts", ("points", "times")),
 }
 MEANINGS = {
@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The readings that this data can not tell."""
+        """The readings that this data cannot tell."""
         return tuple(f.reading for f in self.findings if f.found is None)
 
     def __getitem__(self, reading: str) -> Finding:
@@ -113,7 +113,7 @@ class Verification:
 
 
 class Pair(NamedTuple):
-    """The same stretch of one view at two resolutions."""
+    """The same range of one view at two resolutions."""
 
     rng: Range
     fine: Resolution
@@ -204,7 +204,7 @@ def _by_time(answer: TimedValues | None) -> dict[int, float | bytes]:
 
 
 def find_empty(pair: Pair) -> Finding:
-    """What stands where nothing was: no point, a null, or the value before."""
+    """What an empty bucket has: no point, a null, or the value before."""
     holes = nulls = carried = 0
     width, step = pair.coarse.micros, pair.fine.micros
     for who, (ts, values) in pair.fine_series.items():
@@ -230,7 +230,7 @@ def find_empty(pair: Pair) -> Finding:
 
 
 def _repeats(values: Floats, inside: NDArray[np.bool_], value: float, last: float) -> bool:
-    """Whether fine points that only repeat stand behind a coarse value that is the one before, not their mean.
+    """Whether fine points that only repeat are behind a coarse value that is the one before, not their mean.
 
     A mean of points that are all the same is that value, so a coarse value that is another was carried on.
     """

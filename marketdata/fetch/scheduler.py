@@ -154,7 +154,7 @@ class _Source:
         (end, is_alive), *_ = ((r.end, alive) for r, alive in (self.info or MarketInfo()).parts(self.rest))
         part = replace(self.rest, rng=Range(self.at, end))
         if not is_alive:
-            # Data may stand outside of a market's life; where there is none, one request says so.
+            # Data may lie outside of the life of a market; where there is none, one request says so.
             buckets, expected = part.buckets, 1
         else:
             if not self._density.known and part.buckets > _AT_ONCE * self._density.full:

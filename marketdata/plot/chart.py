@@ -57,7 +57,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Heat:
-    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` what it stands for."""
+    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` what it means."""
 
     x_edges: Array
     y_edges: Array
@@ -137,7 +137,7 @@ class Chart:
 
 
 def finite_runs(*columns: Array) -> list[slice]:
-    """The stretches of rows in which no column is NaN."""
+    """The runs of rows in which no column is NaN."""
     good = np.logical_and.reduce([np.isfinite(c) for c in columns])
     edges = np.flatnonzero(np.diff(np.r_[False, good, False].astype(np.int8)))
     return [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]

@@ -302,7 +302,7 @@ def coverage(
     rows = sorted(set(whose), key=str, reverse=True)
     place = {both: i for i, both in enumerate(rows)}
     known = _texts_of_markets(markets)
-    # The rows of a market stand together, and the topmost names it.
+    # The rows of a market are together, and the topmost names it.
     top = {market: i for (market, _), i in place.items()}
     named = [
         (i, f"{_name_of(known, market, 48)}  {view}" if top[market] == i else str(view))

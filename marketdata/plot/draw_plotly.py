@@ -135,7 +135,7 @@ def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
 
 
 def _band(mark: Band) -> list[go.Scatter]:
-    """One closed shape for each stretch without a gap, all in one trace."""
+    """One closed shape for each run without a gap, all in one trace."""
     runs = finite_runs(mark.low, mark.high)
     if not runs:
         return []

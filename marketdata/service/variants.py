@@ -96,7 +96,7 @@ class _Varied:
     ) -> AnyColumns:
         width = Resolution.of(resolution)
         fill = view != "books" and self._variants.get("empty")
-        # What fills the start of a range may stand before it.
+        # What fills the start of a range may be before it.
         base = self._source.columns(view, market_id, None if fill else rng, Resolution.M1, token_id)
         out = self._aggregated(base, width)
         out = _filled(out, width.micros, carry=fill == "previous") if fill else out

@@ -1,4 +1,4 @@
-"""The one door for frames: a native frame of any library goes in, tidy columns are worked on, the same kind comes out.
+"""Backend adapters: a native frame of any library is opened as tidy columns, and what a verb gives is of the same kind.
 
 A verb is one function of a `Table`. `run` gives it one, whatever the frame is:
 

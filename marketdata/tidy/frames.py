@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FrameKind = Literal["pandas", "polars"]
-# So many stretches of one id are filled faster than its rows are looked up one by one.
+# So many runs of one id are filled faster than its rows are looked up one by one.
 _FEW_RUNS = 1_000
 
 
@@ -133,7 +133,7 @@ class _Polars:
         return self.pl.Series(ts).cast(self.pl.Datetime("us", "UTC"))
 
     def texts(self, codes: NDArray[Any], categories: list[str]) -> Any:
-        # The last entry is the null that code -1 stands for.
+        # The last entry is the null of code -1.
         lookup = self.pl.Series([*categories, None], dtype=self.pl.Categorical)
         starts = group_starts(codes)
         if not 0 < len(starts) <= _FEW_RUNS:

@@ -117,7 +117,7 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[CheckResult]:
     yield view.finding("mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close])
     same = np.ones(len(view), bool)
     same[view.snapshots if not view.books else group_starts(*view.ids, view.ts, view.ask, view.level)] = False
-    yield view.finding("duplicates", "error", "the same row stands here twice", len(view), same)
+    yield view.finding("duplicates", "error", "the same row is here twice", len(view), same)
 
 
 def _usual(steps: Ints) -> int:

@@ -221,5 +221,5 @@ def _odds(p: Floats) -> Floats:
 
 
 def _odds_rows(p: nw.Expr) -> nw.Expr:
-    # The choice stands inside, so that no engine warns of a logarithm of 0.
+    # The choice is inside, so that no engine warns of a logarithm of 0.
     return nw.when((p > 0) & (p < 1)).then(p / (1 - p)).log()

@@ -48,7 +48,7 @@ class Columns:
         raise NotImplementedError
 
     def is_sorted(self) -> bool:
-        """Whether entries stand in tidy order: tokens by their sort key, times rising."""
+        """Whether entries are in tidy order: tokens by their sort key, times rising."""
         keys = [t.sort_key for t in self.tokens]
         if keys != sorted(keys):
             return False

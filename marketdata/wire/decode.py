@@ -34,10 +34,10 @@ Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
 
 class _Unusual(Exception):  # noqa: N818
-    """The fast decoder can not vouch for this page."""
+    """The fast decoder cannot be sure of this page."""
 
 
-# What the fast decoder raises where it can not vouch for a page, or trips over it.
+# What the fast decoder raises where it cannot be sure of a page, or fails on it.
 _DOUBTS = (_Unusual, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
 _BATCH = 1_000_000  # bytes of pages, so that what is made of them stays in the caches of a core
 
@@ -88,7 +88,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Count
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python's cyclic collector walks every object there is, again and again, while many are made."""
+    """Python's cyclic collector visits every object there is, again and again, while many are made."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -153,7 +153,7 @@ def _envelope(view: View, top: Any) -> Envelope:
 def _read_books(bodies: Sequence[bytes]) -> list[_Read]:
     """Pages of books, none of them unusual.
 
-    The value of ``"data"`` is taken out. What stands before it is the same on every page of a market, and what comes
+    The value of ``"data"`` is taken out. What precedes it is the same on every page of a market, and what comes
     after it is small; both are plain JSON objects, and with a JSON value between them the body is one.
     """
     envelopes: list[Envelope] = []
@@ -216,7 +216,7 @@ def _split(labels: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=16)
 def _head(text: bytes) -> _Head:
-    """What stands before the points, up to ``"data":``; the pages of one market share it."""
+    """What precedes the points, up to ``"data":``; the pages of one market share it."""
     top = reference_decoder.load(text + b"null}")
     if top.pop("data", "") is not None:
         raise _Unusual
@@ -260,7 +260,7 @@ def _read_points(pages: Sequence[memoryview]) -> list[_Points]:
     """The points of texts such as ``"label":[{"t":...,"bids":[...],"asks":[...]},...],...``, read as one such text.
 
     Each quote is shown to belong to a label or to the eight of a snapshot, and each byte between texts and levels to be
-    the one that must stand there. All of it is written over, which leaves arrays of arrays of numbers for the parser.
+    the one that must be there. All of it is written over, which leaves arrays of arrays of numbers for the parser.
     Levels are pairs: as many ``[`` hold exactly two values as there are levels, counted by their numbers, and no other
     ``[`` does, as each of them is followed by ``[`` or ``]``. A side ends where it seems to: each has one ``]`` beyond
     those of its levels, at its end, and the parser found as many ``]`` as ``[``.
@@ -353,7 +353,7 @@ Words = NDArray[np.uint64]
 
 
 class Bits:
-    """One bit per byte of a text, 64 to a word: where a sign stands."""
+    """One bit per byte of a text, 64 to a word: where a sign is."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
@@ -365,7 +365,7 @@ class Bits:
         return int(self.before[-1])
 
     def between(self, begin: Ints, end: Ints) -> Ints:
-        """How many stand at ``begin`` or later and before ``end``."""
+        """How many are at ``begin`` or later and before ``end``."""
         return self._before(end) - self._before(begin)
 
     def _before(self, at: Ints) -> Ints:

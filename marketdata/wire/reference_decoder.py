@@ -27,7 +27,7 @@ def load(body: bytes) -> Any:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise ContractError(f"The answer is not UTF-8 text: byte {problem.start} can not be read.") from None
+        raise ContractError(f"The answer is not UTF-8 text: byte {problem.start} cannot be read.") from None
     if _depth(text) > _DEEPEST:
         raise ContractError(f"The answer nests more than {_DEEPEST} levels deep.")
     try:

@@ -34,7 +34,7 @@ def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
     ends = np.cumsum(books.counts)
     starts = ends - books.counts
     held = books.counts > 0
-    # Levels stand best first, so the extremes of a side are its first and its last.
+    # Levels are best first, so the extremes of a side are its first and its last.
     edges = price[np.concatenate((starts[held], ends[held] - 1))]
     if edges.min() < 0 or edges.max() > 1:
         _note(notes, "price_outside_0_1", (price < 0) | (price > 1))

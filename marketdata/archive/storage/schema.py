@@ -71,7 +71,7 @@ def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
 
 
 def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
-    """Columns of the rows of all tables, one after the other, in the order they stand."""
+    """Columns of the rows of all tables, one after the other, in their order."""
     chunks = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
     if not chunks:
         return empty(view)
@@ -153,7 +153,7 @@ def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Any, Floats]:
             for position, what in enumerate(("price", "size")):
                 values = chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False)
                 if len(values) != count:
-                    raise ArchiveCorruptError(f"{side} sizes do not stand beside {side} prices in a stored book.")
+                    raise ArchiveCorruptError(f"{side} sizes are not as many as {side} prices in a stored book.")
                 part[:, position][rows] = values
     return np.concatenate(counts_parts), levels
 

@@ -106,7 +106,7 @@ class KeyProvider:
             return self._held
 
     def digest(self, base_url: str) -> str:
-        """A name for this key at this address, from which the key can not be read back."""
+        """A name for this key at this address, from which the key cannot be read back."""
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
     def renew_lock(self) -> None:

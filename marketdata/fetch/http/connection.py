@@ -32,7 +32,7 @@ _STEP = 1 << 16
 
 
 class _Timed(io.RawIOBase):
-    """Bytes of a socket, each read within what is left of the attempt: a drip can not outlive it."""
+    """Bytes of a socket, each read within what is left of the attempt: a slow server cannot outlive it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

@@ -61,7 +61,7 @@ class Quota:
         self.left = self.size
 
     def take(self, *, throttled: bool) -> int:
-        """What a retry costs, or 0 if the quota can not pay for it."""
+        """What a retry costs, or 0 if the quota cannot pay for it."""
         cost = self.throttle_cost if throttled else self.retry_cost
         with self._lock:
             if self.left < cost:

@@ -1,6 +1,6 @@
 """The start page at ``/`` and what it shows of the coverage.
 
-The page itself is the same for everyone and holds no data: style and script stand inside it, and its policy
+The page itself is the same for everyone and holds no data: style and script are inside it, and its policy
 names them by hash, so nothing else runs and nothing is asked of another host. What is recorded is at
 ``/coverage``, which needs a key as every ``/v1`` route does (``middleware``).
 """
