@@ -342,7 +342,7 @@ def register_dask() -> None:
 
 
 def to_frame(columns: AnyColumns, frame: frames.FrameKind) -> Any:
-    """A tidy frame of columns that has ``.md``, whether or not ``marketdata.pandas`` or ``marketdata.polars`` was imported."""
+    """A tidy frame of columns that has ``.md``, whether or not `md` was registered before."""
     register(frame)
     return frames.to_frame(columns, frame)
 

@@ -1,4 +1,4 @@
-"""A real local service behind a door that can be slow, die, or be shut: what clients see end to end."""
+"""A real local service behind a relay that can be slow, die, or refuse: what clients see end to end."""
 
 from __future__ import annotations
 

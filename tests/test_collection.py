@@ -1,4 +1,4 @@
-"""How this project's own rules of collecting tests work: each claim is shown by a run of pytest in another process."""
+"""How this project's own rules of collecting tests work: each rule is shown by a run of pytest in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator: what it promises about its data, as claims."""
+"""The simulator: what it promises about its data."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_ids_look_like_those_of_an_exchange() -> None:
 
 
 def test_a_long_life_is_drawn_in_stretches_of_bounded_size() -> None:
-    """Longer histories come in more stretches, in time order and without an overlap."""
+    """Longer histories come in more parts, in time order and without an overlap."""
     market = simulate_market(specs()[1], 40_000)
     observed = [s.books.ts for s in observe(market, 100)]
     assert len(observed) > 1

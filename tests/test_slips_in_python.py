@@ -25,12 +25,12 @@ def hourly() -> Any:
     )
 
 
-@pytest.mark.parametrize("door", [lambda f: md.resample(f, "6h"), lambda f: f.md.resample("6h")], ids=["md", "df.md"])
-def test_a_warning_names_the_line_of_who_asked(hourly: Any, door: Any) -> None:
+@pytest.mark.parametrize("verb", [lambda f: md.resample(f, "6h"), lambda f: f.md.resample("6h")], ids=["md", "df.md"])
+def test_a_warning_names_the_line_of_who_asked(hourly: Any, verb: Any) -> None:
     """The warning of a function and of a method is at the first line outside of the library."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        door(hourly)
+        verb(hourly)
     assert [(w.category, w.filename) for w in seen] == [(md.UnweightedMeanWarning, __file__)]
 
 

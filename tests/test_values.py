@@ -117,7 +117,7 @@ def test_crossed_and_locked_books_are_kept_and_counted() -> None:
 
 @pytest.mark.fault("D9")
 def test_unsorted_levels_are_put_best_first() -> None:
-    """Bids fall, asks rise, and each side that was mended is counted."""
+    """Bids fall, asks rise, and each side that was repaired is counted."""
     page = read("books", book([[0.1, 1], [0.3, 3], [0.2, 2]], [[0.9, 1], [0.8, 2]]))
     assert levels(page) == [[0.3, 3], [0.2, 2], [0.1, 1], [0.8, 2], [0.9, 1]]
     assert page.notes["levels_sorted"] == 2
@@ -149,7 +149,7 @@ def test_further_numbers_of_a_level_are_left_and_counted() -> None:
 
 @pytest.mark.fault("D13")
 def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> None:
-    """[] is an empty side, null is read as one, and an absent side can not be read."""
+    """[] is an empty side, null is read as one, and an absent side cannot be read."""
     assert not read("books", book([], [])).notes
     assert read("books", book(None, [])).notes["null_side"] == 1
     with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.asks is missing"):

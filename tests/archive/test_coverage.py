@@ -23,8 +23,8 @@ def ranges(draw: st.DrawFn) -> Range:
 
 
 @st.composite
-def claims(draw: st.DrawFn) -> list[CoverageRecord]:
-    """Claims in the order in which they were made; each holds one row per instant."""
+def coverage_records(draw: st.DrawFn) -> list[CoverageRecord]:
+    """Records in the order in which they were made; each holds one row per instant."""
     out = []
     for seq, one in enumerate(draw(st.lists(ranges(), max_size=12))):
         size = max(0, one.end - one.start)
@@ -38,12 +38,12 @@ def instants(some: list[Range]) -> set[int]:
 
 
 @pytest.mark.fault("AR29")
-@given(claims())
+@given(coverage_records())
 def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> None:
-    """Of overlapping, touching, nested and reversed claims the latest shows, and pieces never overlap."""
+    """Of overlapping, touching, nested and reversed records the latest shows, and none overlap."""
     oracle: dict[int, CoverageRecord] = {}
-    for claim in some:
-        oracle.update(dict.fromkeys(range(claim.start, claim.end), claim))
+    for record in some:
+        oracle.update(dict.fromkeys(range(record.start, record.end), record))
     pieces = overlay(reversed(some))
     assert all(a.end <= b.start for a, b in itertools.pairwise(pieces))
     shown = {t: (p.state, p.seq) for p in pieces for t in range(p.start, p.end)}
@@ -51,9 +51,9 @@ def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> 
 
 
 @pytest.mark.fault("AR29")
-@given(claims())
+@given(coverage_records())
 def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
-    """Rows and hash of a piece are those of its whole claim, or not known."""
+    """Rows and hash of a part are those of its whole record, or not known."""
     whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
     for piece in overlay(some):
         assert (piece.rows, piece.digest) == whole.get((piece.start, piece.end, piece.seq), (None, None))
@@ -79,7 +79,7 @@ def test_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> 
 
 
 @pytest.mark.fault("AR29")
-@given(claims())
+@given(coverage_records())
 def test_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
     """Merged pieces show the same states at the same instants, and their rows and hashes add up."""
     pieces = overlay(some)
@@ -92,7 +92,7 @@ def test_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
 
 
 @pytest.mark.fault("AR29")
-@given(claims(), ranges())
+@given(coverage_records(), ranges())
 def test_cutting_and_looking_within_are_complements(some: list[CoverageRecord], wanted: Range) -> None:
     """What lies within a range and what a cut of it leaves are disjoint and make the whole."""
     pieces = overlay(some)
@@ -103,9 +103,9 @@ def test_cutting_and_looking_within_are_complements(some: list[CoverageRecord], 
 
 
 @pytest.mark.fault("AR29")
-@given(claims())
+@given(coverage_records())
 def test_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None:
-    """Only a claim that says missing is not held."""
+    """Only a record that says missing is not held."""
     pieces = overlay(some)
     shown = {t: p.state for p in pieces for t in range(p.start, p.end)}
     assert instants(held(pieces)) == {t for t, state in shown.items() if state != CoverageState.MISSING}

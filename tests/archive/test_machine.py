@@ -68,7 +68,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         cut=st.none() | st.integers(0, 4), page=st.integers(1, 30),
     )  # fmt: skip
     def pull(self, view: View, market: str, at: int, length: int, refresh: bool, cut: int | None, page: int) -> None:
-        """Fill a range, perhaps cut midway: what is claimed afterwards is what the source had."""
+        """Fill a range, perhaps cut midway: what is covered afterwards is what the source had."""
         self.source.cut_after, self.source.page = cut, page
         self.source.requests.clear()
         start = START / 1e6
@@ -110,7 +110,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
     @invariant()
     def equals_the_model(self) -> None:
-        """Points are those of the model, claims know their rows, and nothing is claimed final beyond the clock."""
+        """Points are those of the model, coverage knows its rows, and nothing is final beyond the clock."""
         for market in MARKETS:
             for view in VIEWS:
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}

@@ -112,19 +112,19 @@ def batches_of(archive: Archive) -> tuple[set[int], set[int]]:
     there = {minute // 10 for *_, minute in found}
     assert there == set(range(len(there)))
     assert len(found) == 20 * len(there)
-    claims = fresh.coverage().filter(pl.col("state") == "recorded")
-    claimed: set[int] = set()
-    for start, end, rows in claims.select(pl.col("start", "end").dt.timestamp("us"), "rows").iter_rows():
+    covered = fresh.coverage().filter(pl.col("state") == "recorded")
+    recorded: set[int] = set()
+    for start, end, rows in covered.select(pl.col("start", "end").dt.timestamp("us"), "rows").iter_rows():
         some = range((start - START) // (10 * MINUTE), (end - START) // (10 * MINUTE))
         assert rows == 20 * len(some)
-        claimed |= set(some)
+        recorded |= set(some)
     assert fresh.verify().is_empty()
-    return there, claimed
+    return there, recorded
 
 
 @pytest.mark.fault("AR1", "AR2", "AR3")
 def test_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
-    """After SIGKILL at any moment every commit is there whole, no claim is ahead of data, and writing goes on.
+    """After SIGKILL at any moment every commit is there whole, no coverage is ahead of data, and writing goes on.
 
     Points are committed before what they are is recorded, so each kill may leave one batch, never an acknowledged one,
     that is there and not yet recorded; to add it again records it.
@@ -145,10 +145,10 @@ def test_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
         done = writer.communicate()[0].split()
         least = int(done[-1]) + 1 if done else len(there)
         under_way.add(least)
-        there, claimed = batches_of(archive)
+        there, recorded = batches_of(archive)
         assert len(there) in (least, least + 1)
-        assert claimed <= there <= claimed | under_way
-    for n in sorted(there - claimed):
+        assert recorded <= there <= recorded | under_way
+    for n in sorted(there - recorded):
         archive.add(books=books(M, n * 10, 10))
     assert batches_of(archive) == (there, there)
     assert held(archive) == {k: v for n in there for k, v in points_of("books", books(M, n * 10, 10)).items()}

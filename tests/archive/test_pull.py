@@ -78,7 +78,7 @@ def test_only_the_gaps_are_asked_for(archive: Archive, source: Source) -> None:
 
 
 def test_a_dry_run_says_what_a_pull_would_ask(archive: Archive, source: Source) -> None:
-    """With dry_run the gaps are told, nothing is fetched and nothing is claimed."""
+    """With dry_run the gaps are told, nothing is fetched and coverage is as it was."""
     archive.pull(source, M, views=["prices"], start=minute(0), end=minute(10))
     source.requests.clear()
     plan = archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60), dry_run=True)
@@ -200,7 +200,7 @@ def test_an_interrupted_pull_keeps_what_had_come(archive: Archive, source: Sourc
 
 @pytest.mark.fault("AR24")
 def test_the_live_edge_is_provisional_and_fetched_until_it_has_settled(archive: Archive, source: Source) -> None:
-    """Buckets that are open, or closed for less than ten minutes, are fetched again; later ones never claimed."""
+    """Buckets that are open, or closed for less than ten minutes, are fetched again; later ones are never covered."""
     source.now = START + 100 * MINUTE + 30_000_000
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(DAY))
     assert states(archive) == [(0, 90, "final"), (90, 101, "provisional")]

@@ -36,7 +36,7 @@ def filled(archive: Archive) -> Archive:
 
 
 def same(scan: pl.LazyFrame, frame: pl.DataFrame) -> None:
-    """The same rows in some order of stretches."""
+    """The same rows in some order of files."""
     from polars.testing import assert_frame_equal
 
     mine = scan.collect()

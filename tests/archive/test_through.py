@@ -95,7 +95,7 @@ def test_a_gap_is_fetched_and_nothing_else(archive: Archive) -> None:
 
 
 def test_ahead_of_now_there_is_nothing_and_it_is_asked_again_later(archive: Archive) -> None:
-    """A range beyond the server's clock answers with no rows, as the service does, and is claimed as nothing."""
+    """A range beyond the server's clock answers with no rows, as the service does, and is not covered."""
     source = Source()
     later = (START + 20_000 * MINUTE) / 1e6
     frame = archive.attach(source).books(MARKETS[0], later, later + 600, "1h", on_missing="fetch")

@@ -51,7 +51,7 @@ def test_frames_have_the_columns_of_the_schema_even_without_rows(client: md.Clie
 
 
 def test_returned_frames_have_the_accessor(client: md.Client, slugs: list[str]) -> None:
-    """Without importing a door, a frame that the client returned answers to .md."""
+    """Without importing marketdata.pandas or .polars, a frame that the client returned answers to .md."""
     books = client.books(slugs[0], START, END, "1h")
     assert len(books.md.bbo()) == len(books.md.mid()) == len(books.md.spread())
 

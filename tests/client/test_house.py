@@ -1,4 +1,4 @@
-"""The test that holds the house: what the service answers at a coarse resolution is what its 1m answers resample to."""
+"""The main test: what the service answers at a coarse resolution is what its 1m answers resample to."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def relay(service: Any) -> Relay:
 
 
 @pytest.fixture
-def door(relay: Relay) -> Iterator[FaultServer]:
+def front(relay: Relay) -> Iterator[FaultServer]:
     with FaultServer(relay) as server:
         yield server
 
@@ -64,7 +64,7 @@ def rows(frames: list[Any]) -> list[str]:
     [(view, kind, list(DEATHS)[(i + j) % 3]) for i, view in enumerate(VIEWS) for j, kind in enumerate(KINDS)],
 )
 def test_partial_and_resume_are_the_whole(
-    service: Any, relay: Relay, door: FaultServer, slugs: list[str], view: str, kind: Any, death: str
+    service: Any, relay: Relay, front: FaultServer, slugs: list[str], view: str, kind: Any, death: str
 ) -> None:
     """A service that dies three times on the way: all parts together are the whole, and hardly a page came twice."""
     report = md.Report()
@@ -76,7 +76,7 @@ def test_partial_and_resume_are_the_whole(
         for lives in (20, 10, 0, None):
             relay.lives = lives
             # Another client each time, as if the program had been started anew.
-            client = md.Client(door.base_url, service.api_key, frame=kind, page_limit=LIMIT)
+            client = md.Client(front.base_url, service.api_key, frame=kind, page_limit=LIMIT)
             try:
                 if resume is None:
                     parts.append(getattr(client, view)(slugs, *RANGE))
@@ -96,9 +96,9 @@ def test_partial_and_resume_are_the_whole(
     assert sum(relay.served) - report.points <= LIMIT * 16 * 3
 
 
-def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, door: FaultServer, slugs: list[str]) -> None:
+def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultServer, slugs: list[str]) -> None:
     """The caller who asked for the best level asks for it again when going on."""
-    client = md.Client(door.base_url, service.api_key, frame="polars", page_limit=LIMIT)
+    client = md.Client(front.base_url, service.api_key, frame="polars", page_limit=LIMIT)
     relay.lives = 10
     with no_waiting(), pytest.raises(md.NetworkError) as caught:
         client.books(slugs[0], *RANGE, levels=1)
@@ -134,8 +134,8 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
         return act
 
     kept = tmp_path / "kept.pickle"
-    with FaultServer(slow) as door:
-        command = [sys.executable, "-c", CTRL_C, door.base_url, service.api_key, kind, str(kept)]
+    with FaultServer(slow) as front:
+        command = [sys.executable, "-c", CTRL_C, front.base_url, service.api_key, kind, str(kept)]
         command += [json.dumps(slugs), json.dumps(RANGE)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
             assert stuck.wait(60.0)
@@ -153,4 +153,4 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
     assert rows([partial, rest]) == rows([whole])
     assert len(partial) > 0 < len(rest)
     # What was on its way at that moment is asked for again.
-    assert sum(relay.served) - report.points <= 20 * len(door.asks)
+    assert sum(relay.served) - report.points <= 20 * len(front.asks)

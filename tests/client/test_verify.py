@@ -53,7 +53,7 @@ def test_each_variant_is_named(simulated: md.Archive, name: str, choice: str) ->
 
 @pytest.mark.parametrize("coarse", ["10m", "6h"])
 def test_other_resolutions_tell_too(simulated: md.Archive, coarse: str) -> None:
-    """What a mean is taken over shows between 1m and 6h; at 10m there is nothing between, so it can not show."""
+    """What a mean is taken over shows between 1m and 6h; at 10m there is nothing between, so it cannot show."""
     with verified(simulated, {"label": "end", "averages": "means"}, coarse=coarse) as told:
         assert told.variants == {"label": "end"} | ({"averages": "means"} if coarse == "6h" else {}), told
         assert told.undecided == (() if coarse == "6h" else ("averages",))
@@ -123,7 +123,7 @@ def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
     ],
 )
 def test_bad_arguments_are_refused(simulated: md.Archive, how: dict[str, Any], said: str) -> None:
-    """Resolutions that can not be compared, and ranges too short to, are refused by name."""
+    """Resolutions that cannot be compared, and ranges too short to, are refused by name."""
     with pytest.raises(md.ConfigError, match=said), verified(simulated, {}, **how):
         pass
 

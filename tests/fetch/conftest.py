@@ -48,7 +48,7 @@ def connect(server: FaultServer, clock: Clock) -> Iterator[Callable[..., Transpo
 
 @pytest.fixture
 def transport(connect: Callable[..., Transport]) -> Transport:
-    """One with the policy of the house."""
+    """One with the default policy."""
     return connect()
 
 

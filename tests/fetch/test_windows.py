@@ -483,7 +483,7 @@ def test_wrong_from_the_start(server: FaultServer, transport: Transport, oracle:
     "metadata", [None, [], {}, {"count": "5", "limit": 200}, {"count": 5, "limit": None}, {"limit": 200}]
 )
 def test_metadata(server: FaultServer, transport: Transport, oracle: Oracle, metadata: Any) -> None:
-    """Without metadata the end can not be proven: asked once more, then an error."""
+    """Without metadata the end cannot be proven: asked once more, then an error."""
     server.answer = bend(oracle, on_page(2, lambda body: body.update(metadata=metadata)))
     error = fails(transport, oracle.request(COUNT), ContractError)
     assert (len(server.asks), error.attempts) == (3, 2)
@@ -620,7 +620,7 @@ def test_limit_too_small(server: FaultServer, transport: Transport, oracle: Orac
 @pytest.mark.fault("P19")
 @pytest.mark.parametrize("minimum", ["201", "50", "7", "x", "-3", "9" * 30])
 def test_no_loop(server: FaultServer, transport: Transport, oracle: Oracle, minimum: str) -> None:
-    """A minimum that can not help, or is refused again, is an error and no loop."""
+    """A minimum that cannot help, or is refused again, is an error and no loop."""
     server.answer = lambda ask: refuse(400, TOO_SMALL.format(minimum))
     error = fails(transport, oracle.request(COUNT, limit=40), LimitTooSmallError)
     assert len(server.asks) <= 2

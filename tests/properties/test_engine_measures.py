@@ -110,7 +110,7 @@ def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -
 
 
 def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[pl.DataFrame]) -> None:
-    """What an engine can not do is a ConfigError, not an answer."""
+    """What an engine cannot do is a ConfigError, not an answer."""
     _, prices, metrics = (running.frame(f) for f in polar)
     with pytest.raises(md.ConfigError, match="polars"):
         md.align(prices, "1m")

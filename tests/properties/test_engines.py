@@ -199,7 +199,7 @@ def _fails(running: Engine, polar: pl.DataFrame) -> Any:
         return frame.withColumn("price", functions.raise_error(functions.lit("was computed")).cast("double"))
 
     def fails(part: Any) -> Any:
-        # A local function travels to the workers whole; they can not import this module.
+        # A local function travels to the workers whole; they cannot import this module.
         raise RuntimeError("was computed")
 
     return frame.map_partitions(fails, meta=frame._meta)

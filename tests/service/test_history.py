@@ -113,7 +113,7 @@ def test_a_limit_below_the_tokens_names_the_minimum(web: Web) -> None:
 
 
 def test_a_range_without_points_is_an_empty_page(web: Web) -> None:
-    """An unknown stretch of a known market answers 200 with its labels and no points, quickly."""
+    """An unknown range of a known market answers 200 with its labels and no points, quickly."""
     body = web.get("/v1/markets/m1/books", start_ts="0001-01-01", end_ts="2020-01-01", resolution="1m").body
     assert body["data"] == {"Yes": [], "No": []}
     assert body["metadata"] == {"count": 0, "limit": 100, "next_cursor": None}

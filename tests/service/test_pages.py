@@ -141,7 +141,7 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
 
 
 def test_what_was_read_right_after_a_commit_is_read_again() -> None:
-    """A claim that comes after its points is seen a little later, without a new version."""
+    """Coverage that comes after its points is seen a little later, without a new version."""
     archive, now = MemoryArchive(), [0.0]
     archive.put("prices", "m", "1", 0, 0.5)
     coverage = CoverageCache(archive, clock=lambda: now[0])

@@ -478,7 +478,7 @@ def test_g18_a_hundred_stops_cut_no_body(tmp_path: Path) -> None:
 
 
 def test_s37_one_request_reads_a_bounded_number_of_chunks() -> None:
-    """S37: over a long stretch that is held but empty in parts a request gives up its turn with a cursor."""
+    """S37: over a long range that is held but empty in parts a request gives up its turn with a cursor."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     for chunk in range(MAX_READS * 2 + 5):

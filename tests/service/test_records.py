@@ -148,7 +148,7 @@ def test_labels_that_are_empty_and_that_are_missing_are_kept_apart(archive: md.A
 
 
 def test_what_is_infinite_is_missing(archive: md.Archive) -> None:
-    """S28: an infinite value is null at 1m and no part of a mean; a level of a book can not be infinite."""
+    """S28: an infinite value is null at 1m and no part of a mean; a level of a book cannot be infinite."""
     archive.add(markets=[market("m")])
     archive.add(prices=prices("m", "1", "Yes", 0.5, math.inf, 1.0, -math.inf, None))
     level = prices("m", "1", "Yes", math.inf).with_columns(
