@@ -59,7 +59,7 @@ def test_a_shell_completes_frames_of_the_client() -> None:
 
 @pytest.mark.parametrize("frame", ["pandas", "polars"])
 def test_every_frame_that_comes_out_has_the_verbs(frame: str) -> None:
-    """Frames of listings, coverage and verification have `.md` in a process that imported neither marketdata.pandas nor .polars."""
+    """Frames of listings, coverage and verification have `.md` in a process that registered nothing."""
     code = f"""
 import marketdata as md
 archive = md.simulate(events=1, days=0.1, markets=1, frame={frame!r})

@@ -112,7 +112,7 @@ def test_a_failed_write_at_any_call_leaves_what_was_there(
                 archive.add(books=books(M, 5, 20, size=2.0))
         assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
         after = held(Archive(archive.location, frame="polars"))
-        # The writes are: the range as unproven, the new rows, the rows that stay, and after that commit, the coverage record.
+        # The writes are: unproven coverage, the new rows, the rows that stay, and after them the coverage record.
         assert nth == 3 or after == before
         assert Archive(archive.location, frame="polars").verify().is_empty()
         archive.add(books=books(M, 5, 20, size=2.0))
