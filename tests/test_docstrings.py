@@ -15,7 +15,7 @@ from marketdata.accessor import Plots
 from marketdata.testing import fixtures, strategies
 
 SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?:\s+for)?\s+`([\w.]+)`")
-GIVES = re.compile(r"\b[Oo]ne row per\b|\bReturns\b|\bYields\b")
+GIVES = re.compile(r"\b[Oo]ne row per\b|\bReturns\b|\bYields\b|^Strategy of\b", re.MULTILINE)
 # The frame that a verb is about: its summary says which kinds.
 CLEAR = {"frame"}
 POINTER = re.compile(r"; see `marketdata\.([\w.]+)`\.$")

@@ -428,38 +428,20 @@ class Archive(Generic[Frame]):
         resolution: str = "1m",
         token_id: str | None = None,
     ) -> AnyColumns:
-        """Points of one market as BookColumns, PriceColumns or MetricColumns, sorted by token and time.
+        """Points of one market as BookColumns, PriceColumns or MetricColumns, sorted by token and time; see `books`.
 
-        Returns empty columns where nothing is there; coverage is not looked at. For ``resolution`` see `books`.
-
-        Parameters
-        ----------
-        view, market_id, token_id
-            "books", "prices" or "metrics"; the id, never a slug; one token only.
-        rng : Range, optional
-            Base points (1m) with start <= ts < end [microseconds UTC], which are then aggregated.
-
-        Examples
-        --------
-        >>> points = archive.columns("prices", market, resolution="6h")
-        >>> [token.token_label for token in points.tokens], len(points.ts)
-        (['No', 'Yes'], 8)
+        Returns empty columns where nothing is there; coverage is not looked at. ``market_id`` is the id, never a slug,
+        ``token_id`` one token only; ``rng`` selects base points (1m) with start <= ts < end [microseconds UTC], which
+        are then aggregated; ``view`` is "books", "prices" or "metrics".
         """
         width = BucketWidth.of(resolution)
         table = self._store.points[checked_view(view)]
         return query.coarser(query.read(table, view, market_id, rng, token_id), width)
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
-        """The same archive with a client, from which reads with ``on_missing="fetch"`` fill what is missing.
+        """The same archive with a client, from which reads with ``on_missing="fetch"`` fill gaps; see `pull`.
 
-        Returns another object for the same data; this one stays without a client. ``progress`` as for `pull`.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> archive = md.Archive(tempfile.mkdtemp()).attach(client)
-        >>> archive.prices(market, "2025-12-31", "2025-12-31T06:00", "1h", on_missing="fetch")["ts"].nunique()
-        6
+        Returns another object for the same data; this one stays without a client.
         """
         out = copy.copy(self)
         out.__dict__.update(_client=client, _progress=progress)
@@ -467,24 +449,13 @@ class Archive(Generic[Frame]):
 
     @property
     def simulated(self) -> bool:
-        """Whether any market in it is simulated; shown wherever its data is shown.
-
-        Examples
-        --------
-        >>> archive.simulated
-        True
-        """
+        """Whether any market in it is simulated; shown wherever its data is shown; see `simulate`."""
         return any(record.get("simulated") is True for record in self.records("markets"))
 
     def version(self, view: View | RecordKind) -> int:
-        """Number of the newest commit of a table, from 0; -1 before the first. It changes when data does.
+        """Number of the newest commit of a table, from 0, which changes with its data; -1 before the first.
 
-        Returns an int for ``view``: "books", "prices", "metrics", "series", "events" or "markets".
-
-        Examples
-        --------
-        >>> md.Archive("empty").version("prices")
-        -1
+        Returns an int; ``view`` may also name a kind of records; see `records`.
         """
         if view in KINDS:
             return self._store.catalog[view].table.version().number
@@ -703,15 +674,11 @@ class Archive(Generic[Frame]):
         end: Any = None,
         resolution: str = "1m",
     ) -> None:
-        """Write tidy rows to a Parquet, CSV or JSON lines file.
+        """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file.
 
         Without ``market``, all of the view is streamed in bounded memory, once its checksums were compared. The suffix
         of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Ranges, resolution and errors as
         for `books`.
-
-        Parameters
-        ----------
-        view : {"books", "prices", "metrics"}
 
         Examples
         --------
@@ -766,20 +733,9 @@ class Archive(Generic[Frame]):
         title: str | None = None,
         backend: Literal["matplotlib", "plotly"] = "matplotlib",
     ) -> Any:
-        """Draw `coverage`: one bar per market and view, coloured by state.
+        """Draw `coverage`: one bar per market and view, coloured by state; see `plot.coverage`.
 
         Returns a matplotlib Axes or plotly Figure, x: time [UTC], y: question of the market, and view.
-
-        Parameters
-        ----------
-        ax, title, backend
-            See `plot.prices`.
-
-        Examples
-        --------
-        >>> from matplotlib.figure import Figure
-        >>> len(archive.plot_coverage(Figure().subplots()).get_yticklabels())
-        12
         """
         from marketdata import plot
 
@@ -789,34 +745,24 @@ class Archive(Generic[Frame]):
         return plot.coverage(held, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
-        """Rewrite many small files as few large ones; readers and other versions are not disturbed.
+        """Rewrite many small files as few large ones; readers and other versions are not disturbed; see `vacuum`.
 
         Returns the number of files that the newest version has less.
-
-        Examples
-        --------
-        >>> archive = md.simulate(events=1, days=1)
-        >>> archive.compact() > 0, archive.compact()
-        (True, 0)
         """
         return maintenance.compact(self._store)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last hours needs, and what killed writers left behind.
 
-        Returns the names of removed files; files that the archive did not write are never touched. Running readers and
-        ``as_of`` need the files of their version: keep more hours than they last. ArchiveFullError without the right to
-        write.
-
-        Parameters
-        ----------
-        retention_hours : float
-            How far back versions stay readable [h]; parts of an hour count as a whole one.
+        Returns the names of removed files; files that the archive did not write are never touched. Versions stay
+        readable for ``retention_hours`` [h, rounded up]: keep more than running readers and ``as_of`` need.
+        ArchiveFullError without the right to write.
 
         Examples
         --------
-        >>> md.simulate(events=1, days=1).vacuum()
-        []
+        >>> archive = md.simulate(events=1, days=1)
+        >>> archive.compact() > 0, archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
+        (True, [], True)
         """
         return maintenance.vacuum(self._store, retention_hours)
 

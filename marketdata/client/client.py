@@ -498,14 +498,9 @@ class Client(Generic[Frame]):
         return self._to_frame("tokens", rows)
 
     def tags(self) -> list[str]:
-        """Every tag in use.
+        """Every tag in use; see `series`.
 
         Returns a list of str.
-
-        Examples
-        --------
-        >>> "simulated" in client.tags()
-        True
         """
         return list(record(self._transport, ("tags",), models.Tags)["data"])
 
@@ -532,15 +527,10 @@ class Client(Generic[Frame]):
         return None if date is None else to_datetime(round(date * SECOND))
 
     def usage(self) -> Record:
-        """Plan of the key and what is left of it.
+        """Plan of the key and what is left of it; see `health`.
 
         Returns a Record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
         requests_remaining granularity_allowed max_history_days``.
-
-        Examples
-        --------
-        >>> client.usage().limits.requests_per_minute > 0
-        True
         """
         return record(self._transport, ("usage",), models.Usage)
 

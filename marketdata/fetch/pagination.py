@@ -37,11 +37,6 @@ def paginate(
     ``ask`` returns the page of a cursor (None: the first); ``keys`` what identifies the entries of a page, only called
     if another page follows; ``bound`` how many pages there can be, told from a page. PaginationStalledError about
     ``what`` if a cursor repeats or is refused, or pages bring nothing new or do not end.
-
-    >>> from types import SimpleNamespace as Page
-    >>> pages = {None: Page(next_cursor="a", rows=[1]), "a": Page(next_cursor=None, rows=[2])}
-    >>> [page.rows for page in paginate(pages.get, lambda page: page.rows, "rows")]
-    [[1], [2]]
     """
     cursor: str | None = None
     cursors: set[str] = set()

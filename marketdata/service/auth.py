@@ -1,21 +1,6 @@
 """API keys, each of a plan, in memory or in a file (interface section 5).
 
-Only the SHA-256 of a key is kept, in memory or in a TOML file of mode 0600::
-
-    [plans.pro]
-    requests_per_minute = 2000
-    resolutions = ["1m", "10m", "1h", "6h", "1d"]
-    views = ["books", "prices", "metrics"]
-    max_history_days = 365            # left out: without bound
-
-    [[keys]]
-    id = "k_1f3a9c"
-    hash = "sha256:..."
-    plan = "pro"
-    organization = "My desk"          # left out: none
-    created = 2026-01-31T12:00:00Z
-    expires = 2027-01-31T12:00:00Z    # left out: never
-    revoked = false
+Only the SHA-256 of a key is kept, in memory or in a TOML file of mode 0600; docs/guides/serve.md has its entries.
 """
 
 from __future__ import annotations

@@ -81,13 +81,7 @@ class AccessPlan:
 
 
 def check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a table of the key file that has an entry which does not exist.
-
-    Raises
-    ------
-    EntryError
-        Naming it, and those that do.
-    """
+    """Refuse a table of the key file with an unknown entry (EntryError)."""
     if not isinstance(table, Mapping):
         raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
     for name in table:

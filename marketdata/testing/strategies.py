@@ -198,9 +198,7 @@ def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchSt
 
 @st.composite
 def pages(draw: st.DrawFn, view: View = "books") -> bytes:
-    """Bodies of a history page of a ``view``, as JSON in one of the ways it may be written.
-
-    Returns a strategy of bytes.
+    """Strategy of bytes: bodies of a history page of a ``view``, as JSON in one of the ways it may be written.
 
     Examples
     --------

@@ -76,12 +76,8 @@ def check(frame: F, resolution: str | None = None) -> F:
     Errors cannot come from a sound service: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps (between
     two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed, sums_far_from_1
     (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal snapshots or values in
-    a row). Infos: one_sided, empty, locked, null.
-
-    Parameters
-    ----------
-    resolution : str, optional
-        Bucket width of the frame; by default the widest that fits into the most common step.
+    a row). Infos: one_sided, empty, locked, null. ``resolution``, the bucket width, is by default the widest that fits
+    into the most common step.
 
     Examples
     --------

@@ -193,11 +193,7 @@ class Page:
 
 
 def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
-    """Concatenated ``arange(start, start + length)`` of each pair.
-
-    >>> ranges(np.array([5, 0]), np.array([2, 1])).tolist()
-    [5, 6, 0]
-    """
+    """Concatenated ``arange(start, start + length)`` of each pair."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     steps: Ints = np.repeat(starts - (ends - lengths), lengths)

@@ -377,12 +377,8 @@ class Bits:
 def find_pairs(text: NDArray[np.uint8]) -> tuple[Bits, int]:
     """Where ``[`` is in a text, and how many are followed by ``,`` and then ``]``, none of the three in between.
 
-    A carry runs from each sign over digits and spaces to the next one, as in the parsers that read JSON with vector
-    instructions.
-
-    >>> opens, pairs = find_pairs(np.frombuffer(b"[[1, 2],[3],[4,5,6]]", np.uint8))
-    >>> opens.total, pairs
-    (4, 1)
+    A carry runs from each sign over digits and spaces to the next one, as in parsers that read JSON with vector
+    instructions. ``[[1, 2],[3],[4,5,6]]`` has four ``[``, one of which begins a pair.
     """
     hits = np.zeros((len(text) // 64 + 2) * 64, bool)  # whole words, and one more for what is carried out
     opens, commas, closes = (_bits(text, sign, hits) for sign in (_OPEN, _COMMA, _CLOSE))

@@ -19,10 +19,6 @@ class Pacer:
     """Slots for requests, each reserved before the wait, so that threads never race for one.
 
     ``requests_per_minute`` is per 60 s; while it is None, unknown, only an answer of 429 delays requests.
-
-    >>> pacer = Pacer(60)
-    >>> [round(pacer.reserve(0.0), 2) for _ in range(8)]
-    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.01, 2.02]
     """
 
     def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:

@@ -82,10 +82,7 @@ class Quota:
 class Outage:
     """Failures in a row, of all threads of a client: then one request at a time tries, and the others wait for it.
 
-    Attributes
-    ----------
-    given_up : int
-        How often a request was given up after its retries.
+    ``given_up`` counts requests that were given up after their retries.
     """
 
     _IN_A_ROW = 3
