@@ -26,8 +26,8 @@ from bench.measure import Table
 from marketdata.client.markets import Markets
 from marketdata.clock import Clock
 from marketdata.errors import RateLimitError
-from marketdata.fetch.http.errors import Failure
 from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.http.retry import Failure
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window

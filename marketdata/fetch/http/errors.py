@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -15,23 +14,19 @@ import urllib3
 from marketdata.errors import (
     AuthenticationError,
     BadRequestError,
-    ConfigError,
-    ContractError,
     CursorRejectedError,
     LimitTooSmallError,
-    MarketDataError,
     NetworkError,
     NotFoundError,
     ParameterError,
-    PayloadTooLargeError,
     PlanError,
     RateLimitError,
-    RedirectError,
     RequestError,
     ServerError,
     TooManyTokensError,
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, redact
+from marketdata.fetch.http.retry import Again, Failure
 
 _LONGEST = 2048
 _CLASSES: dict[int, type[RequestError]] = {
@@ -126,46 +121,9 @@ def _loc(problem: dict[str, Any]) -> list[Any]:
     return loc[:10] if isinstance(loc, list) else [loc]
 
 
-def server_date(value: str | None) -> float | None:
-    """Unix seconds of a ``Date`` header [s], None if it is none."""
-    if not value:
-        return None
-    try:
-        return parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
-
-
-def retry_after(value: str | None, date: float | None) -> float | None:
-    """Seconds of a ``Retry-After`` header or None; a date counts from the answer's own ``Date``, as clocks skew."""
-    text = (value or "").strip()
-    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
-        return float(text) or None
-    moment = server_date(text) if re.match(r"[A-Za-z]{3}", text) else None
-    if moment is None or date is None:
-        return None
-    return moment - date if moment > date else None
-
-
 _UNREACHABLE = {"ConnectionRefusedError": "the connection was refused", "gaierror": "the host name is unknown"}
 # What OpenSSL calls bytes that begin no record of TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
-
-
-class Failure(NamedTuple):
-    """An attempt that failed: the error, whether to try again, and how long the service asked to wait [s]."""
-
-    error: MarketDataError
-    again: Again = "no"
-    wait: float | None = None
-
-
-def again_after(error: MarketDataError) -> Again:
-    """Whether an error that reading raised is worth another attempt."""
-    if isinstance(error, PayloadTooLargeError | RedirectError | RequestError | ConfigError):
-        return "no"
-    return "once" if isinstance(error, ContractError) else "yes"
 
 
 def redirect_text(status: int, location: str) -> str:

@@ -3,8 +3,62 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Literal, NamedTuple
+
+from marketdata.errors import (
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    PayloadTooLargeError,
+    RedirectError,
+    RequestError,
+)
+
+# Statuses that may pass when asked again.
+RETRYABLE = frozenset({408, 500, 502, 503, 504})
+Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
+ONCE: frozenset[Again] = frozenset({"once", "new_key"})
+FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
+
+
+class Failure(NamedTuple):
+    """An attempt that failed: the error, whether to try again, and how long the service asked to wait [s]."""
+
+    error: MarketDataError
+    again: Again = "no"
+    wait: float | None = None
+
+
+def again_after(error: MarketDataError) -> Again:
+    """Whether an error that reading raised is worth another attempt."""
+    if isinstance(error, PayloadTooLargeError | RedirectError | RequestError | ConfigError):
+        return "no"
+    return "once" if isinstance(error, ContractError) else "yes"
+
+
+def server_date(value: str | None) -> float | None:
+    """Unix seconds of a ``Date`` header [s], None if it is none."""
+    if not value:
+        return None
+    try:
+        return parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def retry_after(value: str | None, date: float | None) -> float | None:
+    """Seconds of a ``Retry-After`` header or None; a date counts from the answer's own ``Date``, as clocks skew."""
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        return float(text) or None
+    moment = server_date(text) if re.match(r"[A-Za-z]{3}", text) else None
+    if moment is None or date is None:
+        return None
+    return moment - date if moment > date else None
 
 
 @dataclass(frozen=True)

@@ -28,18 +28,21 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Connection, Sessions, read_body
-from marketdata.fetch.http.errors import (
+from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
+from marketdata.fetch.http.rate_limit import Pacer, pacer_for
+from marketdata.fetch.http.retry import (
+    FAILED,
+    ONCE,
+    RETRYABLE,
     Again,
     Failure,
+    Outage,
+    Policy,
+    Quota,
     again_after,
-    network_failure,
-    redirect_text,
-    refusal,
     retry_after,
     server_date,
 )
-from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import Outage, Policy, Quota
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.wire import reference_decoder
 
@@ -75,12 +78,9 @@ _LIBRARY_ERRORS = (
     ValueError,
 )
 _USAGE = ("usage",)
-_ONCE: frozenset[Again] = frozenset({"once", "new_key"})
-_FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _DATED_FOR = 600.0  # so long the Date of an answer tells the server's time [s]
-_RETRYABLE = frozenset({408, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +186,14 @@ class Transport:
                     self.quota.give_back(taken)
                     return outcome
                 failure = outcome
-                self.outage.count(failed=failure.again in _FAILED)
+                self.outage.count(failed=failure.again in FAILED)
                 left = None if deadline is None else deadline - (self._clock.monotonic() - began)
                 cost = None if failure.again in once else self._prepare_retry(failure, tried, left, stop)
                 if cost is None:
                     self.outage.given_up += tried > 1
                     _raise(failure.error, tried)
                 taken += cost
-                once |= {failure.again} & _ONCE
+                once |= {failure.again} & ONCE
         finally:
             if is_trying:
                 self.outage.leave()
@@ -366,7 +366,7 @@ class Transport:
             now = date if date is not None else self._clock.time()
             error.retry_at = now + wait if wait is not None else None
             return Failure(error, "throttled", wait)
-        if status in _RETRYABLE:
+        if status in RETRYABLE:
             return Failure(error, "yes", wait)
         if status == 401:
             with contextlib.suppress(ConfigError):  # a key that is gone is no new key
