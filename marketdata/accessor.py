@@ -303,7 +303,7 @@ class Plots:
         return plot.calibration(self._frame, outcomes, ax, **more)
 
     def coverage(self, ax: Any = None, **more: Any) -> Any:
-        """What an archive holds, from its coverage frame; see `marketdata.plot.coverage`."""
+        """What an archive has, from its coverage frame; see `marketdata.plot.coverage`."""
         from marketdata import plot
 
         return plot.coverage(self._frame, ax, **more)

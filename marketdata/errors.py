@@ -127,7 +127,7 @@ class LimitTooSmallError(BadRequestError):
 
 
 class TooManyTokensError(BadRequestError):
-    """The market has more tokens than one page may hold; ask token by token."""
+    """The market has more tokens than one page may have; request token by token."""
 
 
 class CursorRejectedError(BadRequestError):
@@ -197,7 +197,7 @@ class NotTidyError(MarketDataError, ValueError):
 
 
 class ArchiveError(MarketDataError):
-    """The archive cannot do what was asked."""
+    """The archive cannot do what was requested."""
 
 
 class NotArchivedError(ArchiveError):
@@ -240,7 +240,7 @@ class LeftOutWarning(MarketDataWarning):
 
 
 class ServiceOddityWarning(MarketDataWarning):
-    """The data was kept as it came, but something about it looks odd."""
+    """The data is returned as it came, but something about it looks odd."""
 
 
 class EmptyRangeWarning(MarketDataWarning):
@@ -248,7 +248,7 @@ class EmptyRangeWarning(MarketDataWarning):
 
 
 class PartialCoverageWarning(MarketDataWarning):
-    """The archive holds only a part of the range that was asked."""
+    """The archive has only a part of the requested range."""
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

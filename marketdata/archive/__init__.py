@@ -1,4 +1,4 @@
-"""An archive: history kept as Delta Lake tables at a path or an object-store address."""
+"""An archive: history stored as Delta Lake tables at a path or an object-store address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive as a user sees it: add, pull, read at any resolution, and know what is held."""
+"""The archive as a user sees it: add, pull, read at any resolution, and see what is stored."""
 
 from __future__ import annotations
 
@@ -283,49 +283,26 @@ class Archive(Generic[Frame]):
     ) -> Iterator[Round]:
         """Keep the archive up to date: a pull from ``start`` to now every so often, until stopped.
 
-        It is a generator of one report per round: leave the loop, interrupt it, or set ``stop``. What has come is
-        committed as it comes, so stopped at any moment it loses nothing; started again it goes on where it was, and no
-        minute is asked again that is final. Markets are listed anew every ten minutes. Where the service or the network
-        fails, the client's retries come first; then the report has the ``error``, and the next round goes on.
+        Yields one report per round: ``at markets ranges points error``: the server's time [UTC], how many markets are
+        followed, how many ranges came with how many points, and why it is not all, or None. Data is committed as it
+        comes: stopped at any moment, by leaving the loop or setting ``stop`` (a threading.Event), it loses nothing, and
+        started again it continues where it was. Markets are listed again every ten minutes. If the service or the
+        network fails after the client's retries, the next round continues. The key, its plan, arguments, the archive,
+        and only unknown markets raise an error.
 
         Parameters
         ----------
-        client : Client
-        markets, event, series, search, all_markets, file, views
-            As in `pull`; a name that the service does not know is told once, in the ``error`` of a report.
-        start : time
-            From when on [UTC].
         every : str or float
-            From the begin of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s].
-        stop : threading.Event, optional
-            Ends it, at the next window that comes.
-
-        Yields
-        ------
-        Round
-            ``at markets ranges points error``: the server's time [UTC], how many markets are followed, how many ranges
-            came and how many points they have, and why it is not all, or None.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused; at the call.
-        AuthenticationError, PlanError
-            If the key or its plan does not allow it.
-        NotFoundError
-            If the service knows none of the markets.
-        ArchiveError
-            If the archive cannot be read or written; what was committed before is intact.
+            From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s]. For others
+            see `pull`; an unknown market is reported once.
 
         Examples
         --------
-        >>> import marketdata as md, tempfile
-        >>> with md.serve(md.simulate(events=1, days=1)) as service:
-        ...     client, archive = md.Client(service.base_url, service.api_key), md.Archive(tempfile.mkdtemp())
-        ...     for done in archive.follow(client, all_markets=True, views="prices", start="2025-12-31T23:00"):
-        ...         break
+        >>> import tempfile
+        >>> archive = md.Archive(tempfile.mkdtemp())
+        >>> done = next(archive.follow(client, market, views=["prices"], start="2025-12-31T23:00"))
         >>> done.markets, done.error
-        (4, None)
+        (1, None)
         """
         some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
         seconds, wanted = period(every), wanted_range(start, None)

@@ -143,7 +143,7 @@ class Catalog:
         return out
 
     def upsert(self, records: Iterable[Record]) -> None:
-        """Add records, or replace those with the same id; fields that are new to it are kept."""
+        """Add records, or replace those with the same id; new fields are stored too."""
         new = {r["id"]: r for r in records}
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:

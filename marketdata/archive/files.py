@@ -25,7 +25,7 @@ _MESSAGE_TOKENS = ("token_id", "asset_id")
 
 
 class Found(NamedTuple):
-    """A file, what it holds, and its rows as ``Archive.add`` takes them."""
+    """A file, its kind, and its rows as `Archive.add` takes them."""
 
     path: Path
     kind: FileKind

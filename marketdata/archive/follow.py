@@ -32,21 +32,7 @@ _DAY = 86_400.0
 
 
 class Round(NamedTuple):
-    """What one round of `Archive.follow` did.
-
-    Attributes
-    ----------
-    at : datetime or None
-        When it began, by the server's clock [UTC]; None where the service did not answer.
-    markets : int
-        Markets that are followed.
-    ranges : int
-        Ranges that were asked and are committed.
-    points : int
-        Points in them.
-    error : MarketDataError or None
-        Why it is not all; the next round asks for the rest.
-    """
+    """What one round of `Archive.follow` did; ``at`` is None without the server's clock, ``error`` what it left."""
 
     at: dt.datetime | None
     markets: int
@@ -67,13 +53,7 @@ class Follower:
         self._listed: int | None = None
 
     def rounds(self, wanted: Range, every: float, stop: threading.Event) -> Iterator[Round]:
-        """One report per round, until ``stop`` is set.
-
-        Raises
-        ------
-        MarketDataError
-            Where waiting does not help: the key, the plan, an argument, or the archive itself.
-        """
+        """One report per round, until ``stop`` is set; raises errors that waiting does not cure."""
         while not stop.is_set():
             began = SYSTEM.monotonic()
             done = self._round(wanted, stop)
@@ -120,13 +100,7 @@ class Follower:
 
 
 def period(every: Any) -> float:
-    """Seconds of a period as a user writes it: ``"30s"``, ``"1m"``, ``"2h"`` or a number of seconds.
-
-    Raises
-    ------
-    ConfigError
-        If it is none, or not from a second to a day.
-    """
+    """Seconds of a period such as ``"30s"``, ``"2h"`` or a number [s]; ConfigError if not from a second to a day."""
     match = re.fullmatch(r"([0-9]{1,6})([smhd])", every, re.ASCII) if isinstance(every, str) else None
     if match is not None:
         seconds = float(int(match[1]) * _UNITS[match[2]])

@@ -1,4 +1,4 @@
-"""Maintenance: fewer and larger files, no leftovers, proof that what was written is there, and commit logs anew."""
+"""Maintenance: fewer and larger files, no leftovers, verification, and repair of commit logs."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
 
 
 def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
-    """Where files hold the same point, leave the one of the newer file."""
+    """Where several files have the same point, keep the one of the newest file."""
     table = store.points[view]
     age = {file.path: n for n, (file, _) in enumerate(files)}
     version = table.version()
@@ -352,7 +352,7 @@ def _newest(every: AnyColumns) -> AnyColumns:
 
 
 def _record_what_is_not(store: ArchiveStore, view: View) -> None:
-    """Points of which nothing is recorded are held, but unproven, so that a pull asks for them."""
+    """Points without a coverage record become unproven, so that a pull fetches them."""
     table = store.points[view]
     known = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict
     for file in table.version().files:

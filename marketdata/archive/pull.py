@@ -1,4 +1,4 @@
-"""Fill an archive from a service: ask only for what is missing, keep what has come, whatever happens."""
+"""Fill an archive from a service: fetch only what is missing, and commit what arrives, whatever happens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LISTED = 50
 
 
 class Asked(NamedTuple):
-    """One range that was, or would be, asked for."""
+    """One range that was, or would be, fetched."""
 
     view: View
     market_id: str
@@ -150,16 +150,16 @@ class Pull:
 
     @property
     def clock(self) -> ServerTime:
-        """The server's clock, asked once."""
+        """The server's clock, requested once."""
         if self._clock is None:
             self._clock = server_clock(self._client)
         return self._clock
 
 
 class _Sink:
-    """Windows that came, of any market and view, committed together every few seconds or some levels.
+    """Windows that arrived, of any market and view, committed together every few seconds or some levels.
 
-    Coverage is recorded for windows whose points are committed, and only those are given up when the process ends.
+    Coverage is recorded for windows whose points are committed; only uncommitted ones are lost when the process ends.
     """
 
     def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: ServerTime) -> None:
@@ -201,7 +201,7 @@ class _Sink:
         self._since = time.monotonic()
 
     def _beside(self, view: View, market: str, asked: Sequence[Range]) -> list[CoverageRecord]:
-        """What is held of a market outside of the ranges that are asked."""
+        """What is stored of a market outside of the ranges to fetch."""
         first, last = min(r.start for r in asked), max(r.end for r in asked)
         near = within(self._store.coverage.pieces(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in asked)]
@@ -221,7 +221,7 @@ def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterato
 
 
 def server_clock(client: Any) -> ServerTime:
-    """The server's time; without it the local one, and nothing of the last day is believed to be settled."""
+    """The server's time; without it the local one, by which nothing of the last day has settled."""
     try:
         # The Date of an answer is the server's clock; what health says may have been written into it long ago.
         told = client.server_time() if hasattr(client, "server_time") else None
@@ -242,7 +242,7 @@ def wanted_range(start: Any, end: Any) -> Range:
 
 
 def asked_frame(asked: Iterable[Asked], frame: FrameKind) -> Any:
-    """What was asked, as a frame."""
+    """What was fetched, as a frame."""
     columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
     rows = [
         (a.view, a.market_id, to_datetime(a.range.start), to_datetime(a.range.end), a.state.value, a.rows)

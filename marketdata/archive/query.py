@@ -73,7 +73,7 @@ def read(
 
 
 def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
-    """The files that may hold points of the markets (sorted; None: any) in a range, in tidy order."""
+    """The files that may have points of the markets (sorted; None: any) in a range, in tidy order."""
     start, end = wanted
     some = [f for f in version.files if f.ts_max >= start and f.ts_min < end]
     if markets is not None and len(markets) == 1:
@@ -93,7 +93,7 @@ def _clipped(columns: AnyColumns, ranges: Mapping[str, Range]) -> AnyColumns:
 
 
 def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, token_id: str | None) -> Iterable[pa.Table]:
-    """The rows that are meant. They are sorted, so they are a few slices, which cost no copy."""
+    """The selected rows: they are sorted, so they are a few slices, which cost no copy."""
     for batch in rows.to_batches():
         ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
         mask = (ts >= wanted.start) & (ts < wanted.end)
@@ -150,7 +150,7 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
 
 
 def _tell(name: str, missing: list[Range], pieces: Sequence[CoverageRecord], on_missing: Missing) -> None:
-    """Say what of a range is missing, and what is held but not certain."""
+    """Warn or raise for what of a range is missing or uncertain."""
     doubtful = {state: union(p.range for p in pieces if p.state == state) for state in _DOUBTFUL}
     reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
     reasons += [(f"are {state} in {_show(found)}", found) for state, found in doubtful.items() if found]

@@ -115,7 +115,7 @@ def query_of(
 
 
 def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]:
-    """The same query in parts that hold whole markets, beside each other in the files."""
+    """The same query in parts of whole markets that are adjacent in the files."""
     version, ids = table.version(), sorted(markets)
     step = max(1, -(-len(ids) // _PARTITIONS))
     parts = [ids[i : i + step] for i in range(0, len(ids), step)]
@@ -135,7 +135,7 @@ def checked_engine(engine: Any) -> EngineName:
 
 
 def to_arrow(query: Query) -> pa.RecordBatchReader:
-    """Batches of rows, each computed when it is asked for."""
+    """Batches of rows, each computed on demand."""
     rows = query.lazy()
     schema = rows.collect_schema().to_frame().to_arrow().schema
 

@@ -293,7 +293,7 @@ def _touched(
     ranges: Mapping[str, Sequence[Range]],
     seen: Sequence[DataFile],
 ) -> Iterable[tuple[DataFile, pa.Table | None]]:
-    """Files that hold replaced rows, with the rows that stay; None for files that were seen before."""
+    """Files with replaced rows, and the rows to keep; None for files that were processed before."""
     markets = sorted(ranges)
     hulls = {m: (min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
     if not hulls:
@@ -314,7 +314,7 @@ def _touched(
 
 
 def _who(token: Token) -> tuple[str | None, ...]:
-    """A token is told by its id, and by its label where it has none."""
+    """A token is identified by its id, or by its label if it has none."""
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 

@@ -57,7 +57,7 @@ def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[s
 
 
 def stream(parts: Iterable[pl.DataFrame], rows: int | None) -> None:
-    """Print frames as JSON lines as they arrive; after `rows` rows no more is asked for."""
+    """Print frames as JSON lines as they arrive; after `rows` rows nothing more is requested."""
     _note(_lines(_first(parts, rows), "ndjson"))
 
 

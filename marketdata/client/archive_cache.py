@@ -1,4 +1,4 @@
-"""An archive as a cache: it answers, and asks the client only for what it lacks."""
+"""An archive as a cache: the client fetches only what it lacks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from marketdata.wire.views import View
 
 
 class KeepsHistory(Protocol):
-    """What a client asks of an archive."""
+    """What a client needs of an archive."""
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive, which fetches what it lacks from this client."""
 
     def books(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Order books, as the client gives them."""
+        """Order books, as the client returns them."""
 
     def prices(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Prices, as the client gives them."""
+        """Prices, as the client returns them."""
 
     def metrics(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Metrics, as the client gives them."""
+        """Metrics, as the client returns them."""
 
 
 class _Counted:

@@ -1,4 +1,4 @@
-"""Fetching a history: windows asked side by side, what comes joined into tidy frames."""
+"""Fetching a history: windows requested concurrently and joined into tidy frames."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FetchOptions(NamedTuple):
 
 
 class History:
-    """Fetches windows and hands out what they bring."""
+    """Fetches windows and yields what they contain."""
 
     def __init__(self, transport: Transport, options: FetchOptions) -> None:
         self.transport = transport
@@ -100,7 +100,7 @@ class History:
     def _watched(
         self, fetch: Scheduler, windows: Sequence[Window], arrived: _Arrived, frame: FrameKind
     ) -> Iterator[Any]:
-        """Show a bar, and hang the frame so far on whatever ends the fetch."""
+        """Show a bar, and attach the frame so far to any error that ends the fetch."""
         from tqdm.auto import tqdm
 
         disable = None if self._options.progress is None else not self._options.progress
@@ -151,7 +151,7 @@ class History:
 
 
 class _Arrived:
-    """What arrived, cut to the levels asked, each market once."""
+    """What arrived, cut to the requested levels, each market once."""
 
     def __init__(self, view: View, levels: int | None) -> None:
         if levels is not None:
@@ -163,7 +163,7 @@ class _Arrived:
         self.points = 0
 
     def add(self, arrival: Arrival) -> None:
-        """Keep what arrived, unless the same market was asked under another of its names."""
+        """Add what arrived, unless the same market was requested under another of its names."""
         asked = arrival.window
         if asked.kind == "market" and self._named.setdefault(arrival.market_id, asked.id) != asked.id:
             return

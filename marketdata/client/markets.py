@@ -47,7 +47,7 @@ class Markets:
                 self._known[str(record[name])] = info
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
-        """What the service says of a market, an empty record if nothing; errors only if it cannot be asked at all."""
+        """What the service says of a market, an empty record if nothing; errors only if it cannot be reached at all."""
         if id_or_slug not in self._known:
             try:
                 self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
@@ -59,7 +59,7 @@ class Markets:
         return self._known[id_or_slug]
 
     def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
-        """The same of many, side by side."""
+        """The same of many, concurrently."""
         names = list(dict.fromkeys(ids))
         unknown = [name for name in names if name not in self._known]
         run_all(self._transport, [partial(self.look_up, name) for name in unknown])
@@ -72,7 +72,7 @@ class Markets:
             error.args = (f"{error.problem} Near ones: {', '.join(map(repr, near))}. {error.hint}",)
 
     def _near(self, name: str) -> list[str]:
-        """Slugs that look like a name which the service does not know, nearest first; none where it cannot tell."""
+        """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
         for search in [*words[: _SEARCHES - 1], None]:
             params = {"limit": str(_LARGEST_PAGE), **({"search": search} if search else {})}

@@ -1,1 +1,1 @@
-"""Which readings of the interface a service follows: what `client.verify` asks, predicts and reports."""
+"""Which readings of the interface a service follows: requests, predictions and report of `client.verify`."""

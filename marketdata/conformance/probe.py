@@ -1,4 +1,4 @@
-"""Asking a service for what tells its readings apart: raw pages, nothing repaired and nothing dropped."""
+"""Requests that distinguish the readings of a service: raw pages, nothing repaired and nothing dropped."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Verification:
 
     @property
     def followed(self) -> bool:
-        """Whether every reading is followed; False also where one could not be told."""
+        """Whether every reading is followed; False also where one is undecided."""
         return all(f.state == "followed" for f in self.findings)
 
     @property
@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The readings that this data cannot tell."""
+        """The readings that this data cannot decide."""
         return tuple(f.reading for f in self.findings if f.found is None)
 
     def __getitem__(self, reading: str) -> Finding:
@@ -123,7 +123,7 @@ class Pair(NamedTuple):
 
 
 def compared(prices: Pair, metrics: Iterable[Pair], books: Pair) -> list[Finding]:
-    """The readings that two resolutions tell, in the order of `READINGS`."""
+    """The readings that two resolutions decide, in the order of `READINGS`."""
     means = [prices, *metrics]
     averages, orders, labels = (READINGS[name][1] for name in ("averages", "books", "label"))
     ways = [(pair, averages) for pair in means] + [(books, orders)]
@@ -252,14 +252,14 @@ def _without_fills(pair: Pair) -> Pair:
 
 
 class FirstPage(NamedTuple):
-    """The first page of an answer, and the limit that it was asked with."""
+    """The first page of an answer, and its requested limit."""
 
     limit: int
     points: frozenset[tuple[str, int]]
 
 
 def find_limit(pair: Pair, page: FirstPage | None) -> Finding:
-    """Whether a page holds so many points, or so many distinct times."""
+    """Whether a page has so many points, or so many distinct times."""
     if page is None:
         return Finding("limit", None, "a market of one token, or too many for a page")
     points: list[tuple[int, str]] = sorted((t, who) for who, (ts, _) in pair.fine_series.items() for t in ts.tolist())

@@ -92,7 +92,7 @@ def tokens_of(window: Window, tokens: Mapping[str, int] | int) -> int:
 
 
 def pages_of(window: Window, tokens: int) -> int:
-    """Pages of a window whose every bucket has its points; a page holds whole buckets."""
+    """Pages of a window whose every bucket has its points; a page has whole buckets."""
     return max(1, math.ceil(window.buckets / max(1, window.limit // tokens)))
 
 

@@ -1,7 +1,7 @@
 """The one pagination loop: history, discovery and conformance checks follow cursors with it.
 
-Pages end with a null cursor. A cursor that comes again, is refused, or leads to empty or known pages, or to more pages
-than there can be, ends them with an error instead of a loop.
+Pages end with a null cursor. A cursor that repeats, is refused, or leads to empty or known pages, or to more pages than
+possible, is an error instead of a loop.
 """
 
 from __future__ import annotations

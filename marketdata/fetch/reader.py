@@ -1,7 +1,7 @@
 """One window, read whole: its pages, proven complete, without duplicates, inside of its range.
 
-Never lose a point silently, never invent one, never call a window complete unless its end was proven. Whatever is wrong
-with the pages of a window, the window is asked again from its start, in halves: a smaller one needs fewer cursors.
+Never lose a point silently, never invent one, never call a window complete unless its end was proven. If anything is
+wrong with the pages of a window, it is requested again from its start, in halves: a smaller one needs fewer cursors.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Asks(Protocol):
         """The error without anything secret."""
 
     def check_cursor(self, cursor: str | None) -> None:
-        """Refuse a cursor that no service gives."""
+        """Refuse a cursor that no service issues."""
 
     def learn_limits(self) -> None:
         """Tell the pacer what the key may spend, if nobody did."""
@@ -103,7 +103,7 @@ class Chunk(NamedTuple):
 
 
 class TooWideError(Exception):
-    """A window has far more pages than was thought; cut, its parts can be asked side by side."""
+    """A window has far more pages than estimated; cut, its parts can be requested concurrently."""
 
 
 class Reader:
@@ -208,7 +208,7 @@ class Reader:
         )
 
     def _ask(self, window: Window, dates: list[float], cursor: str | None) -> Page:
-        """One page; one that is off the interface is asked for once more."""
+        """One page; an invalid one is requested once more."""
         params = {
             "start_ts": to_text(window.rng.start),
             "end_ts": to_text(window.rng.end),
@@ -253,7 +253,7 @@ class Reader:
         return page
 
     def _check_identity(self, window: Window, page: Page) -> None:
-        """Refuse a page about something else than what was asked, or than the pages before."""
+        """Refuse a page about something else than the request, or than the pages before."""
         if page.resolution != window.resolution:
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
         with self._lock:
@@ -292,7 +292,7 @@ class Reader:
         return _joined(parts)
 
     def _counted_again(self, window: Window, left: _Left, doubts: int) -> Chunk:
-        """A page lacks what its count has, twice: a point lost on the way comes when it is asked for otherwise."""
+        """A page lacks what its count says, twice: a point lost on the way comes with another request."""
         self._count(restarts=1)
         halves = window.halves()
         parts = [self._read(half, left, 0) for half in halves]

@@ -1,8 +1,7 @@
-"""The one scheduler: windows of any number of markets, asked side by side under one pacer.
+"""The one scheduler: windows of any number of markets, requested concurrently under one pacer.
 
-It cuts what is asked into windows as their density becomes known, keeps as many requests on their way as the key's rate
-and the latency need, and hands out what came, in the order that was asked or as it comes. A stop flag ends it: after
-it is set nothing more is sent.
+It cuts ranges into windows as their density becomes known, keeps as many requests in flight as the key's rate and the
+latency need, and yields results in order or as they come. After its stop flag is set nothing more is sent.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Markets(Protocol):
 
 
 class Arrival(NamedTuple):
-    """A window whose points have all come: which of those asked it is a part of, and whether its end was proven."""
+    """A window whose points have all come: index of its request, and whether its end was proven."""
 
     asked: int
     window: Window
@@ -60,7 +59,7 @@ class Arrival(NamedTuple):
 
 @dataclass(eq=False)
 class _Slot:
-    """A place in the order of answers: a window, asked token by token where its market is wider than a page."""
+    """A place in the order of answers: a window, requested by token if its market is wider than a page."""
 
     window: Window
     parts: list[Window]
@@ -82,7 +81,7 @@ class _Task(NamedTuple):
 
 
 class _Source:
-    """One window as it was asked for, and how far it has been cut."""
+    """One window as requested, and how far it has been cut."""
 
     def __init__(self, index: int, window: Window, markets: Markets) -> None:
         self.index = index
@@ -119,7 +118,7 @@ class _Source:
 
     @property
     def is_open(self) -> bool:
-        """Whether slots that it has are still to be asked for."""
+        """Whether any of its slots is not requested yet."""
         return bool(self.todo) or self._opening is not None
 
     @property
@@ -136,7 +135,7 @@ class _Source:
         return replace(self.window, rng=Range(self.at, self.window.rng.end))
 
     def take(self) -> _Task | None:
-        """What to ask next; None: nothing before something comes."""
+        """What to request next; None: nothing before something comes."""
         if self.todo:
             return self.todo.popleft()
         if self._opening is not None:
@@ -173,7 +172,7 @@ class _Source:
         return self.todo.popleft()
 
     def _take_wide(self) -> _Task:
-        """The next slot of a market that is asked token by token; the first one by a few tokens, where that may do."""
+        """The next slot of a market requested by token; the first one by a few tokens, where that may do."""
         slot = self._slot(self._wide_part(), 1)
         if not self._density.known and slot.window.rng.end < self.window.rng.end:
             few = -(-len(slot.parts) // _SAMPLES)
@@ -184,7 +183,7 @@ class _Source:
         return self.todo.popleft()
 
     def _opened(self, slot: _Slot) -> _Task | None:
-        """Widen the first slot by what its sample tells, once that has come, and ask the rest of it."""
+        """Widen the first slot by what its sample shows, once that has come, and request the rest of it."""
         sample = range(0, len(slot.parts), -(-len(slot.parts) // _SAMPLES))
         if len(slot.chunks) < len(sample):
             return None
@@ -220,7 +219,7 @@ class _Source:
         return sum(replace(window, rng=rng).buckets for rng, is_alive in parts if is_alive)
 
     def _slot(self, window: Window, expected: int) -> _Slot:
-        """A slot whose parts are to be asked, before all else."""
+        """A slot whose parts come before all other requests."""
         tokens = self.info.tokens if self.info is not None and self.is_wide else ()
         parts = [replace(window, kind="token", id=token) for token in tokens] or [window]
         slot = _Slot(window, parts, expected)
@@ -228,7 +227,7 @@ class _Source:
         return slot
 
     def most(self, slot: _Slot) -> int | None:
-        """Pages after which a window is cut anew; None where that would bring nothing."""
+        """Pages after which a window is cut again; None if that is useless."""
         most = slot.expected + _SLACK
         return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
 
@@ -252,7 +251,7 @@ class _Source:
             self.slots.insert(at + k, one)
 
     def learn(self, info: MarketInfo) -> None:
-        """Take in what is known of the market: its life, and whether it is to be asked token by token."""
+        """Apply what is known of the market: when it was active, and whether it is requested by token."""
         was_wide, self.is_looking_up = self.is_wide, False
         if was_wide:
             return
@@ -293,7 +292,7 @@ class _Source:
 
 
 def worker_count(pacer: Pacer, latency: float | None) -> int:
-    """Requests side by side that use up the key's rate at this latency."""
+    """Concurrent requests that use up the key's rate at this latency."""
     rate = pacer.requests_per_minute
     if rate is None:
         return _FEWEST_UNKNOWN
@@ -301,7 +300,7 @@ def worker_count(pacer: Pacer, latency: float | None) -> int:
 
 
 class Scheduler:
-    """Asks for windows of any width concurrently; iterate over it once for what comes.
+    """Requests windows of any width concurrently; iterate over it once for the results.
 
     ``memory`` is shared by the fetches of a client, ``report`` is filled in; ``strict``: repairs and oddities are
     errors; ``in_order``: yield in the order of the windows, else as they come; ``buffer``: most windows in memory
@@ -372,7 +371,7 @@ class Scheduler:
             self.close()
 
     def leave(self) -> tuple[list[Arrival], Resume]:
-        """Send nothing more; what had arrived and was not handed out, and what is left to ask."""
+        """Send nothing more; returns what had arrived and was not yielded, and what is left to request."""
         self.close()
         with self._change:
             rest = list(self._ready)
@@ -416,7 +415,7 @@ class Scheduler:
     # -- asking
 
     def _fill(self) -> None:
-        """Start threads up to what the rate needs, as there is something to ask; called under the lock."""
+        """Start threads up to what the rate needs, while there are requests; called under the lock."""
         while self._alive < self._workers() and not self._stop.is_set():
             task = self._take()
             if task is None:
@@ -479,7 +478,7 @@ class Scheduler:
                 self._change.notify_all()
 
     def _tokens_of(self, source: _Source, error: TooManyTokensError) -> BaseException:
-        """Look up what a market that is too wide for a page is to be asked by."""
+        """Look up the tokens of a market that is too wide for a page."""
         try:
             info = self._markets.look_up(source.window.id)
         except MarketDataError as problem:
@@ -541,7 +540,7 @@ class Scheduler:
 
 
 def run_all(transport: Asks, calls: Sequence[Callable[[], object]]) -> None:
-    """Make calls side by side, as many at once as the key's rate needs; the first error ends them."""
+    """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
     todo, errors, lock = deque(calls), [], threading.Lock()
     stop = Stop(STOP.get())
 

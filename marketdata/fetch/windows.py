@@ -1,7 +1,7 @@
 """Windows: the unit of work of a fetch, and how a range is cut into them.
 
-A window fits a page: it has at most ``limit`` points, so one request brings all of it. The first window of a market
-tells its density, the rest is cut by that, and again by what comes.
+A window fits a page: it has at most ``limit`` points, so one request returns all of it. The first window of a market
+shows its density; the rest is cut by that, and again by what comes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENOUGH = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC: what is asked, or a part.
+    """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC: a request, or a part.
 
     ``id`` is the id or slug of the market, or the id of the token; ``limit`` the points per page, 1 to 200.
     """
@@ -54,7 +54,7 @@ class Window:
 
     @property
     def first_bucket(self) -> int:
-        """Start of the bucket that holds the start of the range [microseconds UTC]."""
+        """Start of the bucket of the start of the range [microseconds UTC]."""
         return self.rng.start // self.resolution.micros * self.resolution.micros
 
     @property
@@ -79,7 +79,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class MarketInfo:
-    """What discovery tells of a market: its tokens, and when it was active [microseconds UTC]."""
+    """What discovery says of a market: its tokens, and when it was active [microseconds UTC]."""
 
     tokens: tuple[str, ...] = ()
     start: int | None = None

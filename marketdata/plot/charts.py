@@ -474,7 +474,7 @@ def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
 
 
 def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame | None]:
-    """Label and rows of the token that is meant; of a frame without rows nothing."""
+    """Label and rows of the chosen token; of a frame without rows nothing."""
     if levels.is_empty():
         return "", None
     rows = levels.select(pl.col(*schema.ID_COLUMNS).cast(pl.String).fill_null("")).unique().rows()

@@ -54,7 +54,7 @@ def draw(chart: Chart, ax: Axes | None = None) -> Axes:
 
 
 def page(chart: Chart) -> ChartFigure:
-    """Draw all panels on one page, which pyplot does not keep."""
+    """Draw all panels on one page, unknown to pyplot."""
     out = ChartFigure(figsize=chart.size, layout="constrained", facecolor="white")
     _fill_figure(out, chart)
     return out
@@ -176,6 +176,6 @@ def _dots(ax: Axes, mark: Dots) -> None:
 
 
 def _plain(*some: Text) -> None:
-    """Show texts as they are: questions and labels hold dollars, which are no formulas."""
+    """Show texts as they are: questions and labels contain dollars, which are no formulas."""
     for text in some:
         text.set_parse_math(False)

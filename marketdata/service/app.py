@@ -74,7 +74,7 @@ def _warm(pages: Pages, listings: Listings) -> None:
 
 
 async def _not_valid(_: Request, problem: Exception) -> Response:
-    """422 with what the interface shows and no more: FastAPI's own answer repeats the input."""
+    """422 with what the interface shows only: FastAPI's own answer repeats the input."""
     assert isinstance(problem, RequestValidationError)
     found = [
         {"loc": [str(part) for part in error["loc"]], "msg": error["msg"], "type": error["type"]}
@@ -89,5 +89,5 @@ async def _refused(_: Request, problem: Exception) -> Response:
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    """The cause goes to the log only (see ``middleware``)."""
+    """The cause is only logged (see ``middleware``)."""
     return JSONResponse({"detail": errors.FAILED}, 500)

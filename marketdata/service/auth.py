@@ -36,7 +36,7 @@ _TEXTS, _TIMES = ("id", "hash", "plan", "organization"), ("created", "expires")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Who a request is from: the name of a key (never the key) and its plan."""
+    """The sender of a request: the name of a key (never the key) and its plan."""
 
     key_id: str
     plan: AccessPlan
@@ -49,7 +49,7 @@ def new_key() -> str:
 
 
 def digest(key: bytes) -> bytes:
-    """What is kept of a key. Keys are random, so one round is enough."""
+    """The stored hash of a key. Keys are random, so one round is enough."""
     return hashlib.sha256(key).digest()
 
 
@@ -365,7 +365,7 @@ def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Put a text in the place of a file, which keeps its owner and mode."""
+    """Replace the content of a file, with the same owner and mode."""
     fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,7 +1,7 @@
 """Ranges of history in memory, so that consecutive pages do not read the archive again.
 
-A chunk is a range of whole buckets on a grid from the epoch. It is read once, put in time order, and remembered until
-newer ones need the room; a new version of the archive makes new chunks.
+A chunk is a range of whole buckets on a grid from the epoch. It is read once, put in time order, and cached until newer
+ones need the memory; a new version of the archive makes new chunks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOTHING: Intervals = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 class ServedArchive(Protocol):
-    """What the service asks of an archive."""
+    """What the service needs of an archive."""
 
     @property
     def location(self) -> str:
@@ -271,7 +271,7 @@ def _merged(spans: list[tuple[int, int]]) -> Intervals:
 
 
 def chunk_ranges(covered: Intervals, subject: Subject, start: int, end: int) -> Iterator[Range]:
-    """Grid cells of chunks that may hold points of [start, end), in time order."""
+    """Grid cells of chunks that may have points of [start, end), in time order."""
     length, width = subject.chunk_micros, subject.resolution.micros
     starts, ends = covered
     at = start // width * width

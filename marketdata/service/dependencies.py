@@ -119,7 +119,7 @@ def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
 
 
 async def get_grant(request: Request) -> Grant:
-    """Who the request is from; the middleware has looked it up."""
+    """The sender of the request, as the middleware found it."""
     grant = request.state.grant
     assert isinstance(grant, Grant)
     return grant

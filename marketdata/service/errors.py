@@ -31,7 +31,7 @@ def token_not_found(token_id: str) -> HTTPException:
 
 
 def invalid_cursor() -> HTTPException:
-    """400 of a cursor that this service did not give for this very request."""
+    """400 of a cursor that this service did not issue for this request."""
     return HTTPException(400, INVALID_CURSOR)
 
 
@@ -45,12 +45,12 @@ def invalid_time(name: str, text: str) -> HTTPException:
 
 
 def empty_range() -> HTTPException:
-    """400 of a range that holds nothing."""
+    """400 of a range without content."""
     return HTTPException(400, "start_ts must be before end_ts (start is inclusive, end is exclusive).")
 
 
 def limit_too_small(minimum: int) -> HTTPException:
-    """400 of a limit that cannot hold one bucket of the market."""
+    """400 of a limit below one bucket of the market."""
     return HTTPException(400, f"limit too small for this market. Minimum required: {minimum}")
 
 

@@ -62,7 +62,7 @@ class _Order(NamedTuple):
 
 
 class _Records:
-    """The records of one kind at one version of the archive, with the listings that were asked of them."""
+    """The records of one kind at one version of the archive, with cached listings."""
 
     def __init__(self, version: int, records: list[Record]) -> None:
         self.version = version
@@ -115,7 +115,7 @@ class Listings:
         return self._current(kind).records
 
     def warm(self) -> None:
-        """Read the records and put them in the order that is asked without another one being named."""
+        """Read the records and put them in the default order."""
         for kind in KINDS:
             self._current(kind).order("updated_at", "desc")
 

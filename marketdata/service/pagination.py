@@ -1,12 +1,9 @@
 """Pages of history, and the cursors that lead from one page to the next.
 
-A page holds whole buckets, in time order, up to a number of points; a point is a token's bucket (readings: what
-``limit`` and ``count`` count). A cursor holds the start of the first bucket that was not looked at, so an archive that
-grows meanwhile neither repeats nor skips.
-
-A cursor is ``<key id>.<issued>.<position>.<signature>``. The signature covers the facts of the request (view, market,
-resolution, range), which are not inside: a cursor that is shown with another request is refused. It carries no rights;
-plan and rate are those of the key that shows it.
+A page has whole buckets, in time order, up to a number of points; a point is a token's bucket (readings: what ``limit``
+and ``count`` count). A cursor has the start of the next bucket, so an archive that grows meanwhile neither repeats nor
+skips. It is ``<key id>.<issued>.<position>.<signature>``; the signature covers the facts of the request (view, market,
+resolution, range), which are not inside: with another request it is refused. It carries no rights.
 """
 
 from __future__ import annotations
@@ -160,7 +157,7 @@ class Pages:
 
 
 def labels_of(market: dict[str, object]) -> dict[str, str]:
-    """Label to token id of a market's record; of two tokens with one label the later one goes by its id."""
+    """Label to token id of a market's record; of two tokens with one label the later one has its id as label."""
     out: dict[str, str] = {}
     labels = {str(token["label"]) for token in _tokens(market) if token.get("label") is not None}
     for token in _tokens(market):

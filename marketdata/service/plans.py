@@ -1,4 +1,4 @@
-"""Plans: what a key may ask, and how often (interface sections 5 and 8)."""
+"""Plans: what a key may request, and how often (interface sections 5 and 8)."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _points(part: PageRows, index: Index) -> list[Any]:
 
 
 def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fragment]:
-    """Snapshots as JSON, which the chunk keeps: a second page that has them only joins the texts."""
+    """Snapshots as JSON, cached in the chunk: a second page only joins the texts."""
     levels, starts, texts = columns.levels, part.chunk.level_starts, part.chunk.texts
     places = index.tolist()
     fresh = [i for i in places if texts[i] is None]

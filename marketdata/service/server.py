@@ -162,7 +162,7 @@ def run(
     host_names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
-    """Answer the interface over HTTP until SIGINT or SIGTERM; ``say`` is told address and key; see `serve`."""
+    """Answer the interface over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; see `serve`."""
     store, api_key = _keys(keys, plans, requests_per_minute, time.time)
     _check_address(host, trusted_proxies, given_keys=keys is not None)
     app = build(archive, store, secret=secret, cache_bytes=cache_bytes, host=host, host_names=host_names)
@@ -176,7 +176,7 @@ def run(
 
 
 def _return_large_blocks() -> None:
-    """Have glibc give blocks from 1 MB on back to the system; else each thread keeps those of its largest pages."""
+    """Have glibc return blocks from 1 MB on to the system; else each thread keeps those of its largest pages."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)

@@ -69,7 +69,7 @@ def event_specs(events: int) -> list[EventSpec]:
 
 
 def market_specs(event: EventSpec, markets: int, seed: int, *, three: bool, wide: bool) -> list[MarketSpec]:
-    """Markets of an event: pairs, then one of three tokens and one of 210 where asked for."""
+    """Markets of an event: pairs, and on demand one of three tokens and one of 210."""
     out = [_spec(event, k, seed, *_pair(event, k)) for k in range(markets)]
     if three:
         question = f"Who leads after {_TOPIC[event.series[2]]} {event.number + 1}?"

@@ -38,7 +38,7 @@ def local_service(local_archive: Archive[PandasFrame]) -> Iterator[Service]:
 
 @pytest.fixture
 def local_client(local_service: Service) -> Iterator[Client[PandasFrame]]:
-    """A client of `local_service` that gives pandas frames."""
+    """A client of `local_service` that returns pandas frames."""
     from marketdata.client import Client
 
     with Client(local_service.base_url, local_service.api_key) as client:

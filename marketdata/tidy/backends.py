@@ -1,6 +1,6 @@
-"""Backend adapters: a native frame of any library is opened as tidy columns, and what a verb gives is of the same kind.
+"""Backend adapters: a native frame of any library in, tidy columns to work on, the same kind out.
 
-A verb is one function of a `Table`. `run` gives it one, whatever the frame is:
+A verb is one function of a `Table`, which `run` makes of any frame:
 
 =====================  ==============================================================================================
 pandas, polars, Arrow  an `EagerTable`: polars columns in tidy order, checked, without a copy where types allow it
@@ -9,8 +9,7 @@ Dask                   the same for each partition, after the rows of a token we
 Spark, DuckDB          a `Table` over a narwhals LazyFrame: the verb is expressions, which the engine computes
 =====================  ==============================================================================================
 
-Opening is where frames are normalised and checked, by the rules of `marketdata.tidy.normalization` and
-`marketdata.tidy.table`; no verb does that by itself.
+Frames are normalised and checked here, by `marketdata.tidy.normalization` and `marketdata.tidy.table`, not in verbs.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ class Taken(NamedTuple):
 
 
 class Overlap(Exception):  # noqa: N818 no error
-    """Reduced rows do not tell whether a row is in several parts."""
+    """Reduced rows do not show whether a row is in several parts."""
 
 
 class Result(NamedTuple):
-    """What a verb gives beside a plain frame: tidy columns, columns handed on, and the order of all."""
+    """What a verb returns beside a plain frame: tidy columns, columns passed on, and the order of all."""
 
     data: Any
     taken: Sequence[Taken] = ()
@@ -204,7 +203,7 @@ def _finished(
 
 
 def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
-    """The function as one step of a polars query; on no rows it tells the columns of its result."""
+    """The function as one step of a polars query; on no rows it shows the columns of its result."""
     nothing = function(pl.DataFrame(schema=frame.collect_schema()))
     return frame.map_batches(function, schema=nothing.schema, streamable=streamable)
 
@@ -334,7 +333,7 @@ class PandasSource:
 
 
 def _categories(array: Any) -> Any:
-    """A pandas categorical as an enum whose order is that of the texts; bid goes before ask."""
+    """A pandas categorical as an enum in the order of the texts; bid is before ask."""
     texts, codes = list(array.categories), array.codes
     if not all(isinstance(t, str) for t in texts):
         return list(array)

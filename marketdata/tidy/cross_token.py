@@ -148,7 +148,7 @@ def token_counts(tokens: Any) -> Counts:
 
 
 def _known(ids: Any, counts: Counts) -> Any:
-    """Per market: the tokens that the frame holds, and how many it has; null where that is not known."""
+    """Per market: the tokens in the frame, and how many it has; null where that is not known."""
     out = ids.select(*ID_COLUMNS[:2]).unique().group_by("market_id").agg(nw.len().cast(nw.Int64).alias(_HELD))
     held, has = nw.col(_HELD), nw.col(_ALL)
     if counts is None:

@@ -71,7 +71,7 @@ class EngineTable:
         return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in kept else c for c in names))
 
     def is_number(self, name: str) -> bool:
-        """Whether a column holds numbers."""
+        """Whether a column is numeric."""
         return bool(self.data.collect_schema()[name].is_numeric())
 
     def _tidy(self, native: Any, data: Any) -> Any:
@@ -164,7 +164,7 @@ def _check_types(schema: Any, keys: list[str]) -> None:
 
 
 def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
-    """The frame, whose ``ts`` is an error of the engine where one of the conditions holds."""
+    """The frame, whose ``ts`` is an error of the engine where one of the conditions is true."""
     error = "CAST(error('{}') AS TIMESTAMPTZ)" if duckdb else "raise_error('{}')"
     text = "NotTidyError: a row has {}."
     cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)

@@ -1,4 +1,4 @@
-"""Buckets without data: rows for them only where somebody asks, and marked."""
+"""Buckets without data: rows for them only on request, and marked."""
 
 from __future__ import annotations
 

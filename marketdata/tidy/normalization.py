@@ -47,7 +47,7 @@ def times(raw: Raw, name: str) -> pl.Series:
 
 
 def cut_nanoseconds(raw: Raw) -> pl.Series | None:
-    """The times as nanoseconds, where microseconds do not hold them; else None."""
+    """The times as nanoseconds, if microseconds would lose digits; else None."""
     if isinstance(raw, list) or not isinstance(raw.dtype, pl.Datetime) or raw.dtype.time_unit != "ns":
         return None
     whole = raw.to_physical()

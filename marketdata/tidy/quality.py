@@ -39,7 +39,7 @@ class CheckResult(NamedTuple):
 
 
 class _View:
-    """The columns of a frame, sorted by token and time; rows keep their place in the frame."""
+    """The columns of a frame, sorted by token and time, with their original rows."""
 
     def __init__(self, table: EagerTable) -> None:
         self.table, self.who, self.books = table, table.keys, table.kind == "books"

@@ -99,7 +99,7 @@ def _check_series(present: list[str]) -> None:
 
 
 def value_columns(columns: Iterable[str]) -> list[str]:
-    """The columns of a prices or metrics frame that hold values, without their counts."""
+    """The value columns of a prices or metrics frame, without their counts."""
     present = list(columns)
     who = set(ID_COLUMNS) | {"ts"}
     return [c for c in present if c not in who and not is_count(c, present)]

@@ -2,8 +2,8 @@
 
 Checked, in memory: every row has a time and ids; a token (market_id, token_id) has one label; rows of one key are there
 once (equal ones are taken as one row, different ones refused); levels of a side are 0, 1, 2, ... with the best price
-first, each with a price and a size. An empty side may be its marker row or no row at all. The order of rows does not
-matter: a frame that is in tidy order is taken as it is, which one pass over its columns finds out; others are sorted.
+first, each with a price and a size. An empty side may be its marker row or no row. Rows may be in any order: a frame in
+tidy order is taken as it is, which one pass over its columns finds out; others are sorted.
 """
 
 # A table reads the state of tables that were taken from it.
@@ -79,7 +79,7 @@ class EagerTable:
 
     @property
     def who(self) -> list[str]:
-        """The columns that tell tokens (markets) apart."""
+        """The columns that identify tokens (markets)."""
         return [c for c in self.keys if c in self.identity]
 
     @property
@@ -206,7 +206,7 @@ class EagerTable:
             )
 
     def is_number(self, name: str) -> bool:
-        """Whether a column holds numbers."""
+        """Whether a column is numeric."""
         return normalization.is_number(self.source.raw(name))
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
@@ -227,7 +227,7 @@ class EagerTable:
 
     @property
     def sides(self) -> Sides:
-        """Where snapshots and their asks begin; of a table that `book` gave."""
+        """Where snapshots and their asks begin; of a table from `book`."""
         assert self._sides is not None
         return self._sides
 

@@ -33,7 +33,7 @@ _DUST = 1e-9  # of what was asked for: sums of sizes differ in their last bits
 
 
 class Trades(NamedTuple):
-    """What `trades` gives: three frames of the kind of the books."""
+    """Result of `trades`: three frames of the kind of the books."""
 
     fills: Any
     positions: Any

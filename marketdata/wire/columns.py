@@ -1,7 +1,7 @@
-"""Points of the service as columns: what pages, the archive and the service hand to each other.
+"""Points of the service as columns: the data between pages, archive and service.
 
-No frame library: numpy arrays, one entry per snapshot or point, and no Python object per level.
-Times are microseconds since the epoch UTC; a missing number is NaN.
+No frame library: numpy arrays, one entry per snapshot or point, no Python object per level. Times are microseconds
+since the epoch UTC; a missing number is NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class Token(NamedTuple):
-    """Who a row is about. A metric row has a market only; a label the service does not map has no id."""
+    """The token of a row. A metric row has a market only; a label the service does not map has no id."""
 
     market_id: str
     token_id: str | None = None
@@ -34,7 +34,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Base of the three: ``tokens[token[i]]`` is who entry i is about, ``ts[i]`` is when."""
+    """Base of the three: entry i is of ``tokens[token[i]]`` at ``ts[i]``."""
 
     tokens: tuple[Token, ...]
     token: Codes
@@ -83,9 +83,8 @@ class Columns:
 class BookColumns(Columns):
     """One entry per snapshot.
 
-    ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i; ``levels`` holds
-    their (price, size) pairs one after the other, best first, so bids of entry i, its asks, bids of
-    entry i + 1, and so on.
+    ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i; ``levels`` has their (price,
+    size) pairs one after the other, best first: bids of entry i, its asks, bids of entry i + 1, and so on.
     """
 
     counts: Ints
@@ -125,7 +124,7 @@ class BookColumns(Columns):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberColumns(Columns):
-    """One entry per point; ``values`` holds its numbers by the name of their column."""
+    """One entry per point; ``values`` has its numbers by the name of their column."""
 
     values: dict[str, Floats]
 
@@ -216,8 +215,8 @@ def concat(parts: Sequence[C]) -> C:
 def merged(parts: Sequence[C]) -> C:
     """All entries of all parts in tidy order.
 
-    Pages hold token after token and follow each other in time, so whole slices are put together and no
-    entry is moved by itself; where that does not give the order, or slices are short, entries are sorted.
+    Pages have token after token and follow each other in time, so whole slices are put together and no entry is moved
+    by itself; where that does not give the order, or slices are short, entries are sorted.
     """
     short = sum(map(len, parts)) < _SHORT * sum(len(p.tokens) for p in parts)
     if len(parts) == 1 or short or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):

@@ -1,8 +1,8 @@
 """Page bytes to columns, with no Python object per level.
 
 The fast decoder of books takes no Python step per level, snapshot or label: it works on all bytes of a page at once,
-and gives no answer unless they prove that the page is what the interface says. Every other page goes to the reference
-decoder, which finds the place and words the error.
+and returns nothing unless they prove that the page follows the interface. Every other page goes to the reference
+decoder, which finds the place for the error.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
 
 
 def _read_all(view: View, bodies: Sequence[bytes]) -> list[_Read]:
-    """Pages side by side: small ones of books as one text, in which a page costs hardly a Python step of its own."""
+    """Pages together: small ones of books as one text, in which a page costs hardly a Python step of its own."""
     out: list[_Read] = []
     while len(out) < len(bodies):
         first, size = len(out), 0
@@ -200,7 +200,7 @@ class _Head(NamedTuple):
     tokens: tuple[Token, ...]
 
     def tokens_of(self, labels: bytes) -> tuple[Token, ...]:
-        """Who the points of these labels are about."""
+        """The tokens of the points of these labels."""
         if labels == self.labels:
             return self.tokens
         known = dict(zip(_split(self.labels), self.tokens, strict=True))
@@ -260,10 +260,10 @@ def _read_points(pages: Sequence[memoryview]) -> list[_Points]:
     """The points of texts such as ``"label":[{"t":...,"bids":[...],"asks":[...]},...],...``, read as one such text.
 
     Each quote is shown to belong to a label or to the eight of a snapshot, and each byte between texts and levels to be
-    the one that must be there. All of it is written over, which leaves arrays of arrays of numbers for the parser.
-    Levels are pairs: as many ``[`` hold exactly two values as there are levels, counted by their numbers, and no other
-    ``[`` does, as each of them is followed by ``[`` or ``]``. A side ends where it seems to: each has one ``]`` beyond
-    those of its levels, at its end, and the parser found as many ``]`` as ``[``.
+    the required one. All of it is written over, which leaves arrays of arrays of numbers for the parser. Levels are
+    pairs: as many ``[`` have exactly two values as there are levels, counted by their numbers, and no other ``[`` does,
+    as each of them is followed by ``[`` or ``]``. A side ends where it seems to: each has one ``]`` beyond those of its
+    levels, at its end, and the parser found as many ``]`` as ``[``.
     """
     pieces = [piece for page in pages for piece in (b",", page)]
     text = np.frombuffer(bytearray().join([b"{", *pieces[1:], b"}", _ROOM]), np.uint8)
@@ -340,7 +340,7 @@ def _windows(text: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
 
 
 def _parse(body: Any) -> Any:
-    """The parsed bytes; one parser per thread keeps its memory from page to page."""
+    """The parsed bytes; one parser per thread reuses its memory from page to page."""
     try:
         return _THREAD.parser.parse(body)
     except (AttributeError, RuntimeError):

@@ -13,7 +13,7 @@ RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type
 
 
 class Body(BaseModel):
-    """Base of every body: unknown fields are kept."""
+    """Base of every body, with unknown fields."""
 
     model_config = ConfigDict(extra="allow")
 

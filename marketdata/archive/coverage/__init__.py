@@ -1,1 +1,1 @@
-"""What an archive holds of each market: intervals with a state, their table, and what to ask for again."""
+"""What an archive has of each market: intervals with a state, their table, and the refetch policy."""

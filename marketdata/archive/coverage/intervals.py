@@ -1,7 +1,7 @@
-"""Half-open interval arithmetic of what an archive holds. Pure: no clock, no files.
+"""Half-open interval arithmetic of what an archive has. Pure: no clock, no files.
 
-A coverage record says what one fetch or one addition established for a range. Later records overlay earlier ones; what
-shows is the coverage. All times are microseconds since the epoch, every range is [start, end).
+A coverage record says what is known of a range after one fetch or addition. Later records overlay earlier ones; the
+result is the coverage. All times are microseconds since the epoch, every range is [start, end).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Interval(NamedTuple):
 
 
 class CoverageRecord(NamedTuple):
-    """What is established for [start, end): how many points, and the hash of their content.
+    """What is known of [start, end): how many points, and the hash of their content.
 
-    ``rows`` and ``digest`` are None where they are not known: a later record has cut this one. Records are ordered by
-    ``seq``, which follows the versions of the table of points, then by ``commit``, the version of the coverage table.
+    ``rows`` and ``digest`` are None where a later record has cut this one. Records are ordered by ``seq``, which
+    follows the versions of the table of points, then by ``commit``, the version of the coverage table.
     """
 
     start: int
@@ -141,7 +141,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
-    """The parts of a range that none of the held ones covers."""
+    """The parts of a range that none of the covered ones includes."""
     out, at = [], wanted.start
     for one in union(held):
         if one.end <= at:
@@ -157,7 +157,7 @@ def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
 
 
 def held(pieces: Iterable[CoverageRecord]) -> list[Range]:
-    """Ranges that were added, or asked and answered, whatever came."""
+    """Ranges that were added, or fetched, with or without points."""
     return union(p.range for p in pieces if p.state != CoverageState.MISSING)
 
 

@@ -1,4 +1,4 @@
-"""Refetch policy: what to ask for, and what an answer establishes. Pure: the clock is an argument."""
+"""Refetch policy: what to fetch, and what is known after an answer. Pure: the clock is an argument."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LATEST = 1.5
 
 
 class Gap(NamedTuple):
-    """A range to ask for; ``tries`` counts the answers without points that it already had."""
+    """A range to fetch; ``tries`` counts the answers without points so far."""
 
     start: int
     end: int
@@ -78,16 +78,16 @@ def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *
 
 
 def _wait(piece: CoverageRecord) -> int | None:
-    """How long after its answer an answered range without points is asked again; None for one that is not such."""
+    """How long after an answer without points a range is fetched again; None for another record."""
     if piece.state != CoverageState.EMPTY:
         return None
     return ASK_AGAIN[min(piece.tries, len(ASK_AGAIN) - 1)]
 
 
 def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
-    """Answered ranges to ask again: of those that touch, all that are due, once all are or one is by half of its time.
+    """Ranges to fetch again: of those that touch all, once all are due or one is by half of its time.
 
-    So the silent minutes of a market that is followed are asked together, and not each a minute after the other.
+    So the silent minutes of a market that is followed are fetched together, and not each a minute after the other.
     """
     i = 0
     while i < len(pieces):
@@ -113,10 +113,10 @@ def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
 
 
 def with_pauses(claims: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
-    """Claims, of which silences of less than an hour between what is held and final are final too.
+    """Records where silences of less than an hour between recorded and final ranges are final too.
 
-    The silent minutes of a market that is followed are asked one by one, before the next point shows how long they
-    last. They have to be asked twice: just after its time a point may only be late.
+    The silent minutes of a market that is followed are fetched one by one, before the next point shows how long they
+    last. They have to be fetched twice: just after its time a point may only be late.
     """
     final = [p for p in held if p.state == CoverageState.FINAL]
     ends, starts = {p.end for p in final}, {p.start for p in final}
@@ -129,12 +129,11 @@ def with_pauses(claims: Iterable[CoverageRecord], held: Iterable[CoverageRecord]
 
 
 def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
-    """What an answer for the range ``done`` establishes; rows and hashes are filled in when it is stored.
+    """What is known of the range ``done`` after an answer; rows and hashes are filled in when it is stored.
 
     An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
-    late. Long ago such a hole between two points is fetched again once, after a week. Holes with few points between
-    are one record. ``proven``: whether the end of the pagination was; ``tries``: answers without points that the range
-    had before.
+    late. Long ago such a hole between two points is fetched again once, after a week. Holes with few points between are
+    one record. ``proven``: whether the end of the pagination was; ``tries``: answers without points before.
     """
     cut = min(max(clock.settled, done.start), done.end)
     out = _settled(Range(done.start, cut), times, clock, proven=proven, tries=tries) if done.start < cut else []
@@ -145,7 +144,7 @@ def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tr
 
 
 def _settled(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int) -> list[CoverageRecord]:
-    """What is established of a range whose buckets will not change."""
+    """What is known of a range whose buckets will not change."""
     if not proven:
         return [_record(*done, CoverageState.UNPROVEN, clock, tries)]
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
@@ -166,10 +165,9 @@ def _settled(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries
 
 
 def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
-    """Silences of an hour or more, with the answers that they count as: all near now, long ago those between points.
+    """Silences of an hour or more with their tries: all near now, long ago those between points.
 
-    Those of equal age with fewer points between than a page holds are one: to ask for them together takes no more
-    requests.
+    Those of equal age with fewer points between than a page are one: fetching them together takes no more requests.
     """
     if not len(inside):
         return [Gap(*done)]

@@ -8,10 +8,9 @@ from enum import StrEnum
 class CoverageState(StrEnum):
     """What is known about a range of a market's view.
 
-    ``final``: complete, will not change. ``provisional``: complete, but its buckets were still open or had not
-    settled. ``recorded``: points that were added, not said to be complete. ``empty_observed``: asked, and no points
-    came. ``unproven``: held, but it is not known whether it is complete, or as it was written. ``missing``: never
-    asked, or damaged.
+    ``final``: complete, will not change. ``provisional``: complete, but its buckets were still open or had not settled.
+    ``recorded``: points that were added, not said to be complete. ``empty_observed``: fetched, without points.
+    ``unproven``: stored, but perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
     """
 
     FINAL = "final"

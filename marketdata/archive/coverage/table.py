@@ -44,7 +44,7 @@ _IN_FLIGHT = 600 * SECOND
 
 
 class CoverageTable:
-    """Which ranges of which market and view are held, as the records of the coverage table say."""
+    """Which ranges of which market and view are stored, as the records of the coverage table say."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

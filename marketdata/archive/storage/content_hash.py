@@ -21,7 +21,7 @@ _SHIFT = np.uint64(32)
 
 
 def content_hash(columns: AnyColumns) -> int:
-    """Sum over all points of a 64-bit hash of who, when and what [modulo 2**64]."""
+    """Sum over all points of a 64-bit hash of ids, time and values [modulo 2**64]."""
     if not len(columns):
         return 0
     low, high = int(columns.token.min()), int(columns.token.max())

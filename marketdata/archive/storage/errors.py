@@ -119,7 +119,7 @@ def _read_error(what: str, problem: BaseException) -> ArchiveError:
 
 
 def unavailable(what: str, problem: BaseException) -> ArchiveError:
-    """The error of a storage that does not give what it holds."""
+    """The error for a storage that does not return what is stored."""
     return ArchiveError(
         f"{what} cannot be read, because the storage failed: {one_line(problem)}. Nothing was changed; try it again."
     )

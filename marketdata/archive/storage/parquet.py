@@ -85,7 +85,7 @@ class Store:
         return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
 
     def dataset(self, addresses: Sequence[str], schema: pa.Schema, style: Any) -> Any:
-        """Files as an Arrow dataset; ``addresses`` as `address` gives them."""
+        """Files as an Arrow dataset; ``addresses`` are of `address`."""
         import pyarrow.dataset as ds
 
         if not self.remote:
@@ -147,7 +147,7 @@ def _near(markets: Sequence[str], low: str | None, high: str | None) -> Sequence
 
 @dataclass(frozen=True)
 class Footer:
-    """What the footer of a file tells: where its row groups are and what they hold."""
+    """The footer of a file: where its row groups are, and their statistics."""
 
     metadata: Any
     ids: Sequence[str]
@@ -159,7 +159,7 @@ class Footer:
     ts_max: Any
 
     def groups(self, markets: Sequence[str] | None, start: int, end: int) -> list[int]:
-        """Row groups that may hold rows of one of the markets (sorted; None: any) in [start, end)."""
+        """Row groups that may have rows of one of the markets (sorted; None: any) in [start, end)."""
         near = np.flatnonzero((self.ts_max >= start) & (self.ts_min < end)).tolist()
         return [i for i in near if markets is None or _near(markets, self.market_min[i], self.market_max[i])]
 

@@ -163,7 +163,7 @@ def _lengths(array: pa.ListArray) -> Any:
 
 
 def level_weights(table: pa.Table, view: View) -> Any:
-    """How many level rows each stored row stands for; 1 for what is not a book."""
+    """How many level rows each stored row becomes; 1 for what is not a book."""
     if view != "books":
         return np.ones(table.num_rows, dtype=np.int64)
     out = np.zeros(table.num_rows, dtype=np.int64)

@@ -95,7 +95,7 @@ class Table:
             return self._opened
 
     def version(self) -> Version:
-        """The newest committed version, or the one of the time that was asked for."""
+        """The newest committed version, or the one of the time ``as_of``."""
         with self._lock:
             if self._handle is None and self.damage is None:
                 self._open()
@@ -334,7 +334,7 @@ class Table:
         return read_groups(self.store, file, self.footer(file), groups)
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns that the table does not have; older rows hold nulls."""
+        """Add columns that the table does not have; older rows are null there."""
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.schema import Field as DeltaField
 

@@ -1,4 +1,4 @@
-"""Commands that ask a service."""
+"""Commands that request data from a service."""
 
 from __future__ import annotations
 

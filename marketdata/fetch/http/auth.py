@@ -100,7 +100,7 @@ class KeyProvider:
             return self._held
 
     def refresh(self) -> Secret:
-        """The key, asked for anew: it may have been rotated."""
+        """The key from its source again: it may have been rotated."""
         with self._lock:
             self._held = self._read()
             return self._held
@@ -110,7 +110,7 @@ class KeyProvider:
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
     def renew_lock(self) -> None:
-        """In a forked child, where the thread that held the lock does not exist."""
+        """In a forked child, where the thread with the lock does not exist."""
         self._lock = threading.Lock()
 
     def _read(self) -> Secret:

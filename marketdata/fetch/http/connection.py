@@ -94,7 +94,7 @@ class Adapter(HTTPAdapter):
     """Connections with a total deadline. Any other connection class, as of a recorder, is left as it is."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
-        """A pool whose connections keep the deadline."""
+        """A pool whose connections obey the deadline."""
         pool: Any = super().get_connection_with_tls_context(*args, **options)
         pool.ConnectionCls = _TIMED.get(pool.ConnectionCls, pool.ConnectionCls)
         return pool
@@ -128,7 +128,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A session that no other thread has meanwhile. It is kept unless the block fails."""
+        """A session that no other thread uses meanwhile; it is reused unless the block fails."""
         if self._pid != os.getpid():
             self._pid, self._idle, self._lock = os.getpid(), [], threading.Lock()
         with self._lock:

@@ -1,4 +1,4 @@
-"""Typed errors of what goes wrong with one request: refusals of the service (interface 7) and network failures."""
+"""Typed errors of one request: refusals of the service (interface 7) and network failures."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def redirect_text(status: int, location: str) -> str:
 
 
 def network_failure(problem: Exception, url: str) -> Failure:
-    """A network error in our words: those of the libraries may hold headers."""
+    """A network error in our words: those of the libraries may contain headers."""
     causes: list[BaseException] = []
     seen: BaseException | None = problem
     while seen is not None and len(causes) < 12:

@@ -77,7 +77,7 @@ class Pacer:
                     self._slots.remove(slot)
 
     def pause(self, seconds: float, *, refused: bool = True) -> None:
-        """The service asked to wait [s]: no thread sends before that; slots not used yet are drawn anew."""
+        """The service requested a wait [s]: no thread sends before its end; slots not used yet are reserved again."""
         with self._lock:
             now = self._clock.monotonic()
             gate = now + seconds
@@ -129,7 +129,7 @@ class Pacer:
         self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
 
     def renew_lock(self) -> None:
-        """In a forked child, where the thread that held the lock does not exist."""
+        """In a forked child, where the thread with the lock does not exist."""
         self._lock = threading.Lock()
 
 

@@ -26,7 +26,7 @@ FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
 
 
 class Failure(NamedTuple):
-    """An attempt that failed: the error, whether to try again, and how long the service asked to wait [s]."""
+    """An attempt that failed: the error, whether to retry, and the wait that the service requested [s]."""
 
     error: MarketDataError
     again: Again = "no"
@@ -129,7 +129,7 @@ class Quota:
             self.left = min(self.size, self.left + taken + 1)
 
     def renew_lock(self) -> None:
-        """In a forked child, where the thread that held the lock does not exist."""
+        """In a forked child, where the thread with the lock does not exist."""
         self._lock = threading.Lock()
 
 

@@ -220,7 +220,7 @@ class Transport:
         return top
 
     def redacted(self, error: E, attempts: int | None = None) -> E:
-        """The error without the key, and without the frames below it: they hold bytes of an answer."""
+        """The error without the key, and without the frames below it, which have bytes of an answer."""
         key = str.__str__(self.keys.get())
         error.__traceback__ = error.__context__ = error.__cause__ = None
         error.args = tuple(redact(a, key, is_data=True) if isinstance(a, str) else a for a in error.args)
@@ -236,7 +236,7 @@ class Transport:
             raise ContractError("next_cursor repeats the API key; it is not sent back.")
 
     def learn_limits(self) -> None:
-        """Ask ``usage`` what the key may spend and tell the pacer; at most once, and without an error."""
+        """Request ``usage`` and apply its limits to the pacer; at most once, and without an error."""
         if self.pacer.known or self._asked_usage:
             return
         self._asked_usage = True
@@ -263,7 +263,7 @@ class Transport:
         self._sessions.close()
 
     def _renew_locks(self) -> None:
-        """In a forked child, where the threads that may have held them do not exist."""
+        """In a forked child, where threads with these locks do not exist."""
         self._pid = os.getpid()
         self._count = threading.Lock()
         self.quota.renew_lock()
@@ -301,7 +301,7 @@ class Transport:
         return cost
 
     def _attempt(self, path: str, tried: int) -> Answer | Failure:
-        """One request. Library errors end here: they hold the header with the key (and are not chained)."""
+        """One request. Library errors end here: they contain the header with the key (and are not chained)."""
         url = self.base_url + path.partition("?")[0]
         policy = self.policy
         until = time.monotonic() + policy.total

@@ -1,8 +1,7 @@
-"""The start page at ``/`` and what it shows of the coverage.
+"""The start page at ``/``, and the coverage that it shows.
 
-The page itself is the same for everyone and holds no data: style and script are inside it, and its policy
-names them by hash, so nothing else runs and nothing is asked of another host. What is recorded is at
-``/coverage``, which needs a key as every ``/v1`` route does (``middleware``).
+The page is the same for everyone and has no data: style and script are inline, and its policy names them by hash, so
+nothing else runs and no other host is contacted. The coverage is at ``/coverage``, which needs a key (``middleware``).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
 
 
 def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
-    """The page, and the headers that keep it to itself."""
+    """The page, and the headers that isolate it."""
     files = resources.files("marketdata.service") / "static"
     page, style, *scripts = ((files / name).read_text("utf-8") for name in ("page.html", "page.css", *SCRIPTS))
     # One block, so that the names of the page are its own.

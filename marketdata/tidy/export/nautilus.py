@@ -179,7 +179,7 @@ def _nanoseconds(value: Any, name: str) -> int:
 
 
 def _decimals(books: BookColumns, digits: tuple[int, int] | None) -> tuple[int, int]:
-    """Decimals of prices and sizes; those given must hold every number."""
+    """Decimals of prices and sizes; given ones must represent every number."""
     found = _digits(books.levels[:, 0]), _digits(books.levels[:, 1])
     for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
         if needed > most:
@@ -210,6 +210,6 @@ def _texts(books: BookColumns, width: int, venue: str, places: tuple[int, int]) 
 
 
 def _digits(values: NDArray[Any]) -> int:
-    """The fewest decimals that hold every value; one more than are allowed where none do."""
+    """The fewest decimals that represent every value; one more than allowed if none do."""
     fits = (n for n in range(_MOST_DIGITS + 1) if np.allclose(values, np.round(values, n), rtol=1e-12, atol=1e-12))
     return next(fits, _MOST_DIGITS + 1)
