@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.resolution import Resolution
+from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints
+from marketdata.wire.columns import AnyColumns, BookColumns, Ints, PriceColumns, Token
 
 # Times, rising, and what each has: numbers, or a digest per book.
 TimedValues = tuple[Ints, NDArray[np.object_]]
 ValuesOfTokens = Mapping[str, TimedValues]
 Value = float | bytes | None
-# What a mean of means is taken over.
-_BETWEEN = {
-    Resolution.H1: (Resolution.M10,),
-    Resolution.H6: (Resolution.M10, Resolution.H1),
-    Resolution.D1: (Resolution.M10, Resolution.H1, Resolution.H6),
-}
 
 
 def series_of(columns: AnyColumns, value: str | None = None) -> dict[str, TimedValues]:
@@ -47,13 +42,6 @@ def _texts(books: BookColumns) -> Iterator[bytes]:
         begin = end
 
 
-def bucket_labels(ts: Ints, label: str, fine: Resolution, coarse: Resolution) -> Ints:
-    """The coarse label of each fine one, if both name the start of their bucket, or both its end."""
-    if label == "start":
-        return ts // coarse.micros * coarse.micros
-    return (ts - fine.micros) // coarse.micros * coarse.micros + coarse.micros
-
-
 def closed_buckets(rng: Range, label: str, coarse: Resolution) -> range:
     """Labels of the buckets whose fine points are all in an answer about a range."""
     width = coarse.micros
@@ -66,37 +54,11 @@ def predict(
     ts: Ints, values: NDArray[np.object_], rule: str, label: str, fine: Resolution, coarse: Resolution
 ) -> dict[int, Value]:
     """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value."""
-    points: list[tuple[int, Value]] = list(zip(ts.tolist(), values.tolist(), strict=True))
-    steps = [coarse]
-    if rule == "means":
-        steps = [*(r for r in _BETWEEN.get(coarse, ()) if r.micros > fine.micros), coarse]
-    below = fine
-    for step in steps:
-        places = bucket_labels(np.array([t for t, _ in points], np.int64), label, below, step).tolist()
-        groups: dict[int, list[Value]] = {}
-        for place, (_, value) in zip(places, points, strict=True):
-            groups.setdefault(place, []).append(value)
-        points = [(t, _RULES[rule](group)) for t, group in groups.items()]
-        below = step
-    return dict(points)
-
-
-def _mean(values: list[Value]) -> Value:
-    given = _given(values)
-    return sum(given) / len(given) if given else None
-
-
-def _last(values: list[Value]) -> Value:
-    last = values[-1]
-    return None if isinstance(last, float) and math.isnan(last) else last
-
-
-def _first(values: list[Value]) -> Value:
-    return _last(values[::-1])
-
-
-def _given(values: list[Value]) -> list[float]:
-    return [v for v in values if isinstance(v, float) and not math.isnan(v)]
-
-
-_RULES: dict[str, Callable[[list[Value]], Value]] = {"points": _mean, "means": _mean, "last": _last, "first": _first}
+    shift, coarser = (fine.micros, coarse.micros) if label == "end" else (0, 0)
+    is_book = len(values) > 0 and isinstance(values[0], bytes)
+    # Of books one is taken as it is, so their places stand for them.
+    numbers = np.arange(len(values), dtype=float) if is_book else values.astype(float)
+    columns = PriceColumns((Token(""),), np.zeros(len(ts), np.int32), ts - shift, {"price": numbers})
+    out = aggregate(columns, coarse, rule)
+    found: list[Value] = [None if math.isnan(x) else values[int(x)] if is_book else x for x in out.price.tolist()]
+    return dict(zip((out.ts + coarser).tolist(), found, strict=True))

@@ -79,8 +79,11 @@ def read_range(start_ts: str, end_ts: str) -> Range:
     return out
 
 
-async def one_value_each(request: Request) -> None:
-    """A parameter that is given twice has no meaning, so it is refused instead of read from one end."""
+async def check_names(request: Request) -> None:
+    """Refuse a parameter that is given twice, which has no meaning, and one that is unknown where some are taken.
+
+    A misspelt name would silently bring everything, or the same page for ever.
+    """
     given = Counter(name for name, _ in request.query_params.multi_items())
     for name in sorted(name for name, count in given.items() if count > 1):
         if name == "cursor":
@@ -89,14 +92,10 @@ async def one_value_each(request: Request) -> None:
             raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
-
-
-def _check_filters(request: Request) -> None:
-    """A misspelt filter would silently list everything, so it is refused."""
-    allowed = tuple(_parameter_names(request.scope["route"].dependant))
-    unknown = [name for name in request.query_params if name not in allowed]
+    allowed = tuple(_parameter_names(request.scope["route"].dependant)) if given else ()
+    unknown = [name for name in given if allowed and name not in allowed]
     if unknown:
-        message = f"Unknown filter; allowed are {', '.join(allowed)}"
+        message = f"Unknown parameter; allowed are {', '.join(allowed)}"
         raise RequestValidationError(
             [{"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"} for name in unknown]
         )
@@ -181,7 +180,6 @@ HistoryParameters = Annotated[HistoryQuery, Depends(_history_query)]
 
 
 async def _listing_query(
-    request: Request,
     limit: Limit = DEFAULT_LIMIT,
     cursor: CursorText = None,
     search: Annotated[str | None, Query(max_length=200, description="Words that slug or title contain.")] = None,
@@ -195,7 +193,6 @@ async def _listing_query(
     end_date_min: str | None = None,
     end_date_max: str | None = None,
 ) -> ListingQuery:
-    _check_filters(request)
     given = {
         "start_date": (start_date_min, start_date_max),
         "end_date": (end_date_min, end_date_max),

@@ -12,7 +12,7 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.service.cache import CACHE_BYTES, CachedChunk, ServedArchive, Subject
 from marketdata.service.pagination import PageRows, Pages, ServedPage
-from marketdata.tidy.runs import bucket_starts, floor, group_starts, resample_columns
+from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, concat
 from marketdata.wire.views import View
@@ -25,7 +25,6 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
     "empty": ("absent", "null", "previous"),
     "limit": ("points", "times"),
 }
-_FINER = (Resolution.M10, Resolution.H1, Resolution.H6, Resolution.D1)
 
 
 def pages_of(source: ServedArchive, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
@@ -98,27 +97,10 @@ class _Varied:
         fill = view != "books" and self._variants.get("empty")
         # What fills the start of a range may be before it.
         base = self._source.columns(view, market_id, None if fill else rng, Resolution.M1, token_id)
-        out = self._aggregated(base, width)
+        rule = self._variants.get("books", "last") if view == "books" else self._variants.get("averages", "points")
+        out = aggregate(base, width, rule)  # type: ignore[type-var]
         out = _filled(out, width.micros, carry=fill == "previous") if fill else out
         return out if rng is None else out.between(rng.start // width.micros * width.micros, rng.end)
-
-    def _aggregated(self, base: AnyColumns, width: Resolution) -> AnyColumns:
-        base = base.sort()
-        starts = bucket_starts(base.ts, group_starts(base.token), width.micros)
-        if isinstance(base, BookColumns):
-            return _at(base, starts, width) if "books" in self._variants else resample_columns(base, str(width))
-        rule = self._variants.get("averages")
-        if rule == "last":
-            return _at(base, np.append(starts[1:], len(base)) - 1 if len(starts) else starts, width)
-        for step in _FINER:
-            if rule == "means" and step.micros < width.micros:
-                base = resample_columns(base, str(step))  # type: ignore[type-var]
-        return resample_columns(base, str(width))  # type: ignore[type-var]
-
-
-def _at(columns: AnyColumns, rows: Any, width: Resolution) -> AnyColumns:
-    out = columns.take(rows)
-    return replace(out, ts=floor(out.ts, width.micros))
 
 
 def _filled(columns: AnyColumns, width: int, *, carry: bool) -> AnyColumns:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.resolution import BucketWidth
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns
 
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
@@ -138,3 +139,20 @@ def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
         return BookColumns(last.tokens, last.token, width.floor(last.ts), last.counts, last.levels)
     values = {name: means(column, None, starts)[0] for name, column in columns.values.items()}
     return columns.with_values(columns.tokens, columns.token[starts], width.floor(columns.ts[starts]), values)
+
+
+def aggregate(columns: C, resolution: Resolution, rule: str) -> C:
+    """The aggregation under a reading of what the interface leaves open.
+
+    ``rule``: "points", the mean over all points, and "last" for books are `resample_columns`; "means", the mean of the
+    means of the finer resolutions; "first" and "last", one point of each bucket.
+    """
+    if rule in ("first", "last"):
+        columns = columns.sort()
+        starts = bucket_starts(columns.ts, group_starts(columns.token), resolution.micros)
+        out = columns.take(starts if rule == "first" else run_ends(starts, len(columns)) - 1)
+        return replace(out, ts=floor(out.ts, resolution.micros))
+    for step in Resolution if rule == "means" else ():
+        if step.micros < resolution.micros:
+            columns = resample_columns(columns, str(step))
+    return resample_columns(columns, str(resolution))

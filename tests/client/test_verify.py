@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
 
 import marketdata as md
+from marketdata.conformance.predict import predict
 from marketdata.conformance.report import READINGS, Finding, Verification
+from marketdata.resolution import Resolution
 from marketdata.service.variants import VARIANTS
 from marketdata.testing.strategies import START
 from marketdata.times import Range, to_text
@@ -84,6 +88,30 @@ def flat(tokens: int, hours: int = 3, price: float = 0.5) -> MemoryArchive:
 
 
 SPAN = (to_text(START), to_text(START + 180 * MINUTE))
+
+
+@given(
+    minutes=st.lists(st.integers(0, 2000), min_size=1, max_size=60, unique=True).map(sorted),
+    numbers=st.lists(st.sampled_from([0.25, 0.5, 0.75, math.nan]), min_size=60, max_size=60),
+    rule=st.sampled_from(["points", "last", "first"]),
+    label=st.sampled_from(["start", "end"]),
+)
+def test_a_prediction_is_what_a_plain_loop_makes(
+    minutes: list[int], numbers: list[float], rule: str, label: str
+) -> None:
+    """Each rule and label of the predictions equals a loop over the points of each bucket."""
+    fine, coarse = Resolution.M1, Resolution.H1
+    groups: dict[int, list[float]] = {}
+    for minute, number in zip(minutes, numbers, strict=False):
+        groups.setdefault(minute // 60 * 60 + (60 if label == "end" else 0), []).append(number)
+    ts = np.array(minutes, np.int64) * MINUTE + (MINUTE if label == "end" else 0)
+    found = predict(ts, np.array(numbers[: len(ts)], object), rule, label, fine, coarse)
+    for at, group in groups.items():
+        given = [x for x in group if not math.isnan(x)]
+        mean = sum(given) / len(given) if given else math.nan
+        want = {"points": mean, "last": group[-1], "first": group[0]}[rule]
+        assert found.pop(at * MINUTE) == (None if math.isnan(want) else want)
+    assert not found
 
 
 def test_what_data_can_not_tell_is_not_claimed() -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Security
 from fastapi.security import APIKeyHeader
 from starlette.convertors import Convertor, register_url_convertor
 
-from marketdata.service.dependencies import one_value_each
+from marketdata.service.dependencies import check_names
 from marketdata.service.responses import REFUSALS, Described
 
 # The middleware has checked the key; this says so in the description.
@@ -33,6 +33,6 @@ def v1_router(tag: str, responses: Described | None = None) -> APIRouter:
     return APIRouter(
         prefix="/v1",
         tags=[tag],
-        dependencies=[Depends(one_value_each), Security(_key_header)],
+        dependencies=[Depends(check_names), Security(_key_header)],
         responses={**REFUSALS, **(responses or {})},
     )

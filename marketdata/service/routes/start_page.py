@@ -26,7 +26,7 @@ from marketdata.service.dependencies import (
     ListingParameters,
     ListingsDep,
     SourceDep,
-    one_value_each,
+    check_names,
 )
 from marketdata.service.listings import ListingQuery, Listings
 from marketdata.service.pagination import Cursors
@@ -70,7 +70,7 @@ def create_router(*, simulated: bool) -> APIRouter:
     async def get_start_page() -> Response:
         return Response(body, media_type="text/html", headers=headers)
 
-    @router.get("/coverage", dependencies=[Depends(one_value_each)])
+    @router.get("/coverage", dependencies=[Depends(check_names)])
     def get_coverage(
         query: ListingParameters,
         source: SourceDep,
