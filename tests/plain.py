@@ -37,14 +37,14 @@ def by_token(rows: Rows) -> dict[Any, Rows]:
 
 def is_coarse(rows: Rows, width: int) -> int | None:
     """The widest grid that all times of a token are on, and not by chance."""
-    found = None
-    for token in by_token(rows).values():
-        times = {row["ts"] for row in token}
-        for grid in GRIDS:
-            likely = grid > width and len(times) >= 3 and (grid / width) ** len(times) >= 200
-            if likely and all(floor(ts, grid) == ts for ts in times):
-                found = max(found or 0, grid)
-    return found
+    found = (coarser_grid({row["ts"] for row in token}, width) for token in by_token(rows).values())
+    return max((grid for grid in found if grid), default=None)
+
+
+def coarser_grid(times: set[int], width: int) -> int | None:
+    """The widest grid that these times are all on, and not by chance."""
+    likely = [g for g in GRIDS if g > width and len(times) >= 3 and (g / width) ** len(times) >= 4**3]
+    return max((g for g in likely if all(floor(ts, g) == ts for ts in times)), default=None)
 
 
 def snapshots(rows: Rows) -> list[tuple[Row, list[tuple[float, float]], list[tuple[float, float]]]]:
@@ -412,7 +412,4 @@ def assume_fine(columns: Any, resolution: str = "1m") -> None:
     for ts, code in zip(columns.ts.tolist(), columns.token.tolist(), strict=True):
         times.setdefault(code, set()).add(ts // 1_000_000 if ts % 1_000_000 == 0 else -1)
     width = {"m": 60, "h": 3600, "d": 86_400}[resolution[-1]] * int(resolution[:-1])
-    for grid in GRIDS:
-        for found in times.values():
-            likely = grid > width and len(found) >= 3 and (grid / width) ** len(found) >= 200
-            assume(not (likely and all(floor(ts, grid) == ts for ts in found)))
+    assume(not any(coarser_grid(found, width) for found in times.values()))

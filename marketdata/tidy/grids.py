@@ -9,8 +9,9 @@ from marketdata.resolution import GRIDS, BucketWidth
 from marketdata.tidy.runs import run_ends
 from marketdata.wire.columns import Ints
 
-# Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n.
-_ENOUGH, _CHANCES = 3, 200
+# Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n. Between the resolutions of the interface,
+# whose ratios are 4 and more, three are enough.
+_ENOUGH, _CHANCES = 3, 4**3
 _SAMPLE = 64
 
 
