@@ -123,6 +123,15 @@ def test_hours_are_not_called_minutes(verb: Any) -> None:
         verb(hourly())
 
 
+@pytest.mark.parametrize(("finer", "grid"), [("1m", 10), ("10m", 60), ("1h", 360), ("6h", 1440)])
+def test_three_rows_of_a_resolution_tell_that_it_is_not_finer(finer: str, grid: int) -> None:
+    """Of any two resolutions of the interface next to each other three rows are enough, and two may be by chance."""
+    assert len(md.gaps(prices([0, grid]), finer)) == 1
+    for frame in (prices([0, grid, 3 * grid]), prices([0, grid, 3 * grid]).to_pandas()):
+        with pytest.raises(md.ConfigError, match="finer than the frame"):
+            md.gaps(frame, finer)
+
+
 def test_upsampled_rows_are_not_there_before_they_were_known() -> None:
     """With a fill an hour appears when it has ended, in resample and align."""
     for out in (md.resample(hourly(), "1m", fill="forward"), md.align(hourly(), "1m", fill="forward")):
