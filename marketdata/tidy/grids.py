@@ -9,8 +9,8 @@ from marketdata.resolution import GRIDS, BucketWidth
 from marketdata.tidy.runs import run_ends
 from marketdata.wire.columns import Ints
 
-# Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n. Between the resolutions of the interface,
-# whose ratios are 4 and more, three are enough.
+# Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n. Three are enough between resolutions of
+# the interface, each of which is four times the one before, or more.
 _ENOUGH, _CHANCES = 3, 4**3
 _SAMPLE = 64
 
