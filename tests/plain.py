@@ -251,80 +251,6 @@ def ladder(rows: Rows, moment: int) -> Rows:
     return out
 
 
-def depth(rows: Rows, levels: int | None = None) -> Rows:
-    """Shares that rest on each side; null where it is empty."""
-    return [
-        {
-            **head,
-            "bid_depth": math.fsum(s for _, s in bids[:levels]) if bids else None,
-            "ask_depth": math.fsum(s for _, s in asks[:levels]) if asks else None,
-        }
-        for head, bids, asks in snapshots(rows)
-    ]
-
-
-def imbalance(rows: Rows) -> Rows:
-    """Bid less ask depth over their sum."""
-    out = []
-    for row in depth(rows):
-        bid, ask = row.pop("bid_depth"), row.pop("ask_depth")
-        known = bid is not None and ask is not None and bid + ask > 0
-        out.append({**row, "imbalance": (bid - ask) / (bid + ask) if known else None})
-    return out
-
-
-def microprice(rows: Rows) -> Rows:
-    """The mid weighted by the sizes of the other side."""
-    out = []
-    for head, bids, asks in snapshots(rows):
-        value = None
-        if bids and asks and bids[0][1] + asks[0][1] > 0:
-            (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
-            value = (bid * ask_size + ask * bid_size) / (bid_size + ask_size)
-        out.append({**head, "microprice": value})
-    return out
-
-
-def flag(rows: Rows, name: str) -> Rows:
-    """Locked or crossed."""
-    tops = [(head, top(bids, asks)["spread"]) for head, bids, asks in snapshots(rows)]
-    holds = {"locked": lambda s: s == 0, "crossed": lambda s: s < 0}[name]
-    return [{**head, name: s is not None and holds(s)} for head, s in tops]
-
-
-def taken(levels: list[tuple[float, float]], size: float) -> tuple[float, float]:
-    """Shares taken and money exchanged, best levels first."""
-    shares = money = 0.0
-    for price, rests in levels:
-        part = min(rests, size - shares)
-        shares, money = shares + part, money + part * price
-    return shares, money
-
-
-def fill_price(rows: Rows, size: float) -> Rows:
-    """Average price of so many shares from each side; null where it holds less."""
-    out = []
-    for head, *sides in snapshots(rows):
-        row = dict(head)
-        for name, side in zip(("bid", "ask"), sides, strict=True):
-            shares, money = taken(side, size)
-            row[f"{name}_fill_price"] = money / shares if shares >= size else None
-        out.append(row)
-    return out
-
-
-def sweep(rows: Rows, size: float) -> Rows:
-    """What taking so many shares from the asks costs."""
-    out = []
-    for head, _, asks in snapshots(rows):
-        shares, money = taken(asks, size)
-        average = money / shares if shares else None
-        slip = None if average is None else abs(average - asks[0][0])
-        found = {"filled": shares, "shortfall": size - shares, "average_price": average, "slippage": slip}
-        out.append({**head, **found, "shares": shares, "notional": money})
-    return out
-
-
 def tokens_of(rows: Rows) -> dict[str, list[str]]:
     """The tokens of each market."""
     out: dict[str, list[str]] = {}
@@ -365,17 +291,6 @@ def arbitrage(rows: Rows) -> Rows:
     return out
 
 
-def probabilities(rows: Rows) -> Rows:
-    """Prices over their sum in the market, where each token has one."""
-    every, out = tokens_of(rows), []
-    for row in rows:
-        here = [r["price"] for r in rows if (r["market_id"], r["ts"]) == (row["market_id"], row["ts"])]
-        whole = len(every[row["market_id"]]) > 1 and len(here) == len(every[row["market_id"]]) and None not in here
-        value = row["price"] / math.fsum(here) if whole and math.fsum(here) > 0 else None
-        out.append({"ts": row["ts"], **who(row), "probability": value})
-    return out
-
-
 def complement(rows: Rows) -> Rows:
     """Each token with the mirrored book of the other one."""
     every, out = tokens_of(rows), []
@@ -392,18 +307,6 @@ def complement(rows: Rows) -> Rows:
             out += mirrored
             out += [{**head, **ids, "side": side, "level": None, "price": None, "size": None}] if empty else []
     return sorted(out, key=lambda r: (r["market_id"], r["token_id"], r["ts"], r["side"] == "ask", r["level"] or 0))
-
-
-def brier(rows: Rows, won: dict[str, str]) -> Rows:
-    """Mean squared error of the prices of each token of a market with an outcome."""
-    out = []
-    for (market, token), found in by_token(rows).items():
-        prices = [r["price"] for r in found if r["price"] is not None]
-        if market in won and prices:
-            outcome = float(won[market] == token)
-            error = math.fsum((p - outcome) ** 2 for p in prices) / len(prices)
-            out.append({**who(found[0]), "outcome": outcome, "points": len(prices), "brier": error})
-    return out
 
 
 def assume_fine(columns: Any, resolution: str = "1m") -> None:

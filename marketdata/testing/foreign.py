@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     from hypothesis import strategies as st
@@ -93,60 +93,54 @@ def prices(
     ``faults``: whether some frames have a fault; ``containers``: libraries and types to draw from; ``width``: grid of
     the times [seconds].
     """
-    return _strategy(_price_rows, ("ts", *IDS, "price"), FAULTS if faults else (), containers, width)
+    return _strategy("prices", containers, width, faults=faults)
 
 
 def metrics(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
     """Strategy of `Foreign` metrics of one or two markets; see `prices`."""
-    without = tuple(f for f in FAULTS if f not in ("null token", "a token with two labels"))
-    names = ("ts", "market_id", "volume", "liquidity", "spread")
-    return _strategy(_metric_rows, names, without if faults else (), containers, width)
+    return _strategy("metrics", containers, width, faults=faults)
 
 
 def books(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
     """Strategy of `Foreign` books: one-sided, empty, crossed, locked, with sizes of zero; see `prices`."""
-    names = ("ts", *IDS, "side", "level", "price", "size")
-    return _strategy(_book_rows, names, BOOK_FAULTS if faults else (), containers, width)
+    return _strategy("books", containers, width, faults=faults)
 
 
 def nested(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
     """Strategy of nested books: a row per snapshot, a list per side; ``rows`` are those of levels; see `books`."""
-    return _strategy(_book_rows, ("ts", *IDS, *LISTS), NESTED_FAULTS if faults else (), containers, width)
+    return _strategy("nested", containers, width, faults=faults)
 
 
-def _strategy(
-    points: Callable[[random.Random, int], Rows],
-    names: tuple[str, ...],
-    faults: tuple[str, ...],
-    containers: tuple[str, ...],
-    width: int,
-) -> st.SearchStrategy[Foreign]:
+def _strategy(view: str, containers: tuple[str, ...], width: int, *, faults: bool) -> st.SearchStrategy[Foreign]:
+    wrong = _VIEWS[view].faults if faults else ()
+
     @st.composite
     def drawn(draw: st.DrawFn) -> Foreign:
         container = draw(st.sampled_from(containers))
-        fault = draw(st.sampled_from([None] * len(faults) + list(faults))) if faults else None
-        rng = random.Random(draw(st.integers(0, 2**32 - 1)))  # noqa: S311 no secret
-        return made(rng, points, names, container, fault, width)
+        fault = draw(st.sampled_from([None, *wrong])) if draw(st.booleans()) else None
+        return made(view, draw(st.integers(0, 2**32 - 1)), container, fault, width)
 
     return drawn()
 
 
-def made(
-    rng: random.Random,
-    points: Callable[[random.Random, int], Rows],
-    names: tuple[str, ...],
-    container: str,
-    fault: str | None,
-    width: int = 60,
-) -> Foreign:
+def of_seed(view: str, seed: int, containers: tuple[str, ...] = CONTAINERS) -> Foreign:
+    """The foreign frame of a number, half of them with a fault: for runs of many thousands."""
+    rng = random.Random(seed)  # noqa: S311 no secret
+    fault = rng.choice(_VIEWS[view].faults) if rng.random() < 0.5 else None
+    return made(view, rng.getrandbits(32), rng.choice(containers), fault)
+
+
+def made(view: str, seed: int, container: str, fault: str | None, width: int = 60) -> Foreign:
     """One foreign frame; a fault that its rows have no room for is left out."""
-    rows = points(rng, width)
+    rng = random.Random(seed)  # noqa: S311 no secret
+    names = _VIEWS[view].names
+    rows = _VIEWS[view].points(rng, width)
     how: dict[str, Any] = {
         "ts": (rng.choice(["us", "ns", "ms", "s"]), rng.choice(_ZONES)),
         "ids": rng.choice(["text", "category", "large", "enum", "view"]),
@@ -534,3 +528,23 @@ def _arrow_lists(values: list[Any], how: dict[str, Any]) -> Any:
 
 
 _BUILD: dict[str, Callable[..., Any]] = {"pandas": _pandas, "polars": _polars, "arrow": _arrow}
+
+
+class _View(NamedTuple):
+    """What is drawn of a view: its points, its columns, and what may be wrong with them."""
+
+    points: Callable[[random.Random, int], Rows]
+    names: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+_VIEWS = {
+    "prices": _View(_price_rows, ("ts", *IDS, "price"), FAULTS),
+    "metrics": _View(
+        _metric_rows,
+        ("ts", "market_id", "volume", "liquidity", "spread"),
+        tuple(f for f in FAULTS if f not in ("null token", "a token with two labels")),
+    ),
+    "books": _View(_book_rows, ("ts", *IDS, "side", "level", "price", "size"), BOOK_FAULTS),
+    "nested": _View(_book_rows, ("ts", *IDS, *LISTS), NESTED_FAULTS),
+}

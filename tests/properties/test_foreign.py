@@ -20,6 +20,7 @@ from marketdata.testing import foreign
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 IDS = list(plain.IDS)
 VALUES = ("volume", "liquidity", "spread")
+QUOTE = ("bid_price", "bid_size", "ask_price", "ask_size")
 Rows = plain.Rows
 
 
@@ -67,12 +68,14 @@ def books_of(rows: Rows) -> Rows:
     return [{**head, "bids": bids, "asks": asks} for head, bids, asks in plain.snapshots(rows)]
 
 
-WON = {"m": "1", "n": "2", "0xé": str(10**76) + "2"}
-
-
 def alone(rows: Rows) -> bool:
     """Whether a market does not have two tokens."""
     return any(len(tokens) != 2 for tokens in plain.tokens_of(rows).values())
+
+
+def ids_shared(rows: Rows) -> bool:
+    """Whether two markets have tokens of one id."""
+    return len({(r["market_id"], r["token_id"]) for r in rows}) > len({r["token_id"] for r in rows})
 
 
 def in_order(rows: Rows) -> Rows:
@@ -93,12 +96,72 @@ def oddities(rows: Rows) -> dict[str, int]:
     }
 
 
-def event_count(rows: Rows) -> Rows:
-    return [{"events": sum(2 + len(bids) + len(asks) for _, bids, asks in plain.snapshots(rows))}]
+def hft_events(frame: Any) -> Rows:
+    array = md.to_hftbacktest(frame, "1m", latency=2.0)
+    assert (array["local_ts"] - array["exch_ts"] == 2 * 10**9).all()
+    return [
+        {"at": int(e["exch_ts"]), "what": int(e["ev"]) & 0xFF, "buy": bool(e["ev"] & (1 << 29)), "px": p, "qty": q}
+        for e, p, q in zip(array, array["px"].tolist(), array["qty"].tolist(), strict=True)
+    ]
 
 
-def quote_count(rows: Rows) -> Rows:
-    return [{"quotes": sum(bool(bids and asks) for _, bids, asks in plain.snapshots(rows))}]
+def hft_wanted(rows: Rows) -> Rows:
+    out = []
+    for head, *sides in plain.snapshots(rows):
+        for buy, levels in zip((True, False), sides, strict=True):
+            one = {"at": (head["ts"] + 60) * 10**9, "buy": buy}
+            out.append({**one, "what": 3, "px": 0.0 if buy else 1.0, "qty": 0.0})
+            out += [{**one, "what": 4, "px": price, "qty": size} for price, size in levels]
+    return out
+
+
+def by_time(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda r: (r["at"], r["name"]))
+
+
+def nautilus_quotes(frame: Any) -> Rows:
+    names = ("bid_price", "bid_size", "ask_price", "ask_size")
+    found = md.to_nautilus_quotes(frame, "1m")
+    return by_time(
+        [{"at": r["ts_event"], "name": r["instrument_id"], **{c: float(r[c]) for c in names}} for r in found]
+    )
+
+
+def instrument(head: dict[str, Any]) -> dict[str, Any]:
+    return {"at": (head["ts"] + 60) * 10**9, "name": f"{head['token_id']}.MARKETDATA"}
+
+
+def quotes_wanted(rows: Rows) -> Rows:
+    return by_time(
+        [
+            {
+                **instrument(head),
+                **dict(zip(("bid_price", "bid_size", "ask_price", "ask_size"), (*b[0], *a[0]), strict=True)),
+            }
+            for head, b, a in plain.snapshots(rows)
+            if b and a
+        ]
+    )
+
+
+def nautilus_depth(frame: Any) -> Rows:
+    out = []
+    for record in md.to_nautilus_depth(frame, "1m"):
+        sides = {}
+        for side in ("bid", "ask"):
+            assert len(record[f"{side}s"]) == len(record[f"{side}_counts"]) == 10
+            held = [o for o, n in zip(record[f"{side}s"], record[f"{side}_counts"], strict=True) if n]
+            sides[side] = [(float(o["price"]), float(o["size"])) for o in held]
+        out.append({"at": record["ts_event"], "name": record["instrument_id"], **sides})
+    return by_time(out)
+
+
+def depth_wanted(rows: Rows) -> Rows:
+    return by_time([{**instrument(head), "bid": bids, "ask": asks} for head, bids, asks in plain.snapshots(rows)])
+
+
+def doubled(rows: Rows) -> Rows:
+    return [{**row, "price_count": int(row["price"] is not None)} for row in rows]
 
 
 def matrix(rows: Rows) -> Rows:
@@ -204,33 +267,22 @@ CASES |= {
     "pivot": Case(
         "prices", lambda f: md.pivot(f).reset_index() if hasattr(md.pivot(f), "reset_index") else md.pivot(f), matrix
     ),
-    "hftbacktest": Case("books", lambda f: [{"events": len(md.to_hftbacktest(f, "1m"))}], event_count, 60),
-    "nautilus quotes": Case(
-        "books", lambda f: [{"quotes": len(list(md.to_nautilus_quotes(f, "1m")))}], quote_count, 60
-    ),
+    "hftbacktest": Case("books", hft_events, hft_wanted, 60),
+    "nautilus quotes": Case("books", nautilus_quotes, quotes_wanted, 60),
+    "nautilus depth": Case("books", nautilus_depth, depth_wanted, 60),
 }
 CASES |= {
-    "depth": Case("books", md.depth, plain.depth),
-    "depth of two levels": Case("books", lambda f: md.depth(f, levels=2), lambda r: plain.depth(r, 2)),
-    "imbalance": Case("books", md.imbalance, plain.imbalance),
-    "microprice": Case("books", md.microprice, plain.microprice),
-    "locked": Case("books", md.locked, lambda r: plain.flag(r, "locked")),
-    "crossed": Case("books", md.crossed, lambda r: plain.flag(r, "crossed")),
-    "fill_price": Case("books", lambda f: md.fill_price(f, 100.25), lambda r: plain.fill_price(r, 100.25)),
-    "sweep": Case("books", lambda f: md.sweep(f, "buy", size=700.5), lambda r: plain.sweep(r, 700.5)),
-    "features": Case("books", lambda f: md.features(f, ["mid", "depth"]), plain.depth),
     "overround": Case("books", md.overround, plain.overround),
     "arbitrage": Case("books", md.arbitrage, plain.arbitrage),
-    "probabilities": Case("prices", md.probabilities, plain.probabilities),
     "complement": Case("books", md.complement, lambda r: plain.complement(r) if not alone(r) else []),
-    "brier": Case("prices", lambda f: md.brier(f, WON), lambda r: plain.brier(r, WON)),
+    "concat": Case("prices", lambda f: in_order(plain_rows(md.resample(md.concat([f, f]), "1m"))), doubled, 60),
 }
 # What a call may say of these rows beside "finer than the frame".
 REFUSED: dict[str, Callable[[Rows], bool]] = {
     "complement": alone,
-    "pivot": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
+    "pivot": ids_shared,
     "hftbacktest": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > 1,
-    "nautilus quotes": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > len({x["token_id"] for x in r}),
+    **dict.fromkeys(("nautilus quotes", "nautilus depth"), ids_shared),
 }
 # Faults that a call looks for and reports, or that do not matter to it.
 TOLD_APART = {"check books", "check prices", "available_at"}
@@ -269,7 +321,7 @@ def judged(case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None
     coarse = coarse or (name in REFUSED and REFUSED[name](drawn.rows))
     try:
         got = plain_rows((call or case.call)(drawn.frame))
-    except md.NotTidyError as error:
+    except (md.NotTidyError, md.ArchiveError) as error:
         return ("refused" if drawn.fault and len(str(error)) > 30 else "wrong"), f"{error}"
     except md.ConfigError as error:
         return ("refused" if coarse or drawn.fault else "wrong"), f"{error}"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import narwhals as nw
 import plain
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from properties import test_foreign
-from properties.test_foreign import Case, judged, plain_rows, strategy
+from properties.test_foreign import Case, in_order, judged, once, plain_rows, strategy
 
 import marketdata as md
 from marketdata.testing import foreign
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 Rows = plain.Rows
 Levels = list[tuple[float, float]]
 BINS, SIZE, MONEY, MOMENT = 4, 150.0, 40.0, 1_767_229_200
-HALF = 0.05
+HALF, FEE = 0.05, 0.02
 
 
 def each(measure: Callable[[Levels, Levels], dict[str, Any]]) -> Callable[[Rows], Rows]:
@@ -104,29 +106,6 @@ def together(rows: Rows) -> Rows:
     ]
 
 
-def sums(rows: Rows) -> Rows:
-    out = []
-    for one in together(plain.bbo(rows)):
-        found: dict[str, Any] = {"ts": one["ts"], "market_id": one["market_id"], "tokens": len(one["rows"])}
-        for name, column in (("bid_sum", "best_bid"), ("mid_sum", "mid"), ("ask_sum", "best_ask")):
-            values = [row[column] for row in one["rows"].values()]
-            found[name] = sum(values) if one["whole"] and None not in values else None
-        out.append(found)
-    return out
-
-
-def flags(rows: Rows) -> Rows:
-    return [
-        {
-            "ts": one["ts"],
-            "market_id": one["market_id"],
-            "buy_all": one["ask_sum"] is not None and one["ask_sum"] < 1 - 1e-9,
-            "sell_all": one["bid_sum"] is not None and one["bid_sum"] > 1 + 1e-9,
-        }
-        for one in sums(rows)
-    ]
-
-
 def scaled(rows: Rows, value: str) -> Rows:
     found = {(one["market_id"], one["ts"]): one for one in together(rows)}
     out = []
@@ -136,30 +115,6 @@ def scaled(rows: Rows, value: str) -> Rows:
         total = sum(values) if one["whole"] and None not in values else 0
         out.append({"ts": row["ts"], **plain.who(row), "probability": row[value] / total if total > 0 else None})
     return out
-
-
-def mirrored(rows: Rows) -> Rows:
-    tokens = {
-        market: [*dict.fromkeys(r["token_id"] for r in rows if r["market_id"] == market)]
-        for market in {r["market_id"] for r in rows}
-    }
-    labels = {(r["market_id"], r["token_id"]): r["token_label"] for r in rows}
-    out = []
-    for head, bids, asks in plain.snapshots(rows):
-        (other,) = set(tokens[head["market_id"]]) - {head["token_id"]}
-        who = {
-            "ts": head["ts"],
-            "market_id": head["market_id"],
-            "token_id": other,
-            "token_label": labels[head["market_id"], other],
-        }
-        for side, levels in (("bid", asks), ("ask", bids)):
-            out += [{**who, "side": side, "level": i, "price": 1 - p, "size": s} for i, (p, s) in enumerate(levels)]
-    return sorted(out, key=lambda r: (r["market_id"], r["token_id"], r["ts"], r["side"] == "ask", r["level"]))
-
-
-def levels_only(frame: Any) -> Rows:
-    return [row for row in plain_rows(frame) if row["price"] is not None]
 
 
 def won(tokens: Any) -> dict[str, str]:
@@ -207,7 +162,51 @@ def windows(rows: Rows) -> Rows:
     return [{**row, "offset": float(row["ts"] - MOMENT)} for row in rows if -7200 <= row["ts"] - MOMENT < 86_400]
 
 
+def log_errors(rows: Rows, clip: float = 1e-6) -> Rows:
+    """Of each market the mean over the token whose forecasts count."""
+    first, out = won({(r["market_id"], r["token_id"]) for r in rows}), []
+    every = plain.tokens_of(rows)
+    label = {(r["market_id"], r["token_id"]): str(r["token_label"]).casefold() for r in rows}
+    for market, tokens in sorted(every.items()):
+        ranked = sorted(tokens, key=lambda t, m=market: (label[m, t] != "yes", t))
+        counted = ranked[:1] if len(tokens) == 2 else ranked
+        found = [r for r in rows if r["market_id"] == market and r["token_id"] in counted and r["price"] is not None]
+        each_ = [
+            -math.log(p if first[market] == r["token_id"] else 1 - p)
+            for r in found
+            for p in [min(max(r["price"], clip), 1 - clip)]
+        ]
+        if each_:
+            out.append({"market_id": market, "points": len(each_), "log_score": math.fsum(each_) / len(each_)})
+    return out
+
+
+def left(rows: Rows) -> Rows:
+    return [{**r, "time_to_resolution": float(MOMENT - r["ts"]) if r["market_id"] == "m" else None} for r in rows]
+
+
+def filled(frame: Any) -> Rows:
+    """A buy order at each snapshot, filled from the snapshot of the next minute."""
+    signals = nw.from_native(md.bbo(frame)).lazy().collect("polars").to_native().select("ts", "market_id", "token_id")
+    signals = signals.with_columns(side=pl.lit("buy"), size=pl.lit(SIZE))
+    return plain_rows(md.trades(signals, frame, "1m", fees=FEE).fills)
+
+
+def fills(rows: Rows) -> Rows:
+    books = {(h["market_id"], h["token_id"], h["ts"]): asks for h, _, asks in plain.snapshots(rows)}
+    out = []
+    for head, *_ in plain.snapshots(rows):
+        asks = books.get((head["market_id"], head["token_id"], head["ts"] + 60))
+        shares, paid = taken(asks or [], SIZE, money=False)
+        status = "no book" if asks is None else "no liquidity" if not shares else ""
+        status = status or ("filled" if math.isclose(shares, SIZE) else "partial")
+        found = {"asked": SIZE, "shares": shares, "notional": paid, "fee": FEE * paid, "status": status}
+        out.append({**head, "ts": head["ts"] + 60, "signal_ts": head["ts"], **found})
+    return out
+
+
 MOMENTS = pl.DataFrame({"ts": [to_datetime(MOMENT * 1_000_000)]})
+ENDS = MOMENTS.select(pl.lit("m").alias("market_id"), resolved_at="ts")
 CASES: dict[str, Case] = {
     "depth": Case("books", md.depth, each(depth)),
     "depth of two levels": Case("books", lambda f: md.depth(f, levels=2), each(lambda b, a: depth(b, a, levels=2))),
@@ -232,22 +231,19 @@ CASES: dict[str, Case] = {
     "sweep for money": Case(
         "books", lambda f: md.sweep(f, "sell", notional=MONEY), each(lambda b, _: sweep(b, MONEY, money=True))
     ),
-    "overround": Case("books", md.overround, sums),
-    "arbitrage": Case("books", md.arbitrage, flags),
     "probabilities": Case("prices", md.probabilities, lambda r: scaled(r, "price")),
     "probabilities of books": Case("books", md.probabilities, lambda r: scaled(plain.bbo(r), "mid")),
-    "complement": Case("books", lambda f: levels_only(md.complement(f)), mirrored),
     "brier": Case("prices", lambda f: md.brier(f, told(f)), lambda r: errors(r, "price")),
     "brier of books": Case("books", lambda f: md.brier(f, told(f)), lambda r: errors(plain.bbo(r), "mid")),
     "calibration": Case("prices", lambda f: md.calibration(f, told(f), BINS), curve),
+    "log_score": Case("prices", lambda f: md.log_score(f, told(f), of="market"), log_errors),
+    "trades": Case("books", filled, fills),
+    "time_to_resolution": Case("prices", lambda f: in_order(once(md.time_to_resolution(f, ENDS))), left),
     "around": Case("prices", lambda f: md.around(f, MOMENTS, before="2h", after="1d"), windows),
 }
 test_foreign.CASES |= CASES
 # It hands columns on as they are.
-test_foreign.TOLD_APART.add("around")
-test_foreign.REFUSED["complement"] = lambda r: any(
-    len({x["token_id"] for x in r if x["market_id"] == m}) != 2 for m in {x["market_id"] for x in r}
-)
+test_foreign.TOLD_APART |= {"around", "time_to_resolution"}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,51 @@
+"""Twenty thousand frames that the library did not write: each call is right, or refuses and says what to do."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from typing import Any
+
+import plain
+import pytest
+from properties import test_foreign_measures  # noqa: F401 its cases
+from properties.test_foreign import CASES, Case, Rows, judged, plain_rows
+
+from marketdata.archive import Archive
+from marketdata.testing import foreign
+
+pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")]
+SLICES, EACH = 20, 1_000
+
+
+def kept(frame: Any, view: str) -> Rows:
+    """What an archive gives back of a frame that was added to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Archive(folder)
+        archive.add(**{view: frame})
+        assert len(archive.verify()) == 0
+        markets = archive.markets()["market_id"].to_list()
+        return plain_rows(getattr(archive, view)(markets)) if markets else []
+
+
+CASES |= {
+    "archive.add books": Case("books", lambda f: kept(f, "books"), plain.with_markers),
+    "archive.add prices": Case("prices", lambda f: kept(f, "prices"), lambda rows: rows),
+    "archive.add metrics": Case("metrics", lambda f: kept(f, "metrics"), lambda rows: rows),
+}
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_no_foreign_frame_is_taken_wrongly(part: int) -> None:
+    """Of a thousand calls, over all verbs, converters and libraries in turn, none is wrong, and no error is untyped."""
+    counts, failed = Counter[str](), []
+    names = list(CASES)
+    for number in range(part * EACH, (part + 1) * EACH):
+        name = names[number % len(names)]
+        drawn = foreign.of_seed(CASES[name].view, number)
+        verdict, text = judged(CASES[name], drawn)
+        counts[verdict] += 1
+        if verdict in ("wrong", "untyped"):
+            failed.append(f"{number} {verdict}: {name}, {drawn.container}, {drawn.fault}, {drawn.how}: {text}")
+    print(f"{EACH} calls: {dict(counts)}")
+    assert not failed, "\n".join(failed[:20])
