@@ -68,6 +68,9 @@ def test_further_columns_are_null_where_a_frame_lacks_them() -> None:
         assert pd.isna(out["trades"].to_list()[0])
 
 
+TWICE = pd.concat([md.testing.prices(), md.testing.prices()[["market_id"]]], axis=1)
+
+
 def test_what_was_put_together_takes_every_verb() -> None:
     """Measures of the whole are those of the parts."""
     parts = [md.testing.books(markets=3).query("market_id == @name") for name in ("rain", "snow", "wind")]
@@ -83,9 +86,11 @@ def test_what_was_put_together_takes_every_verb() -> None:
         ([md.testing.prices("polars"), md.testing.prices("polars").lazy()], md.ConfigError, "LazyFrame"),
         ([md.testing.books(), md.testing.prices()], md.NotTidyError, r"books, frames\[1\] of prices"),
         ([md.bbo(md.testing.books()), md.mid(md.testing.books())], md.NotTidyError, "of bbo"),
+        ([TWICE], md.NotTidyError, r"several columns of one name: \['market_id'\]"),
+        ([TWICE, pa.Table.from_pandas(md.testing.prices())], md.NotTidyError, "several columns of one name"),
         ([md.testing.books(), 5], md.ConfigError, r"frames\[1\] is a int"),
     ],
-    ids=["none", "libraries", "lazy", "views", "measures", "no frame"],
+    ids=["none", "libraries", "lazy", "views", "measures", "twice", "twice and Arrow", "no frame"],
 )
 def test_frames_that_do_not_fit_are_refused(frames: list[Any], error: type[Exception], said: str) -> None:
     """Frames of several libraries, or rows of several kinds, are named."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -204,6 +204,7 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
 def identified(view: View, columns: AnyColumns, markets: Catalog) -> AnyColumns:
     """The same points, each with market id, token id and label; sorted."""
     tokens = [_whole(view, token, markets) for token in columns.tokens]
+    _check_names(tokens)
     if tuple(tokens) == columns.tokens and len(set(tokens)) == len(tokens):
         return columns.sort()
     index: dict[Token, int] = {}
@@ -238,6 +239,21 @@ def _whole(view: View, token: Token, markets: Catalog) -> Token:
             f"token {token_id[:100]!r} is a token of the markets {several[:5]}; the {view} rows need their market_id."
         )
     return Token(market_id or record["id"], token_id, label or known)
+
+
+def _check_names(tokens: Iterable[Token]) -> None:
+    """Refuse a token with two labels, and a label that has an id in some rows only: either would be two tokens."""
+    labels: dict[tuple[str, str], str | None] = {}
+    ids: dict[tuple[str, str], str | None] = {}
+    for market_id, token_id, label in tokens:
+        if token_id and labels.setdefault((market_id, token_id), label) != label:
+            found = sorted(map(str, (label, labels[market_id, token_id])))
+            raise NotTidyError(f"Token {token_id!r} has several labels: {found}; a token has one.")
+        known = ids.setdefault((market_id, label), token_id) if label else token_id
+        if (known is None) != (token_id is None):
+            raise NotTidyError(
+                f"Some rows of market {market_id!r} and label {label!r} have a token_id, others have none; fill it."
+            )
 
 
 def _by_label(token: Token, markets: Catalog) -> Token:

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import narwhals as nw
+from narwhals.dependencies import is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.schema import ID_COLUMNS, kind_of
+from marketdata.tidy.normalization import check_ids
+from marketdata.tidy.schema import ID_COLUMNS, check_names, kind_of
 
 F = TypeVar("F")
 
@@ -47,12 +49,16 @@ def concat(frames: Iterable[F]) -> F:
 
 
 def _opened(frame: Any, place: int) -> Any:
+    if is_pandas_dataframe(frame) or is_pyarrow_table(frame):
+        check_names(frame.columns if is_pandas_dataframe(frame) else frame.column_names)
     try:
-        return nw.from_native(frame)
+        data = nw.from_native(frame)
     except TypeError:
         raise ConfigError(
             f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames."
         ) from None
+    check_ids(data.collect_schema())
+    return data
 
 
 def _check_rows(names: list[list[str]]) -> None:

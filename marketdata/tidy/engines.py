@@ -12,6 +12,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
+from marketdata.tidy import normalization
 from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import SECOND
 
@@ -78,7 +79,7 @@ class EngineTable:
         if not self.is_duckdb:
             _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
         schema = data.collect_schema()
-        _check_types(schema, self.keys)
+        normalization.check_ids(schema)
         own = [c for c in _values(self.kind) if c in self.names]
         checks = [f"{c} IS NULL" for c in ("ts", *self.keys) if c in self.names and c != "token_label"]
         if self.kind == "books":
@@ -153,14 +154,6 @@ def _with_lists(data: Any, names: tuple[str, ...], duckdb: bool) -> Any:
 
     lists = {c: functions.expr(f"coalesce(CAST({c} AS array<double>), array())") for c in names}
     return nw.from_native(native.withColumns(lists))
-
-
-def _check_types(schema: Any, keys: list[str]) -> None:
-    if not isinstance(schema["ts"], nw.Datetime):
-        raise NotTidyError(f"ts holds {schema['ts']}, not times; make it a UTC datetime column.")
-    for name in keys:
-        if schema[name].is_float():
-            raise NotTidyError(f"{name} holds {schema[name]}, not text; ids have up to 77 digits: cast it to string.")
 
 
 def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.schema import ASK, BID
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS
 from marketdata.times import to_micros
 
 Raw = Any  # a polars Series, or a list of objects
@@ -73,6 +73,13 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
     if not nullable and raw.null_count():
         raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every row needs one: fill or drop those rows.")
     return raw  # type: ignore[no-any-return]
+
+
+def check_ids(schema: Mapping[str, Any]) -> None:
+    """Refuse ids that are floats (NotTidyError), by types alone."""
+    for name in ID_COLUMNS:
+        if name in schema and schema[name].is_float():
+            raise NotTidyError(_not_text(name, schema[name]))
 
 
 def _not_text(name: str, found: Any) -> str:

@@ -66,6 +66,19 @@ def test_different_rows_of_one_level_are_refused(archive: Archive) -> None:
     assert archive.coverage().is_empty()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [("token_label", "Maybe", "several labels"), ("token_id", None, "Some rows .* have a token_id, others have none")],
+)
+@pytest.mark.fault("FR1")
+def test_a_token_has_one_id_and_one_label(archive: Archive, name: str, value: Any, match: str) -> None:
+    """Rows of one token that name it differently are refused: they would be stored as two tokens."""
+    odd = pl.when(pl.col("ts") == T0).then(pl.lit(value, pl.String)).otherwise(name).alias(name)
+    with pytest.raises(NotTidyError, match=match):
+        archive.add(books=rows().filter(pl.col("token_id") == "1").with_columns(odd))
+    assert archive.coverage().is_empty()
+
+
 @pytest.mark.fault("FR1")
 def test_books_inside_one_microsecond_are_not_mixed(archive: Archive) -> None:
     """Of two books of a token that are some nanoseconds apart the later one is stored, whole, or they are refused."""

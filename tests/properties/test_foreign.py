@@ -286,6 +286,8 @@ REFUSED: dict[str, Callable[[Rows], bool]] = {
 }
 # Faults that a call looks for and reports, or that do not matter to it.
 TOLD_APART = {"check books", "check prices", "available_at"}
+# Calls to which a fault is none: they keep every row.
+TAKEN: set[tuple[str, str | None]] = set()
 
 
 def plain_rows(frame: Any) -> Rows:
@@ -333,7 +335,7 @@ def judged(case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None
     missing = {c for row in want[:1] for c in row} - {c for row in got[:1] for c in row}
     same = len(got) == len(want) and not (missing and got)
     same = same and all(close(g[c], w[c]) for g, w in zip(got, want, strict=True) for c in w)
-    if drawn.fault and name in TOLD_APART:
+    if drawn.fault and (name in TOLD_APART or ((name, drawn.fault) in TAKEN and len(got) == len(want))):
         return "right", ""
     if drawn.fault and not same:
         return "wrong", f"not refused: {drawn.fault}; got {got[:3]} want {want[:3]}"

@@ -239,7 +239,7 @@ CASES: dict[str, Case] = {
     "log_score": Case("prices", lambda f: md.log_score(f, told(f), of="market"), log_errors),
     "trades": Case("books", filled, fills),
     "time_to_resolution": Case("prices", lambda f: in_order(once(md.time_to_resolution(f, ENDS))), left),
-    "around": Case("prices", lambda f: md.around(f, MOMENTS, before="2h", after="1d"), windows),
+    "around": Case("prices", lambda f: once(md.around(f, MOMENTS, before="2h", after="1d")), windows),
 }
 test_foreign.CASES |= CASES
 # It hands columns on as they are.
