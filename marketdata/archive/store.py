@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,6 +17,7 @@ from marketdata.archive.catalog import KINDS, Catalog, RecordKind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
+from marketdata.archive.coverage.policy import HOLE, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.content_hash import content_hash
@@ -33,7 +34,10 @@ from marketdata.wire.views import VIEWS, View, empty
 BASE = Resolution.M1.micros
 # How long a writer waits for another one of the same view [s].
 _WAIT = 600.0
-_WITHOUT_POINTS = (CoverageState.MISSING, CoverageState.EMPTY)
+# Points of these may be anybody's: a fetch replaces those that it brings, and leaves the others.
+_OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
+# What stays as it is when points are added to it.
+_STAYS = (CoverageState.FINAL, *_OWN)
 # Which rows of a file a write replaces.
 Gone = Callable[[pa.Table], Any]
 
@@ -73,11 +77,12 @@ class ArchiveStore:
     def commit(
         self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
     ) -> None:
-        """Replace exactly the points inside the intervals, then record what is known of them.
+        """Replace the points inside the intervals, then record what is known of them.
 
         ``columns`` are all points of all intervals, at 1m, in tidy order; intervals are disjoint per market, one
-        without points is empty; ``fetched_at`` [microseconds UTC] is now by default. ArchiveError if a point is
-        outside; ArchiveFullError leaves what was there intact.
+        without points is empty; ``fetched_at`` [microseconds UTC] is now by default. Where points were added, and
+        nothing was said to be complete, those of other tokens and times stay, and are recorded as such. ArchiveError
+        if a point is outside; ArchiveFullError leaves what was there intact.
         """
         if not intervals:
             return
@@ -97,15 +102,36 @@ class ArchiveStore:
                     CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
                 )
 
+        is_fetched = _membership(columns)
+
+        def own(pieces: Iterable[CoverageRecord]) -> list[Range]:
+            return union(p.range for p in pieces if p.state in _OWN)
+
+        def kept(tokens: Sequence[Token], codes: Any, ts: Any, where: Mapping[str, Sequence[Range]]) -> Any:
+            return _inside(tokens, codes, ts, where) & ~is_fetched(tokens, codes, ts)
+
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
-            return _inside(tokens, codes, _times(rows), ranges)
+            ts, names = _times(rows), {token.market_id for token in tokens} & ranges.keys()
+            where = {market: own(self.coverage.pieces(view, market)) for market in names}
+            return _inside(tokens, codes, ts, ranges) & ~kept(tokens, codes, ts, where)
 
-        def after(market: str, before: Sequence[CoverageRecord]) -> list[CoverageRecord]:
+        def after(market: str, before: Sequence[CoverageRecord], version: Version) -> list[CoverageRecord]:
             left = list(before)
             for record in fresh[market]:
                 left = [part for piece in left for part in cut(piece, record.start, record.end)]
-            return [*(piece for piece in left if piece not in before), *fresh[market]]
+            out = [*(piece for piece in left if piece not in before), *fresh[market]]
+            where = [part for one in union(ranges[market]) for part in own(within(before, one))]
+            if not where:
+                return out
+            hull = Range(where[0].start, where[-1].end)
+            held = query.read(self.points[view], view, market, hull, version=version)
+            times = held.ts[kept(held.tokens, held.token, held.ts, {market: where})]
+            for run in _runs(times, where):
+                for claim in within(fresh[market], run):
+                    out = [part for piece in out for part in cut(piece, claim.start, claim.end)]
+                    out.append(recorded_beside(claim))
+            return out
 
         self._replace(view, columns, gone, ranges, after, prepare, {})
 
@@ -120,26 +146,21 @@ class ArchiveStore:
         hulls = {m: [Range(int(part.ts.min()), int(part.ts.max()) + BASE)] for m, part in parts.items()}
         spans = _spans(columns)
         places = {_who(token): code for code, token in enumerate(columns.tokens)}
-        base = int(columns.ts.min()) if len(columns) else 0
         now = time.time_ns() // 1000
-        reach = (int(columns.ts.max()) - base) // BASE + 1 if len(columns) else 1
-        mine = columns.token.astype(np.int64) * reach + (columns.ts - base) // BASE
+        is_added = _membership(columns)
 
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
+            if not whole:
+                return is_added(tokens, codes, _times(rows))
             same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
             ts = _times(rows)
-            inside = (same >= 0) & (ts >= spans[same, 0]) & (ts <= spans[same, 1])
-            if whole:
-                return inside
-            out = np.zeros(len(ts), dtype=bool)
-            out[inside] = np.isin(same[inside] * reach + (ts[inside] - base) // BASE, mine)
-            return out
+            return (same >= 0) & (ts >= spans[same, 0]) & (ts <= spans[same, 1])
 
-        def after(market: str, before: Sequence[CoverageRecord]) -> list[CoverageRecord]:
+        def after(market: str, before: Sequence[CoverageRecord], _: Version) -> list[CoverageRecord]:
             (hull,) = hulls[market]
             near = within(before, hull)
-            complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state not in _WITHOUT_POINTS]
+            complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state in _STAYS]
             out = [CoverageRecord(*r, state, None, None, now, 0) for r in subtract([hull], complete)]
             for piece in before:
                 if any(piece.start <= r.start and r.end <= piece.end for r in complete):
@@ -161,7 +182,7 @@ class ArchiveStore:
         columns: AnyColumns,
         gone: Gone,
         ranges: Mapping[str, Sequence[Range]],
-        after: Callable[[str, Sequence[CoverageRecord]], Sequence[CoverageRecord]],
+        after: Callable[[str, Sequence[CoverageRecord], Version], Sequence[CoverageRecord]],
         prepare: Callable[[], None],
         digests: Mapping[str, tuple[int, int]],
     ) -> None:
@@ -190,7 +211,7 @@ class ArchiveStore:
                 before = {market: self.coverage.pieces(view, market) for market in ranges}
                 version = table.plan(self._plan(view, new, gone, ranges))
                 mine, new = new, []
-                records = {market: list(after(market, before[market])) for market in ranges}
+                records = {market: list(after(market, before[market], version)) for market in ranges}
                 self._count(view, records, version, columns, mine, digests)
                 self.coverage.append(
                     {
@@ -316,6 +337,31 @@ def _touched(
 def _who(token: Token) -> tuple[str | None, ...]:
     """A token is identified by its id, or by its label if it has none."""
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
+
+
+def _membership(columns: AnyColumns) -> Callable[[Sequence[Token], Any, Any], Any]:
+    """Which of some points have the token and time of one of the columns."""
+    places = {_who(token): code for code, token in enumerate(columns.tokens)}
+    first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
+    reach = (last - first) // BASE + 1
+    mine = columns.token.astype(np.int64) * reach + (columns.ts - first) // BASE
+
+    def is_one(tokens: Sequence[Token], codes: Any, ts: Any) -> Any:
+        same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
+        out = (same >= 0) & (ts >= first) & (ts <= last)
+        out[out] = np.isin(same[out] * reach + (ts[out] - first) // BASE, mine)
+        return out
+
+    return is_one
+
+
+def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
+    """Ranges from point to point, each inside of one of some ranges, with less than an hour between two points."""
+    for one in where:
+        inside = np.unique(times[(times >= one.start) & (times < one.end)])
+        for run in np.split(inside, np.flatnonzero(np.diff(inside) > HOLE) + 1):
+            if len(run):
+                yield Range(int(run[0]), int(run[-1]) + BASE)
 
 
 def _spans(columns: AnyColumns) -> Any:

@@ -43,6 +43,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.source = Source()
         self.source.now = START + 30 * MINUTE
         self.model: dict[Any, Any] = {}
+        self.own: set[Any] = set()  # points that were added where nothing was final
         self.archive = self.opened()
 
     def opened(self) -> Archive:
@@ -68,7 +69,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         cut=st.none() | st.integers(0, 4), page=st.integers(1, 30),
     )  # fmt: skip
     def pull(self, view: View, market: str, at: int, length: int, refresh: bool, cut: int | None, page: int) -> None:
-        """Fill a range, perhaps cut midway: what is covered afterwards is what the source had."""
+        """Fill a range, perhaps cut midway: then it is what the source had, and what was added beside it."""
         self.source.cut_after, self.source.page = cut, page
         self.source.requests.clear()
         start = START / 1e6
@@ -80,7 +81,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         spans = [(r.start, r.end) for v, m, r in self.source.asked if (v, m) == (view, market)]
         for a, b in spans:
             inside = range((a - START) // MINUTE, (b - START) // MINUTE)
-            for key in [k for k in self.model if k[:2] == (view, market) and k[3] in inside]:
+            for key in [k for k in self.model if k[:2] == (view, market) and k[3] in inside and k not in self.own]:
                 del self.model[key]
             self.model |= {k: v for k, v in self.source.points.items() if k[:2] == (view, market) and k[3] in inside}
         assert max((b for _, b in spans), default=0) <= self.source.now + MINUTE
@@ -90,6 +91,10 @@ class ArchiveMachine(RuleBasedStateMachine):
         """Points from elsewhere replace those of equal token and time."""
         places = range(1 if view == "metrics" else 2)
         points = {(t, n): value(view, data.draw) for t in places for n in range(at, at + length)}
+        final = [p for p in self.archive._store.coverage.pieces(view, market) if p.state == CoverageState.FINAL]
+        for key in points:
+            if not any(p.start <= START + key[1] * MINUTE < p.end for p in final):
+                self.own.add((view, market, *key))
         self.archive.add(**{view: columns_of(view, market, list(points), list(points.values()))})
         self.model |= {(view, market, *k): v for k, v in points.items()}
 

@@ -25,6 +25,8 @@ SETTLE_WITHOUT_CLOCK = 86_400 * SECOND
 # An answer without points is asked again after these times; then it is believed.
 ASK_AGAIN = (3_600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND)
 
+# After so many answers without points there are none.
+_BELIEVED = len(ASK_AGAIN)
 # A range that is due waits for others that touch it until it has waited so many times as long.
 _LATEST = 1.5
 
@@ -72,16 +74,22 @@ def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *
     if refresh:
         return [Gap(*wanted)]
     pieces = list(pieces)
-    known = [p.range for p in pieces if p.state == CoverageState.FINAL or _wait(p) is not None]
+    known = [p.range for p in pieces if p.state == CoverageState.FINAL or _asked(p)]
     again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(pieces, clock)]
     return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *(gap for gap in again if gap.start < gap.end)])
 
 
-def _wait(piece: CoverageRecord) -> int | None:
-    """How long after an answer without points a range is fetched again; None for another record."""
-    if piece.state != CoverageState.EMPTY:
-        return None
-    return ASK_AGAIN[min(piece.tries, len(ASK_AGAIN) - 1)]
+def _asked(piece: CoverageRecord) -> int:
+    """How often the service answered that it has no points there, or none beside those that were added."""
+    if piece.state == CoverageState.EMPTY:
+        return piece.tries + 1
+    return piece.tries if piece.state == CoverageState.RECORDED else 0
+
+
+def recorded_beside(claim: CoverageRecord) -> CoverageRecord:
+    """The record of points that were added and that the service has none for, in the range of a claim."""
+    times = {CoverageState.FINAL: _BELIEVED + 1, CoverageState.EMPTY: _asked(claim)}.get(claim.state, 0)
+    return claim._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
 
 
 def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
@@ -92,21 +100,23 @@ def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     i = 0
     while i < len(pieces):
         j = i
-        while j < len(pieces) and _wait(pieces[j]) is not None and (j == i or pieces[j - 1].end == pieces[j].start):
+        while (
+            j < len(pieces) and 0 < _asked(pieces[j]) <= _BELIEVED and (j == i or pieces[j - 1].end == pieces[j].start)
+        ):
             j += 1
         run = pieces[i:j]
-        waited = [(clock.now - p.fetched_at) / (_wait(p) or 1) for p in run]
+        waited = [(clock.now - p.fetched_at) / ASK_AGAIN[_asked(p) - 1] for p in run]
         if run and (min(waited) >= 1 or max(waited) >= _LATEST):
             last: Gap | None = None
             for piece, share in zip(run, waited, strict=True):
                 if share < 1:
                     continue
-                if last is not None and (last.end, last.tries) == (piece.start, piece.tries + 1):
+                if last is not None and (last.end, last.tries) == (piece.start, _asked(piece)):
                     last = last._replace(end=piece.end)
                 else:
                     if last is not None:
                         yield last
-                    last = Gap(piece.start, piece.end, piece.tries + 1)
+                    last = Gap(piece.start, piece.end, _asked(piece))
             if last is not None:
                 yield last
         i = max(j, i + 1)
@@ -150,7 +160,7 @@ def _settled(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
     # Long ago nothing more will come.
     old = clock.now - ASK_AGAIN[-1]
-    if tries >= len(ASK_AGAIN) or (not len(inside) and done.end <= old):
+    if tries >= _BELIEVED or (not len(inside) and done.end <= old):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
     out: list[CoverageRecord] = []
     at = done.start
@@ -171,7 +181,7 @@ def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
     """
     if not len(inside):
         return [Gap(*done)]
-    once = len(ASK_AGAIN) - 1
+    once = _BELIEVED - 1
     # Before the first point and behind the last one a market may just not live: long ago that is believed.
     recent = max(done.start, -(-old // MINUTE) * MINUTE)
     first, last = int(inside[0]), int(inside[-1]) + MINUTE

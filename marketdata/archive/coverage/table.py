@@ -41,6 +41,7 @@ _FEW = 16
 # In an object store, where there are no locks, a writer that has committed points but not yet their coverage is at
 # most so old; what is younger is not merged, because such a writer's record would have to go between.
 _IN_FLIGHT = 600 * SECOND
+_APART = 1800 * SECOND
 
 
 class CoverageTable:
@@ -237,7 +238,10 @@ def _merged(rows: pa.Table) -> pa.Table:
     known = rows["rows"].is_valid().to_numpy(zero_copy_only=False)
     begins = np.ones(rows.num_rows, dtype=bool)
     same = (start[1:] == end[:-1]) & (known[1:] == known[:-1])
-    for name in ("view", "market_id", "state"):
+    # Answers without points that are asked again at different times stay apart.
+    asked = np.where(pc.equal(rows["state"], CoverageState.EMPTY), _ints(rows, "fetched_at") // _APART, 0)
+    same &= asked[1:] == asked[:-1]
+    for name in ("view", "market_id", "state", "tries"):
         values = rows[name].combine_chunks()
         same &= pc.equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
     begins[1:] = ~same
