@@ -14,7 +14,7 @@ from marketdata.archive.records import Record
 from marketdata.archive.store import BASE, ArchiveStore, by_market
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.resolution import Resolution
-from marketdata.tidy.schema import is_count
+from marketdata.tidy.schema import LISTS, is_count
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, Columns, Token
 from marketdata.wire.views import VIEWS, View
@@ -167,7 +167,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
 
     if not VIEWS[view].has_tokens:
         data = _with_market_id(data, markets)
-    elif view != "books" and {"side", "level"} <= set(names_of(data)):
+    elif view != "books" and any(own <= set(names_of(data)) for own in ({"side", "level"}, set(LISTS))):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     columns = to_columns(view, data, lookup=True)
     if isinstance(columns, BookColumns):

@@ -18,6 +18,7 @@ from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.partitions import home
 from marketdata.tidy.schema import ASK, BID, BOOKS
 from marketdata.times import Range, to_datetime
 from marketdata.wire.views import View
@@ -150,8 +151,15 @@ def to_dask(parts: Sequence[Query]) -> Any:
     """A Dask frame with a partition per part."""
     import dask.dataframe as dd
 
-    meta = replace(parts[0], files=()).pandas()
-    return dd.from_map(Query.pandas, list(parts), meta=meta)  # type: ignore[no-untyped-call]
+    # The index says that a market is in one partition, so that verbs bring nothing together.
+    meta = _at_home(replace(parts[0], files=()), 0)
+    numbers = list(range(len(parts) + 1))
+    return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)  # type: ignore[no-untyped-call]
+
+
+def _at_home(part: Query, number: int) -> Any:
+    rows = part.pandas()
+    return rows.set_axis(home(["market_id"], number, len(rows)))
 
 
 def to_spark(parts: Sequence[Query]) -> Any:

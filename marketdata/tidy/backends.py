@@ -116,7 +116,7 @@ def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
     if source is not None:
         check_names(source.names)
         table = EagerTable(source, kind_of(source.names, kinds))
-        return nested.level_rows(nested.in_order(table)) if _is_to_explode(table, kinds) else table
+        return nested.level_rows(table) if _is_to_explode(table, kinds) else table
     data = _narwhals(frame)
     names = data.collect_schema().names()
     check_names(names)

@@ -76,7 +76,7 @@ def _of_levels(table: Any, sums: Columns, needs: frozenset[str], columns: Column
         return _by_groups(table.frame(), sums, needs, columns)
     book = table.book()
     values = _by_sides(book, sums, needs).with_columns(**_TOP).select(**columns).to_native()
-    return pl.DataFrame([book.column(c).gather(book.sides.starts) for c in KEYS]).hstack(values)
+    return pl.DataFrame([book.of_snapshots(c) for c in KEYS]).hstack(values)
 
 
 def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> nw.DataFrame[Any]:

@@ -10,6 +10,7 @@ their own words for it.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
@@ -19,7 +20,7 @@ import polars as pl
 from marketdata.errors import NotTidyError
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, LISTS
-from marketdata.tidy.table import EagerTable, Source, from_codes
+from marketdata.tidy.table import EagerTable, Sides, from_codes
 from marketdata.wire.columns import Floats, Ints
 
 _PAIRS = (LISTS[:2], LISTS[2:])
@@ -38,7 +39,7 @@ def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
     level_counts(table)
     if not _is_sound(table, whole=whole):
         # This says which rule is broken, if one is; a list of one null is an empty side.
-        clean = lists(level_rows(table).book(whole=whole))
+        clean = lists(EagerTable(_Levels(table), "books").book(whole=whole))
         table._columns |= {name: clean[name] for name in LISTS}
     return table
 
@@ -76,38 +77,73 @@ def best_levels(table: EagerTable) -> pl.DataFrame:
     return pl.DataFrame(table.frame().to_native()).with_columns(pl.col(*LISTS).list.head(2))
 
 
-class _Levels(Source):
-    """Level rows of nested books as the source of a table."""
+class _Levels:
+    """Level rows of snapshots: a column is made when it is asked for, and few verbs ask for ids of every row."""
 
-    def __init__(self, data: pl.DataFrame) -> None:
-        self.data = data
-
-    @property
-    def names(self) -> list[str]:
-        return self.data.columns
+    def __init__(self, snapshots: EagerTable) -> None:
+        self.snapshots, self.counts = snapshots, level_counts(snapshots)
+        self.rows = np.maximum(self.counts, 1)
+        self.ends = np.cumsum(self.rows)
+        self.names = ["ts", *snapshots.keys, *_ROWS]
+        self._numbers: tuple[pl.Series, ...] | None = None
 
     def __len__(self) -> int:
-        return self.data.height
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @cached_property
+    def of(self) -> Ints:
+        """Of which snapshot each row is."""
+        return np.repeat(np.arange(len(self.snapshots)), self.rows.reshape(-1, 2).sum(axis=1))
 
     def raw(self, name: str, rows: Ints | None = None) -> Any:
-        return self.data[name] if rows is None else self.data[name].gather(rows)
+        if name in ("price", "size"):
+            if self._numbers is None:
+                both = level_values(self.snapshots, self.counts, self.rows)
+                self._numbers = tuple(pl.Series(values).fill_nan(None) for values in both)
+            column = self._numbers[name == "size"]
+        elif name in _ROWS:
+            codes = self.integers(name)
+            column = from_codes(codes, pl.Enum([BID, ASK])) if name == "side" else pl.Series(codes)
+            empty = self.raw("price").is_null() if name == "level" else None
+            column = column if empty is None or not empty.any() else column.set(empty, None)
+        else:
+            column = self.snapshots.column(name).gather(self.of)
+        return column if rows is None else column.gather(rows)
 
-    def integers(self, _name: str, _rows: Ints | None = None) -> None:
-        return None
+    def integers(self, name: str, rows: Ints | None = None) -> Any:
+        if name == "side":
+            found = np.repeat((np.arange(len(self.rows)) & 1).astype(np.uint8), self.rows)
+        elif name == "level":
+            found = np.arange(len(self), dtype=np.int32)
+            found -= np.repeat((self.ends - self.rows).astype(np.int32), self.rows)
+        else:
+            return None
+        return found if rows is None else found[rows]
 
 
-def level_rows(table: EagerTable) -> EagerTable:
-    """A table of books: one row per level and a marker row per empty side, snapshots in the order of the table."""
-    counts = level_counts(table)
-    rows = np.maximum(counts, 1)
-    price, size = (pl.Series(v).fill_nan(None) for v in level_values(table, counts, rows))
-    is_empty = price.is_null() & size.is_null()
-    level = pl.Series((np.arange(len(price)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32))
-    side = from_codes(np.repeat((np.arange(len(rows)) & 1).astype(np.uint8), rows), pl.Enum([BID, ASK]))
-    of = np.repeat(np.arange(len(table)), rows.reshape(-1, 2).sum(axis=1))
-    data = {c: table.column(c).gather(of) for c in ("ts", *table.keys)}
-    data |= {"side": side, "level": level.set(is_empty, None), "price": price, "size": size}
-    return EagerTable(_Levels(pl.DataFrame(data)), "books")
+class LevelTable(EagerTable):
+    """A table of books: one row per level and a marker row per empty side, made of checked snapshots in order."""
+
+    def __init__(self, snapshots: EagerTable) -> None:
+        source = _Levels(snapshots)
+        super().__init__(source, "books")
+        begins = source.ends - source.rows
+        self.snapshots, self.levels = snapshots, source
+        self._sides = Sides(begins[::2], begins[1::2], source.ends[1::2])
+        self._groups = begins[::2][snapshots.groups]
+
+    def book(self, *, whole: bool = True) -> EagerTable:  # noqa: ARG002 all was looked at
+        """The table itself."""
+        return self
+
+    def of_snapshots(self, name: str) -> pl.Series:
+        """A column of times or ids, one row per snapshot."""
+        return self.snapshots.column(name)
+
+
+def level_rows(table: EagerTable) -> LevelTable:
+    """The level rows of a nested table; NotTidyError as `in_order`."""
+    return LevelTable(in_order(table))
 
 
 def level_counts(table: EagerTable) -> Ints:

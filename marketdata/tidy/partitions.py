@@ -1,6 +1,9 @@
 """Dask frames: the rule for pandas frames, on partitions that hold whole tokens.
 
 A token spread over partitions is brought together first, lazily and without a sort, which keeps the fast kernel.
+
+A frame says by its index that rows are together already: the number of their partition, under a name that tells the
+columns of which equal values are in one partition (`home`). What a verb gives, and what an archive scans, has it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from functools import partial
 from typing import Any
 
 _HOME = "__home"
+_HOME_OF = "partition of "
 _GAP = "\x1f"
 
 
@@ -22,22 +26,45 @@ def apply(frame: Any, function: Callable[[Any], Any], keys: Sequence[str] | None
     return _mapped(frame, function)
 
 
+def home(keys: Sequence[str], number: int, count: int) -> Any:
+    """The index of a partition: of rows whose equal keys are in no other one."""
+    import numpy as np
+    import pandas as pd
+
+    return pd.Index(np.full(count, number), name=_HOME_OF + " ".join(keys))
+
+
+def _is_home(frame: Any, keys: Sequence[str]) -> bool:
+    """Whether rows of equal keys are in one partition already."""
+    name = str(frame.index.name)
+    together = name.removeprefix(_HOME_OF).split()
+    return frame.known_divisions and name.startswith(_HOME_OF) and set(together) <= set(keys)
+
+
 def _brought_together(frame: Any, keys: Sequence[str]) -> Any:
     """Rows of equal keys in one partition; over the partitions the keys rise."""
     count = frame.npartitions
     # Who lacks the ids is told so by the verb itself.
     present = [c for c in keys if c in frame.columns]
-    if count == 1 or not present:
+    if count == 1 or not present or _is_home(frame, present):
         return frame
     names = frame.map_partitions(_names, present, meta=(_HOME, "str"), clear_divisions=True)
     every = names.drop_duplicates(split_out=1)
     homes = frame.map_partitions(_homed, every, present, count, meta=_with_home(frame), clear_divisions=True)
-    return homes.set_index(_HOME, divisions=list(range(count + 1)))
+    # Shuffling from worker to worker knows no lists; a task per pair of partitions moves any column.
+    method = "tasks" if any(_is_list(dtype) for dtype in frame.dtypes) else None
+    homes = homes.set_index(_HOME, divisions=list(range(count + 1)), shuffle_method=method)
+    return homes.rename_axis(index=_HOME_OF + " ".join(present))
+
+
+def _is_list(dtype: Any) -> bool:
+    return "list" in str(dtype)
 
 
 def _mapped(frame: Any, function: Callable[[Any], Any]) -> Any:
     meta = _whole(function, frame._meta)  # noqa: SLF001 what Dask itself asks of a frame
-    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=True)
+    at_home = frame.known_divisions and str(frame.index.name).startswith(_HOME_OF)
+    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=not at_home)
 
 
 def _with_home(frame: Any) -> Any:
@@ -67,4 +94,9 @@ def _homed(part: Any, every: Any, keys: list[str], count: int) -> Any:
 
 
 def _whole(function: Callable[[Any], Any], part: Any) -> Any:
-    return function(part.reset_index(drop=True)).reset_index(drop=True)
+    out = function(part.reset_index(drop=True)).reset_index(drop=True)
+    if str(part.index.name).startswith(_HOME_OF) and {*part.index.name.removeprefix(_HOME_OF).split()} <= {
+        *out.columns
+    }:
+        out.index = home(part.index.name.removeprefix(_HOME_OF).split(), part.index[0] if len(part) else 0, len(out))
+    return out

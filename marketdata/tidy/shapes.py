@@ -106,7 +106,7 @@ def _wide(table: Any, levels: int | None) -> Any:
         levels = int(book.array("level").max(initial=0)) + 1
     numbers = {"px": book.array("price"), "sz": book.array("size")}
     first, last = {BID: starts, ASK: asks}, {BID: asks, ASK: ends}
-    out = [book.column(c).gather(starts) for c in KEYS]
+    out = [book.of_snapshots(c) for c in KEYS]
     for name in wide_names(levels):
         side, what, level = name.split("_")
         at = first[side] + int(level)
@@ -210,11 +210,9 @@ def _exploded(table: Any) -> Any:
         data = nested.level_rows_of(table, more).data
         order = (nw.col("side") == ASK).alias(_TOTAL)
         return data.with_columns(order).sort(*ID_COLUMNS, "ts", _TOTAL, "level", nulls_last=True).select(names)
-    table = nested.in_order(table)
-    book = nested.level_rows(table)
-    counts = np.maximum(nested.level_counts(table), 1).reshape(-1, 2).sum(axis=1)
-    taken = Taken(table.source, {c: c for c in more}, np.repeat(table.rows, counts))
-    return Result(book.frame().to_native(), [taken], names)
+    levels = nested.level_rows(table)
+    taken = [Taken(table.source, {c: c for c in more}, levels.snapshots.rows[levels.levels.of])] if more else []
+    return Result(levels.frame().to_native(), taken, names)
 
 
 def nest(frame: F) -> F:

@@ -374,6 +374,10 @@ class EagerTable:
         self._check_prices(whole=whole)
         return self
 
+    def of_snapshots(self, name: str) -> pl.Series:
+        """A column of times or ids of a table that `book` gave, one row per snapshot."""
+        return self.column(name).gather(self.sides.starts)
+
     def _found_book(self) -> bool:
         who = self.who
         ids = [self.array(c) for c in self.keys]

@@ -100,6 +100,11 @@ def test_partitions_hold_whole_markets(filled: Archive) -> None:
         set(part["market_id"].unique()) for part in (frame.partitions[i].compute() for i in range(frame.npartitions))
     ]
     assert sorted(m for home in homes for m in home) == sorted(MARKETS)
+    hourly = md.resample(md.resample(frame, "10m"), "1h")
+    assert not [key for key in hourly.optimize().__dask_graph__() if "shuffle" in str(key) or "set_index" in str(key)]
+    assert plain(fetched(hourly)).equals(plain(md.resample(fetched(filled.scan("prices")), "1h")))
+    apart = hourly.reset_index(drop=True)
+    assert [key for key in md.resample(apart, "1d").optimize().__dask_graph__() if "shuffle" in str(key)]
 
 
 def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
