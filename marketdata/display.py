@@ -76,12 +76,8 @@ class Shown:
 def show(frame: Any, *, id_width: int | None = 16) -> Shown:
     """A frame to print or to end a cell with, its long ids shortened, as notebooks show frames by themselves.
 
-    Returns an object with the text and HTML of the pandas or polars DataFrame. Different ids are shown differently.
-
-    Parameters
-    ----------
-    id_width : int, optional
-        Most characters of an id, from 6 on; None shows ids whole. ``md.options`` has the default of notebooks.
+    Returns an object with the text and HTML of the pandas or polars DataFrame; ids longer than ``id_width`` (see
+    `options`) are shortened, and different ids are shown differently.
 
     Examples
     --------

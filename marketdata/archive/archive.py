@@ -172,20 +172,15 @@ class Archive(Generic[Frame]):
     def add_files(self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp") -> list[AddedFile]:
         """Add files: Parquet, CSV and JSON lines of tidy columns, and raw book messages of a collector.
 
-        Columns tell what a file has; records are added before points, whatever the order. Returns a list of AddedFile:
-        ``file kind rows points stored``: its rows or messages, the points these are (a snapshot of a book is one,
-        duplicates count once), and the points stored at 1m. ConfigError if a file is missing or of no known kind;
+        Columns tell what a file has; of ``paths``, files or folders, records are added before points. Returns a list of
+        AddedFile: ``file kind rows points stored``: its rows or messages, the points these are (a snapshot of a book is
+        one, duplicates count once), and the points stored at 1m. ConfigError if a file is missing or of no known kind;
         nothing is added then. Other errors as `add`.
 
         Parameters
         ----------
-        paths : path or list of paths
-            Files, or folders of files.
-        token_id : str, optional
-            Token of raw messages that do not name one.
-        clock : str
-            Field of raw messages with their time: Unix seconds, milliseconds, microseconds or nanoseconds, by
-            magnitude.
+        token_id, clock : str
+            For raw messages: the token if they do not name one, and the field with their Unix time in s, ms, us or ns.
 
         Examples
         --------
@@ -241,17 +236,14 @@ class Archive(Generic[Frame]):
             Where to fetch from.
         markets : str or list of str, optional
             Ids or slugs. Instead: ``event`` or ``series``, a slug, for all markets below it (what the service lists of
-            it is believed for ten minutes); ``search``, for all that the service finds by a text; or ``all_markets``.
-        file : path, optional
-            Instead: a text file of ids and slugs, one a line; ``#`` begins a comment, ``"-"`` is the standard input.
+            it is believed for ten minutes); ``search``, for all that the service finds by a text; ``all_markets``; or
+            ``file``, a text file of ids and slugs, one a line (``#`` begins a comment, ``"-"`` is the standard input).
         views, start, end
             Which of books, prices and metrics; the half-open range [UTC], by default up to now by the server's clock.
-        dry_run, refresh : bool
-            Only return the plan; fetch also what is final, where the last fetch wins.
-        progress : bool, optional
-            Show a progress bar; by default in a terminal.
-        frame : {"pandas", "polars"}, optional
-            Kind of the result.
+        refresh : bool
+            Fetch also what is final; the last fetch wins.
+        progress, frame : bool, {"pandas", "polars"}
+            Show a progress bar, by default in a terminal; kind of the result.
 
         Examples
         --------
@@ -747,15 +739,10 @@ class Archive(Generic[Frame]):
         """Read everything back and compare it with the row counts and content hashes of the coverage.
 
         Finds flipped bits, torn, swapped and missing files, and rows other than those written. One row per damaged
-        range, none if all is well: ``view market_id start end problem``. ArchiveError if the storage does not answer:
-        that says nothing about the data, and nothing is changed.
-
-        Parameters
-        ----------
-        repair : bool
-            Give up what is proven to be damaged: its ranges become missing, what can still be read is kept, and the
-            next pull or add fills them.
-        frame : {"pandas", "polars"}, optional
+        range, none if all is well: ``view market_id start end problem``. ``repair`` gives up what is proven to be
+        damaged: its ranges become missing, what can still be read is kept, and the next pull or add fills them.
+        ArchiveError if the storage does not answer: that says nothing about the data, and nothing is changed. ``frame``
+        as for `books`.
 
         Examples
         --------

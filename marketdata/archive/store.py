@@ -138,8 +138,7 @@ class ArchiveStore:
     def upsert(self, view: View, columns: AnyColumns, state: CoverageState, *, whole: bool = False) -> None:
         """Add points: equal (token, ts) are replaced, the rest stays; ``whole`` replaces first to last of a token.
 
-        What was complete stays so; the rest of the range of each market, from its first to its last point, gets
-        ``state``.
+        What was complete stays so; the rest of each market, from its first to its last point, gets ``state``.
         """
         columns = columns.sort()
         parts = by_market(columns)

@@ -341,16 +341,9 @@ class Client(Generic[Frame]):
 
         Returns a Verification with one finding per reading: what ``t`` names (label), what means are taken over
         (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
-        (limit); each is followed, a named variant, or not decidable with this data. Pages are compared as they came.
-        For errors see `books`.
-
-        Parameters
-        ----------
-        market, start, end
-            A market with holes and at least two tokens tells most. Whole buckets of ``coarse`` are compared, two at
-            least.
-        fine, coarse : {"1m", "10m", "1h", "6h", "1d"}
-            The resolutions that are compared.
+        (limit); each is followed, a named variant, or not decidable with this data. The resolutions ``fine`` and
+        ``coarse`` are compared as pages came, over two whole coarse buckets at least; a ``market`` with holes and two
+        tokens decides most. Others as for `books`.
 
         Examples
         --------

@@ -20,18 +20,11 @@ _NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fetch asks for, if every bucket of the range has its points.
+    """What a fetch requests, if every bucket of the range has its points.
 
-    Attributes
-    ----------
-    requests, points : int
-        Pages to fetch; points: token x bucket.
-    minutes : float or None
-        Time at the key's ``requests_per_minute`` [min]; None if that is not known.
-    memory : int
-        Size of the tidy frame, a book taken to have 40 levels [bytes].
-    refused : tuple of str
-        Parts that the plan of the key does not allow.
+    ``requests`` are pages and ``points`` token x bucket; ``minutes`` is the time at the key's ``requests_per_minute``,
+    None if that is not known; ``memory`` the size of the tidy frame [bytes], a book taken to have 40 levels;
+    ``refused`` the parts that the plan of the key does not allow.
     """
 
     requests: int

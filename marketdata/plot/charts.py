@@ -73,16 +73,12 @@ def prices(
 
     Parameters
     ----------
-    ax : matplotlib Axes, optional
-        Where to draw a frame of one market; by default a new figure.
+    ax, title : matplotlib Axes, str, optional
+        Where to draw a frame of one market (by default a new figure), and the text above (by default its question).
     markets : frame of market records, or mapping of market id to text, optional
         The questions that the panels show; by default shortened ids.
-    title : str, optional
-        Text above; by default, for one market, its question.
-    simulated : bool
-        Mark the chart as simulated.
-    backend : "matplotlib" or "plotly"
-        plotly draws an interactive figure; it needs ``pip install 'marketdata[plotly]'``.
+    simulated, backend : bool, "matplotlib" or "plotly"
+        Mark the chart as simulated; plotly is interactive and needs ``pip install 'marketdata[plotly]'``.
 
     Examples
     --------

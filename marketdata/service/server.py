@@ -90,16 +90,12 @@ def serve(
 
     Parameters
     ----------
-    archive : Archive
-        What is served.
-    host, port
-        Where; port 0 takes a free one.
+    archive, host, port
+        What is served, and where; port 0 takes a free one.
     keys : path, Keys, mapping of key to plan name, or None
-        Who may ask. None makes one key, which ``.api_key`` shows.
-    plans : mapping of str to Plan or dict, optional
-        Plans that ``keys`` names; by default one, ``local``, which allows everything.
-    requests_per_minute : int
-        Rate of the plan ``local``.
+        Who may send requests. None creates one key, which ``.api_key`` shows.
+    plans, requests_per_minute : mapping of str to Plan or dict, int
+        Plans that ``keys`` names; by default one, ``local``, which allows everything at this rate.
     secret : bytes, optional
         Signs cursors [at least 16 bytes]; by default stored in the archive's folder: cursors outlive a restart.
     cache_bytes : int
@@ -116,7 +112,7 @@ def serve(
 
     Examples
     --------
-    >>> with md.serve(md.simulate(events=1, days=1)) as service:
+    >>> with md.serve(archive) as service:
     ...     md.Client(service.base_url, service.api_key).health()["status"]
     'ok'
     """

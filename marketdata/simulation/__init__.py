@@ -84,13 +84,11 @@ def simulate(
     ----------
     path : path, optional
         Folder of the archive; by default a temporary one, removed when the process ends. ConfigError if it has an
-        archive that is not simulated.
+        archive that is not simulated. ``frame`` is the kind of frame that it returns.
     events, days, seed : int, float, int
         Number of events, two per series; length of the history, which ends at 2026-01-01 00:00 UTC; seed.
     markets, levels : int
         Markets of two tokens per event; most levels of a book side.
-    frame : {"pandas", "polars"}
-        Kind of frame that the archive returns.
 
     Examples
     --------

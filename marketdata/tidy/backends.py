@@ -74,22 +74,12 @@ def run(
 ) -> F:
     """Call a function of a `Table` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
-    NotTidyError if the frame is none of ``kinds``; ConfigError if the function does not support its library.
-
-    Parameters
-    ----------
-    function : callable
-        From a `Table` to a polars or narwhals frame, or to what `closed` takes.
-    kinds : iterable of Kind
-        The kinds accepted; the first that the columns satisfy decides.
-    together : {"row", "token", "market", "all"}
-        Which rows of a Dask frame the function must see at once.
-    further : bool
-        Whether columns beyond those of the kind are needed; if not, a lazy frame is cut to these before it is read.
-    reduce, finish : callable, optional
-        ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
-        streams through it; ``finish`` is called for the reduced rows instead of the function. Where it raises
-        `Overlap`, as parts of the rows cannot be told apart any more, the function gets all of them.
+    NotTidyError if the frame is none of ``kinds`` (the first that the columns satisfy decides); ConfigError if the
+    function does not support its library. ``together``: which rows of a Dask frame the function must see at once.
+    ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
+    read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
+    streams through it; ``finish`` is called for the reduced rows instead of the function. Where it raises `Overlap`, as
+    parts of the rows cannot be told apart any more, the function gets all of them.
     """
     frame, kinds = read(frame), tuple(kinds)
     again = partial(run, function=function, kinds=kinds)

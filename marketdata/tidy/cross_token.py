@@ -33,12 +33,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     Selling Yes at p is in effect bidding 1 - p for No: ask = 1 - bid and bid = 1 - ask of the other token. Returns tidy
     books: one row per level of a book side, sizes and levels as they were; an empty side stays one marker row. Applied
     twice it gives the frame back (to 1e-15). ConfigError if a market of a frame in memory does not have two tokens; a
-    lazy frame leaves such markets out.
-
-    Parameters
-    ----------
-    tokens : int or frame, optional
-        See `overround`.
+    lazy frame leaves such markets out. For ``tokens`` see `overround`.
 
     Examples
     --------

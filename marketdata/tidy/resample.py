@@ -1,11 +1,7 @@
-"""The aggregation rules of the service (interface 4.2 to 4.4).
+"""The aggregation rules of the service (interface 4.2 to 4.4): in memory by the kernels of `runs`, else by expressions.
 
-1. A bucket is ``floor(ts / width)`` from the epoch in UTC, named by its start.
-2. Books, and what was derived from books: the rows with the greatest ``ts`` of each token and bucket.
-3. Prices and metrics: sum / count over the points, nulls left out. No point, no row.
-4. Means compose: each value carries the count of its base points in ``<value>_count``.
-
-In memory the kernels of `marketdata.tidy.runs` do it on columns in tidy order; engines elsewhere do it by expressions.
+A bucket is ``floor(ts / width)`` from the epoch in UTC, named by its start. Means compose: each value has the count of
+its base points beside it, in ``<value>_count``.
 """
 
 from __future__ import annotations

@@ -33,12 +33,8 @@ def ladder(frame: F, ts: Any) -> F:
 
     One row per (token, level): ``ts market_id token_id token_label level bid_total bid_size bid_price ask_price
     ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null where
-    a side has no such level; an empty book has no row. By token, then level.
-
-    Parameters
-    ----------
-    ts
-        The moment, as for `Client.books`: the last snapshot whose ``ts``, the start of its bucket, is not later.
+    a side has no such level; an empty book has no row. By token, then level. ``ts`` is a time as for `Client.books`;
+    the last snapshot is taken whose ``ts``, the start of its bucket, is not later.
 
     Examples
     --------
@@ -75,13 +71,9 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     """Books with one row per snapshot and the levels side by side.
 
     One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares],
-    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. `from_wide` is the
+    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. Deeper levels than
+    ``levels`` are cut; by default it is that of the deepest book, but a lazy frame needs it. `from_wide` is the
     inverse.
-
-    Parameters
-    ----------
-    levels : int, optional
-        Levels of each side; deeper ones are cut. By default those of the deepest book; a lazy frame needs the number.
 
     Examples
     --------
@@ -128,10 +120,10 @@ def _wide_rows(table: EngineTable, levels: int) -> Any:
 
 
 def from_wide(frame: F) -> F:
-    """Tidy books of wide ones, the inverse of `to_wide`.
+    """Tidy books of wide ones, the inverse of `to_wide`; columns other than those that it gives are left out.
 
     One row per level of a book side: ``ts market_id token_id token_label side level price size``; an empty side is its
-    marker row. Columns other than those of `to_wide` are left out.
+    marker row.
 
     Examples
     --------

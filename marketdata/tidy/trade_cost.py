@@ -22,12 +22,7 @@ def fill_price(frame: F, size: float | None = None) -> F:
 
     One row per (token, ts): ts, ids and ``bid_fill_price ask_fill_price`` = sum(price * taken) / sum(taken)
     [probability]: what shares sold into the bids bring and shares bought from the asks cost, without fees. Null where
-    the side is missing or has less than ``size``.
-
-    Parameters
-    ----------
-    size : float, optional
-        Shares; by default all that rest there. A side has enough when it lacks at most 1e-9 of it.
+    the side is missing or lacks more than 1e-9 of ``size`` [shares], by default all that rest there.
 
     Examples
     --------

@@ -36,15 +36,9 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     """The event array of hftbacktest: each snapshot clears both sides (event 3) and sets its levels (event 4).
 
     Returns a numpy array of ``event_dtype`` (hftbacktest 2.4) in time order, for ``BacktestAsset().data(...)``:
-    ``exch_ts`` is the end of the bucket, ``local_ts`` later by the latency [ns since the epoch UTC], ``px``
-    [probability], ``qty`` [shares]. ConfigError if the frame has several tokens.
-
-    Parameters
-    ----------
-    resolution : {"1m", "10m", "1h", "6h", "1d"}
-        Bucket width of the frame.
-    latency : float
-        Time from exchange to you [seconds].
+    ``exch_ts`` is the end of the bucket (of width ``resolution``), ``local_ts`` later by the ``latency`` [seconds] from
+    exchange to you [ns since the epoch UTC], ``px`` [probability], ``qty`` [shares]. ConfigError if the frame has
+    several tokens.
 
     Examples
     --------

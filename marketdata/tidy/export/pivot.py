@@ -17,13 +17,9 @@ def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") ->
     """One value as a matrix: time down, tokens across, as vectorbt takes prices.
 
     One row per time that any token has, null where a token has none; of pandas indexed by ``ts`` [UTC], else with a
-    column ``ts``. ``ts`` is the start of the bucket: shift the signals of a backtest by one row. For a full grid
-    `align` first. ConfigError if two tokens would share a column. For ``value`` see `ohlc`.
-
-    Parameters
-    ----------
-    columns : {"token_id", "token_label", "market_id"}
-        What names the columns; of metrics it is the market.
+    column ``ts``, the start of the bucket: shift the signals of a backtest by one row. For a full grid `align` first.
+    For ``value`` see `ohlc`. ``columns`` ("token_id", "token_label", "market_id") names the columns, by market for
+    metrics; ConfigError if two tokens would share one.
 
     Examples
     --------
