@@ -1,5 +1,6 @@
 /* A storage that stutters: the n-th call on a file below a folder fails with an errno. For LD_PRELOAD, armed by ctypes. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -39,16 +42,29 @@ static int below(const char *path) { return folder[0] && path && strstr(path, fo
 #define OPENED(path, call) if (below(path)) { if (fails()) return -1; int fd = call; if (fd >= 0 && fd < 65536) ours[fd] = 1; return fd; } \
     int other = call; if (other >= 0 && other < 65536) ours[other] = 0; return other;
 #define ON(fd) ((fd) >= 0 && (fd) < 65536 && ours[fd])
+#define AT(path) if (below(path) && fails()) return -1;
+#define TO(fd) if (ON(fd) && fails()) return -1;
 
 int open(const char *path, int flags, ...) { REAL(open); MODE(flags) OPENED(path, real(path, flags, mode)) }
 int open64(const char *path, int flags, ...) { REAL(open64); MODE(flags) OPENED(path, real(path, flags, mode)) }
 int openat(int at, const char *path, int flags, ...) { REAL(openat); MODE(flags) OPENED(path, real(at, path, flags, mode)) }
 int openat64(int at, const char *path, int flags, ...) { REAL(openat64); MODE(flags) OPENED(path, real(at, path, flags, mode)) }
-ssize_t read(int fd, void *b, size_t n) { REAL(read); if (ON(fd) && fails()) return -1; return real(fd, b, n); }
-ssize_t pread(int fd, void *b, size_t n, off_t o) { REAL(pread); if (ON(fd) && fails()) return -1; return real(fd, b, n, o); }
-ssize_t pread64(int fd, void *b, size_t n, off64_t o) { REAL(pread64); if (ON(fd) && fails()) return -1; return real(fd, b, n, o); }
-ssize_t write(int fd, const void *b, size_t n) { REAL(write); if (ON(fd) && fails()) return -1; return real(fd, b, n); }
-int fsync(int fd) { REAL(fsync); if (ON(fd) && fails()) return -1; return real(fd); }
-int rename(const char *a, const char *b) { REAL(rename); if (below(a) && fails()) return -1; return real(a, b); }
-int link(const char *a, const char *b) { REAL(link); if (below(a) && fails()) return -1; return real(a, b); }
-int linkat(int c, const char *a, int d, const char *b, int f) { REAL(linkat); if (below(a) && fails()) return -1; return real(c, a, d, b, f); }
+DIR *opendir(const char *path) { REAL(opendir); if (below(path) && fails()) return NULL; return real(path); }
+ssize_t read(int fd, void *b, size_t n) { REAL(read); TO(fd) return real(fd, b, n); }
+ssize_t pread(int fd, void *b, size_t n, off_t o) { REAL(pread); TO(fd) return real(fd, b, n, o); }
+ssize_t pread64(int fd, void *b, size_t n, off64_t o) { REAL(pread64); TO(fd) return real(fd, b, n, o); }
+ssize_t write(int fd, const void *b, size_t n) { REAL(write); TO(fd) return real(fd, b, n); }
+int fsync(int fd) { REAL(fsync); TO(fd) return real(fd); }
+int fdatasync(int fd) { REAL(fdatasync); TO(fd) return real(fd); }
+int flock(int fd, int how) { REAL(flock); TO(fd) return real(fd, how); }
+int stat(const char *path, struct stat *s) { REAL(stat); AT(path) return real(path, s); }
+int stat64(const char *path, struct stat64 *s) { REAL(stat64); AT(path) return real(path, s); }
+int lstat64(const char *path, struct stat64 *s) { REAL(lstat64); AT(path) return real(path, s); }
+int fstatat(int at, const char *path, struct stat *s, int f) { REAL(fstatat); AT(path) return real(at, path, s, f); }
+int fstatat64(int at, const char *path, struct stat64 *s, int f) { REAL(fstatat64); AT(path) return real(at, path, s, f); }
+int statx(int at, const char *path, int f, unsigned m, struct statx *s) { REAL(statx); AT(path) return real(at, path, f, m, s); }
+int mkdir(const char *path, mode_t mode) { REAL(mkdir); AT(path) return real(path, mode); }
+int unlink(const char *path) { REAL(unlink); AT(path) return real(path); }
+int rename(const char *a, const char *b) { REAL(rename); AT(a) return real(a, b); }
+int link(const char *a, const char *b) { REAL(link); AT(a) return real(a, b); }
+int linkat(int c, const char *a, int d, const char *b, int f) { REAL(linkat); AT(a) return real(c, a, d, b, f); }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import random
 import threading
 import time
@@ -30,11 +32,13 @@ from marketdata.archive.storage.parquet import (
     statistics,
     write_rows,
 )
-from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ConfigError, PartialCoverageWarning, warn
+from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError, PartialCoverageWarning, warn
 from marketdata.times import to_datetime
 
 _FOOTERS = 4096
 _TRIES = 100
+# A log is looked at so often before it is said to be damaged.
+_LOOKS = 3
 _REBUILD = "Run archive.rebuild() to make it anew from the data files."
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files that its version has. A flipped bit in the log, which
@@ -97,28 +101,39 @@ class Table:
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
         with self._lock:
-            if self._handle is None and self.damage is None:
+            opened = self._handle is None and self.damage is None
+            if opened:
                 self._open()
-            elif self._as_of is None and self.damage is None and self._moved():
+            if self.remote and not opened and self._follows():
                 self._update()
+            before = -2
+            for _ in range(_LOOKS):
+                if self.remote or not self._follows() or not self._moved():
+                    return self._version
+                before = self._version.number
+                self._update()
+            if self._follows() and self._version.number == before:
+                raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
 
+    def _follows(self) -> bool:
+        return self._handle is not None and self._as_of is None and self.damage is None
+
     def _moved(self) -> bool:
-        return self.remote or (self._log / f"{self._version.number + 1:020d}.json").exists()
+        """Whether there is a newer commit, also one that a failing listing of the log has left out."""
+        with errors.reading(f"The commit log of {self.uri}"):
+            return (self._log / f"{self._version.number + 1:020d}.json").exists()
 
     def _update(self) -> None:
         from deltalake.exceptions import DeltaError
 
         try:
             with errors.reading(f"The commit log of {self.uri}"):
-                try:
-                    self._handle.update_incremental()
-                except DeltaError as problem:
-                    if not errors.is_bad_log(problem):
-                        raise
-                    self._damaged(errors.one_line(problem))
-                    return
-        except ArchiveCorruptError:
+                self._handle.update_incremental()
+        except ArchiveError as problem:
+            is_bad = isinstance(problem.__cause__, DeltaError) and errors.is_bad_log(problem.__cause__)
+            if not is_bad and not isinstance(problem, ArchiveCorruptError):
+                raise
             # A part of the log that a checkpoint has made needless may be gone: look from the start.
             self._handle = None
             self._open()
@@ -126,27 +141,49 @@ class Table:
         self._load(self._handle)
 
     def _open(self) -> None:
+        """Open the table. Its log is damaged if it is refused again after all of its bytes could be read.
+
+        Where a call of the file system fails, the library may take a log for one that lacks this commit.
+        """
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if not self.remote and not Path(self.uri).is_dir():
-            return
+        what = ""
         with errors.reading(f"The commit log of {self.uri}"):
-            try:
-                handle = DeltaTable(self.uri, storage_options=self._options)
-                if self._as_of is not None:
-                    handle.load_as_version(to_datetime(self._as_of))
-            except TableNotFoundError:
-                if self.remote or not any(Path(self.uri).glob("*.parquet")):
-                    return
-                self._damaged("it is gone")
+            if not self.remote and not Path(self.uri).is_dir():
                 return
-            except DeltaError as problem:
-                if self.remote or errors.is_newer(problem) or not errors.is_bad_log(problem):
-                    raise
-                self._damaged(errors.one_line(problem))
+            for _ in range(_LOOKS):
+                try:
+                    handle = DeltaTable(self.uri, storage_options=self._options)
+                    if self._as_of is not None:
+                        handle.load_as_version(to_datetime(self._as_of))
+                    break
+                except TableNotFoundError:
+                    if self.remote or not (
+                        self._read_log() or any(name.endswith(".parquet") for name in os.listdir(self.uri))
+                    ):
+                        return
+                    what = "it is gone"
+                except DeltaError as problem:
+                    if self.remote or errors.is_newer(problem) or not errors.is_bad_log(problem):
+                        raise
+                    self._read_log()
+                    what = errors.one_line(problem)
+            else:
+                self._damaged(what)
                 return
         self._load(handle)
+
+    def _read_log(self) -> int:
+        """Read all of the commit log, so that a storage that fails says so; how many files it has."""
+        if not self._log.is_dir():
+            return 0
+        names = os.listdir(self._log)
+        for name in names:
+            if name.endswith((".json", ".parquet")):
+                with contextlib.suppress(FileNotFoundError):
+                    (self._log / name).read_bytes()
+        return len(names)
 
     def _load(self, handle: Any) -> None:
         """Take the version of a handle, if its files are those that its last commit says."""
