@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ArchiveError, ConfigError
 from marketdata.wire.columns import BookColumns, Token
 from marketdata.wire.views import METRICS, VIEWS, View
 
@@ -184,12 +184,15 @@ def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str
 
 def write(frame: Any, path: Path) -> None:
     """Write a polars frame, eager or lazy, in the format of the suffix; ConfigError if that is unknown."""
+    import polars as pl
+
     lazy = frame.lazy()
-    if path.suffix == ".parquet":
-        lazy.sink_parquet(path)
-    elif path.suffix == ".csv":
-        lazy.sink_csv(path)
-    elif path.suffix in (".jsonl", ".ndjson"):
-        lazy.sink_ndjson(path)
-    else:
+    ways = {
+        ".parquet": lazy.sink_parquet, ".csv": lazy.sink_csv, ".jsonl": lazy.sink_ndjson, ".ndjson": lazy.sink_ndjson
+    }  # fmt: skip
+    if path.suffix not in ways:
         raise ConfigError(f"{path.name!r}: names that end in .parquet, .csv, .jsonl and .ndjson can be written.")
+    try:
+        ways[path.suffix](path)
+    except (OSError, pl.exceptions.PolarsError) as problem:
+        raise ArchiveError(f"Writing {path.name!r} failed: {problem}. The archive is as it was.") from problem

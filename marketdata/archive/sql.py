@@ -101,9 +101,10 @@ def answer(connection: Any, text: str) -> pa.Table:
         if found is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
         return found.to_arrow_table()
-    except duckdb.IOException as problem:
-        raise ArchiveError(f"The archive could not be read: {problem}") from problem
     except duckdb.Error as problem:
+        # What a reader of Arrow raises comes as an error of input.
+        if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
+            raise ArchiveError(f"The archive could not be read: {problem}") from problem
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
 
 

@@ -89,6 +89,10 @@ READS: dict[str, Callable[[Archive], Any]] = {
 }
 
 
+# What an engine reads raises the errors of the engine.
+ENGINES = {"scan": (OSError, pl.exceptions.PolarsError), "scan by Arrow": (OSError, pl.exceptions.PolarsError)}
+
+
 def again(archive: Archive) -> Archive:
     """The same archive as another process sees it."""
     return Archive(archive.location, frame="polars", storage_options=archive._store.options)
@@ -152,6 +156,9 @@ def disturb(
             raise AssertionError((name, n, "taken for damage")) from problem
         except ArchiveError as problem:
             said = type(problem).__name__
+        except ENGINES.get(name, ()) as problem:
+            assert not isinstance(problem, FileNotFoundError), (name, n)
+            said = "error of the engine"
         finally:
             fired = disarmed()
         seen[f"{name}: {said}"] += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import multiprocessing
 import os
 import random
@@ -21,6 +20,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, points_of
 from archive.test_faults import books, data_files, held
 from archive.test_processes import start
+from archive.test_stutter import stuttered
 from archive.writers import keep_up, limited, part_of, rows_of, write_for_ever, write_part, write_rounds
 
 from marketdata.archive import Archive
@@ -276,29 +276,14 @@ def test_eight_writers_of_one_market_beside_compaction(
 
 
 @pytest.mark.fault("AR38")
-@pytest.mark.parametrize("wrong", ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES"])
+@pytest.mark.parametrize("wrong", ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES", "ENOSPC"])
 def test_a_storage_that_stutters_at_every_call_of_every_verb(
-    archive: Archive, tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever system call fails in whichever verb: a typed error or success, old points or new, none missing."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("a C compiler makes the shim of this test")
-    shim = tmp_path / "stutter.so"
-    code = Path(__file__).with_name("stutter.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, code, "-ldl"], check=True)
-    for first, count, size in ((0, 20, 1.0), (20, 10, 1.0), (5, 10, 2.0)):
-        archive.add(books=books(M, first, count, size=size))
-    done = subprocess.run(
-        [sys.executable, "-m", "archive.stutter", archive.location, str(getattr(errno, wrong)), "90"],
-        env={
-            **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "LD_PRELOAD": str(shim)
-        },
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    """Whichever system call fails in whichever verb: a typed error or success, old points or new, none given up."""
+    said = stuttered(tmp_path, [wrong], 560.0, int(os.environ.get("STUTTER_STEP", "1")))
     with capsys.disabled():
-        print(f"\n{wrong}: {done.stdout.strip()}")
+        print(f"\n{wrong}: {said}")
 
 
 def fill(archive: Archive) -> int:
