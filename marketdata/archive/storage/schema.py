@@ -15,6 +15,7 @@ from marketdata.wire.views import VIEWS, View, ViewSpec, empty
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
+_MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
 SIDES = ("bid_price", "bid_size", "ask_price", "ask_size")
 
 
@@ -72,7 +73,7 @@ def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
 
 def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
     """Columns of the rows of all tables, one after the other, in their order."""
-    chunks = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
+    chunks = _joined([batch for table in tables for batch in table.to_batches() if batch.num_rows])
     if not chunks:
         return empty(view)
     tokens, codes = _tokens(view, chunks)
@@ -85,6 +86,15 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
     # A further column of another market is null in every row of this one.
     held = {name: column for name, column in values.items() if name in spec.names or not np.isnan(column).all()}
     return spec.columns(tokens, codes, ts, held)
+
+
+def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same rows in one chunk where chunks are many and small: each costs some calls, however few its rows."""
+    if len(chunks) < _MANY_CHUNKS or sum(chunk.num_rows for chunk in chunks) > _SMALL_CHUNK * len(chunks):
+        return chunks
+    if any(chunk.schema != chunks[0].schema for chunk in chunks):
+        return chunks
+    return pa.Table.from_batches(chunks).unify_dictionaries().combine_chunks().to_batches()  # type: ignore[no-any-return]
 
 
 def _ints(array: pa.Array) -> Any:

@@ -32,7 +32,14 @@ from marketdata.archive.storage.parquet import (
     statistics,
     write_rows,
 )
-from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError, PartialCoverageWarning, warn
+from marketdata.errors import (
+    ArchiveBusyError,
+    ArchiveCorruptError,
+    ArchiveError,
+    ConfigError,
+    PartialCoverageWarning,
+    warn,
+)
 from marketdata.times import to_datetime
 
 _FOOTERS = 4096
@@ -121,8 +128,13 @@ class Table:
 
     def _moved(self) -> bool:
         """Whether there is a newer commit, also one that a failing listing of the log has left out."""
-        with errors.reading(f"The commit log of {self.uri}"):
-            return (self._log / f"{self._version.number + 1:020d}.json").exists()
+        try:
+            os.stat(f"{self._log}/{self._version.number + 1:020d}.json")  # noqa: PTH116  asked for each market of a read
+        except FileNotFoundError:
+            return False
+        except OSError as problem:
+            raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
+        return True
 
     def _update(self) -> None:
         from deltalake.exceptions import DeltaError
@@ -159,9 +171,9 @@ class Table:
                         handle.load_as_version(to_datetime(self._as_of))
                     break
                 except TableNotFoundError:
-                    if self.remote or not (
-                        self._read_log() or any(name.endswith(".parquet") for name in os.listdir(self.uri))
-                    ):
+                    if self.remote:
+                        return
+                    if not self._read_log() and not any(p.suffix == ".parquet" for p in Path(self.uri).iterdir()):
                         return
                     what = "it is gone"
                 except DeltaError as problem:
@@ -178,12 +190,12 @@ class Table:
         """Read all of the commit log, so that a storage that fails says so; how many files it has."""
         if not self._log.is_dir():
             return 0
-        names = os.listdir(self._log)
-        for name in names:
-            if name.endswith((".json", ".parquet")):
+        paths = list(self._log.iterdir())
+        for path in paths:
+            if path.suffix in (".json", ".parquet"):
                 with contextlib.suppress(FileNotFoundError):
-                    (self._log / name).read_bytes()
-        return len(names)
+                    path.read_bytes()
+        return len(paths)
 
     def _load(self, handle: Any) -> None:
         """Take the version of a handle, if its files are those that its last commit says."""
