@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 FrameKind = Literal["pandas", "polars"]
-# So many runs of one id are filled faster than its rows are looked up one by one.
-_FEW_RUNS = 1_000
+# Runs of one id as long as this are filled faster than their rows are looked up one by one.
+_LONG_RUN = 4_000
 
 
 def frame_kind(value: Any) -> FrameKind:
@@ -136,7 +136,7 @@ class _Polars:
         # The last entry is the null of code -1.
         lookup = self.pl.Series([*categories, None], dtype=self.pl.Categorical)
         starts = group_starts(codes)
-        if not 0 < len(starts) <= _FEW_RUNS:
+        if not 0 < len(starts) <= len(codes) // _LONG_RUN:
             return lookup.gather(codes.astype(np.int64) % len(lookup))
         lengths = np.diff(np.append(starts, len(codes))).tolist()
         runs = zip(codes[starts].tolist(), lengths, strict=True)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage.intervals import CoverageRecord, cut, gaps, held, merged, overlay, union, within
+from marketdata.archive.coverage.intervals import (
+    CoverageRecord,
+    cut,
+    gaps,
+    held,
+    overlay,
+    subtract,
+    union,
+    within,
+)
 from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage.table import _merged, _records, record_table
 from marketdata.times import Range
 
 END = 24
@@ -78,17 +89,81 @@ def test_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> 
     assert all(a.end < b.start for a, b in itertools.pairwise(out))
 
 
+def merged(some: list[CoverageRecord], market: str = "m") -> list[CoverageRecord]:
+    """What the coverage table makes of sorted, disjoint records of a market."""
+    return _records(_merged(record_table((("books", market), record) for record in some)))
+
+
+def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
+    """Touching records of one state as one, record by record."""
+    out: list[CoverageRecord] = []
+    for piece in some:
+        last = out[-1] if out else None
+        known = last is not None and last.rows is not None and piece.rows is not None
+        unknown = last is not None and last.rows is None and piece.rows is None
+        if last and last.end == piece.start and last.state == piece.state and (known or unknown):
+            out[-1] = CoverageRecord(
+                last.start, piece.end, last.state,
+                (last.rows or 0) + (piece.rows or 0) if known else None,
+                ((last.digest or 0) + (piece.digest or 0)) % 2**64 if known else None,
+                min(last.fetched_at, piece.fetched_at), max(last.seq, piece.seq),
+                min(last.tries, piece.tries), max(last.commit, piece.commit),
+            )  # fmt: skip
+        else:
+            out.append(piece)
+    return out
+
+
 @pytest.mark.fault("AR29")
-@given(coverage_records())
-def test_merging_adds_rows_and_hashes(some: list[CoverageRecord]) -> None:
-    """Merged pieces show the same states at the same instants, and their rows and hashes add up."""
-    pieces = overlay(some)
-    out = merged(pieces)
-    assert {t: p.state for p in out for t in range(p.start, p.end)} == {
-        t: p.state for p in pieces for t in range(p.start, p.end)
-    }
-    assert sum(p.rows or 0 for p in out) == sum(p.rows or 0 for p in pieces)
-    assert sum(p.digest or 0 for p in out) % 2**64 == sum(p.digest or 0 for p in pieces) % 2**64
+@given(coverage_records(), st.randoms(use_true_random=False))
+def test_merging_adds_rows_and_hashes(some: list[CoverageRecord], draw: random.Random) -> None:
+    """Touching records of one state become one: rows and hashes add up, and it is as old as its oldest part."""
+    numbered = [
+        claim._replace(
+            state=draw.choice(STATES[:2]),
+            fetched_at=draw.randrange(99),
+            tries=draw.randrange(4),
+            commit=draw.randrange(9),
+        )
+        for claim in some
+    ]
+    pieces = overlay(numbered)
+    assert merged(pieces) == plainly_merged(pieces)
+
+
+@pytest.mark.fault("AR29")
+def test_records_of_two_markets_stay_apart() -> None:
+    """Records that touch in time are one only where market and view are the same."""
+    one = CoverageRecord(0, 5, CoverageState.FINAL, 3, 1, 70, 8)
+    two = one._replace(start=5, end=9)
+    keys = ("books", "a"), ("books", "b"), ("prices", "b")
+    for first, second in itertools.pairwise(keys):
+        assert _merged(record_table([(first, one), (second, two)])).num_rows == 2
+    assert _merged(record_table([(keys[0], one), (keys[0], two)])).num_rows == 1
+
+
+@pytest.mark.fault("AR29")
+@given(coverage_records(), ranges())
+def test_what_lies_within_a_range_knows_its_content_where_it_is_whole(
+    some: list[CoverageRecord], wanted: Range
+) -> None:
+    """A record inside is itself; of one that reaches out the count and the hash are not known, all else is."""
+    whole = overlay(some)
+    for found in within(whole, wanted):
+        of = next(p for p in whole if p.start <= found.start < p.end)
+        if wanted.start <= of.start and of.end <= wanted.end:
+            assert found == of
+        else:
+            assert found == of._replace(start=found.start, end=found.end, rows=None, digest=None)
+
+
+@pytest.mark.fault("AR29")
+@given(st.lists(ranges(), max_size=6), st.lists(ranges(), max_size=6))
+def test_taking_ranges_away_leaves_the_others(wanted: list[Range], taken: list[Range]) -> None:
+    """What is left is what was wanted and not taken, in the fewest ranges."""
+    left = subtract(wanted, taken)
+    assert instants(left) == instants(wanted) - instants(taken)
+    assert left == union(left)
 
 
 @pytest.mark.fault("AR29")

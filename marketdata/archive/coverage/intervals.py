@@ -7,7 +7,7 @@ result is the coverage. All times are microseconds since the epoch, every range 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from marketdata.archive.coverage.state import CoverageState
@@ -85,36 +85,6 @@ def cut(piece: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
         out.append(piece._replace(end=start, rows=None, digest=None))
     if end < piece.end:
         out.append(piece._replace(start=end, rows=None, digest=None))
-    return out
-
-
-def merged(
-    pieces: Sequence[CoverageRecord], *, may_merge: Callable[[CoverageRecord, CoverageRecord], bool] | None = None
-) -> list[CoverageRecord]:
-    """Touching records of one state as one; their rows and hashes add up."""
-    out: list[CoverageRecord] = []
-    for piece in pieces:
-        last = out[-1] if out else None
-        if (
-            last is not None
-            and last.end == piece.start
-            and last.state == piece.state
-            and (last.rows is None) == (piece.rows is None)
-            and (may_merge is None or may_merge(last, piece))
-        ):
-            out[-1] = CoverageRecord(
-                last.start,
-                piece.end,
-                last.state,
-                None if last.rows is None or piece.rows is None else last.rows + piece.rows,
-                None if last.digest is None or piece.digest is None else (last.digest + piece.digest) % 2**64,
-                min(last.fetched_at, piece.fetched_at),
-                max(last.seq, piece.seq),
-                min(last.tries, piece.tries),
-                max(last.commit, piece.commit),
-            )
-        else:
-            out.append(piece)
     return out
 
 

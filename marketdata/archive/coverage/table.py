@@ -233,7 +233,9 @@ def _groups(places: Mapping[CoverageKey, tuple[int, int]], count: int) -> Ints:
 
 
 def _merged(rows: pa.Table) -> pa.Table:
-    """Touching records of one state as one, as `merged` does it record by record."""
+    """Touching records of one state as one; their rows and hashes add up."""
+    if not rows.num_rows:
+        return rows
     start, end = _ints(rows, "start"), _ints(rows, "end")
     known = rows["rows"].is_valid().to_numpy(zero_copy_only=False)
     begins = np.ones(rows.num_rows, dtype=bool)

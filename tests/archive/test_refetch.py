@@ -1,0 +1,167 @@
+"""What to ask for and what an answer establishes, against a dict of single minutes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from marketdata.archive.coverage.intervals import CoverageRecord, overlay
+from marketdata.archive.coverage.policy import Gap, ServerTime, established, minutes, to_ask, whole_minutes
+from marketdata.archive.coverage.state import CoverageState
+from marketdata.times import Range
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+# Answers without points are asked for again after an hour, a day and a week.
+WAITS = (HOUR, DAY, 7 * DAY)
+BEGIN = 20_000 * DAY
+SPAN = 200
+
+
+def at(minute: int) -> int:
+    return BEGIN + minute * MINUTE
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> Range:
+    first = draw(st.integers(0, SPAN))
+    return Range(at(first), at(draw(st.integers(first, SPAN))))
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> list[CoverageRecord]:
+    """Disjoint records of all states, asked for at some time before."""
+    out = []
+    for seq, one in enumerate(draw(st.lists(spans(), max_size=6))):
+        fetched = at(SPAN) + draw(st.sampled_from([0, HOUR, DAY]))
+        state = draw(st.sampled_from(list(CoverageState)))
+        out.append(CoverageRecord(*one, state, 0, 0, fetched, seq, draw(st.integers(0, 4))))
+    return overlay(out)
+
+
+@st.composite
+def clocks(draw: st.DrawFn) -> ServerTime:
+    """A clock within the span, or as far behind it as a wait is, to the microsecond."""
+    minute = draw(st.integers(0, 2 * SPAN))
+    wait = draw(st.sampled_from([0, *WAITS]))
+    settle = draw(st.sampled_from([10 * MINUTE, DAY, 30 * MINUTE + 1]))
+    return ServerTime(at(minute) + wait + draw(st.sampled_from([-1, 0, 1, 30_000_000])), settle)
+
+
+@given(pieces(), spans(), clocks(), st.booleans())
+def test_everything_is_asked_for_that_is_not_known(
+    some: list[CoverageRecord], wanted: Range, clock: ServerTime, refresh: bool
+) -> None:
+    """A minute up to the one that is open now is asked for, but where it is final, or was empty not long enough ago."""
+    empty = [p for p in some if p.state == CoverageState.EMPTY]
+    assume(not any(a.end == b.start for a, b in itertools.pairwise(empty)))  # those are asked for together
+    want: dict[int, int] = {}
+    for minute in range(wanted.start, wanted.end, MINUTE):
+        if minute > clock.now:
+            continue
+        piece = next((p for p in some if p.start <= minute < p.end), None)
+        if refresh or piece is None or piece.state not in (CoverageState.FINAL, CoverageState.EMPTY):
+            want[minute] = 0
+        elif piece.state == CoverageState.EMPTY and clock.now - piece.fetched_at >= WAITS[min(piece.tries, 2)]:
+            want[minute] = piece.tries + 1
+    gaps = to_ask(some, wanted, clock, refresh=refresh)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))
+    assert all(gap.start < gap.end for gap in gaps)
+    assert {minute: gap.tries for gap in gaps for minute in range(gap.start, gap.end, MINUTE)} == want
+    assert minutes(gaps) == len(want)
+    assert all(gap.range == Range(gap.start, gap.end) for gap in gaps)
+
+
+def test_the_minute_that_is_open_is_asked_for_and_no_later_one() -> None:
+    """At the start of a minute that minute is open; a range that begins behind it is not asked for."""
+    wanted = Range(at(0), at(100))
+    assert to_ask([], wanted, ServerTime(at(5))) == [Gap(at(0), at(6))]
+    assert to_ask([], wanted, ServerTime(at(5) - 1)) == [Gap(at(0), at(5))]
+    assert to_ask([], Range(at(6), at(100)), ServerTime(at(5))) == []
+    assert to_ask([], Range(at(6), at(100)), ServerTime(at(5)), refresh=True) == []
+    assert to_ask([], wanted, ServerTime(at(50)), refresh=True) == [Gap(at(0), at(51))]
+
+
+def test_gaps_that_overlap_are_counted_once() -> None:
+    """The number of minutes of some gaps is that of their union."""
+    assert minutes([Gap(at(0), at(5)), Gap(at(3), at(8)), Gap(at(20), at(21))]) == 9
+    assert minutes([]) == 0
+
+
+@given(st.integers(-5, 5), st.integers(-5, 5), st.integers(0, 5), st.integers(-5, 5))
+def test_the_buckets_of_a_range_are_those_that_start_in_it(a: int, more: int, b: int, less: int) -> None:
+    """A range of any microseconds becomes that of the minutes whose start lies in it."""
+    wanted = Range(at(a) + more, at(a + b) + less)
+    found = whole_minutes(wanted)
+    assert [t for t in range(at(-10), at(20), MINUTE) if wanted.start <= t < wanted.end] == list(range(*found, MINUTE))
+
+
+@given(
+    st.integers(0, SPAN), st.integers(0, 60), st.sets(st.integers(0, SPAN), max_size=6), clocks(), st.booleans(),
+    st.integers(0, 4),
+)  # fmt: skip
+@example(0, 60, set(), ServerTime(at(60) + 7 * DAY), True, 0)
+@example(0, 60, set(), ServerTime(at(60) + 7 * DAY - 1), True, 0)
+@example(0, 60, set(), ServerTime(at(300)), True, 3)
+@example(0, 60, set(), ServerTime(at(300)), True, 2)
+@example(0, 60, set(), ServerTime(at(300)), False, 2)
+@example(0, 60, {50}, ServerTime(at(40)), True, 1)
+@example(0, 60, {50}, ServerTime(at(40)), False, 1)
+@example(0, 60, {0, 59}, ServerTime(at(300)), True, 1)
+def test_what_an_answer_of_up_to_an_hour_establishes(
+    first: int, length: int, points: set[int], clock: ServerTime, proven: bool, tries: int
+) -> None:
+    """Settled minutes of a proven answer are final; an answer without points is only observed, until it is believed.
+
+    What has not settled is provisional, and nothing of an answer without a proven end is more than unproven. Silence is
+    believed once three answers had it before, or when a week has passed.
+    """
+    done = Range(at(first), at(first + length))
+    settled = (clock.now - clock.settle) // MINUTE * MINUTE
+    cut = max(done.start, min(settled, done.end))
+    inside = [p for p in points if done.start <= at(p) < cut]
+    want: dict[int, tuple[CoverageState, int]] = {}
+    for minute in range(done.start, done.end, MINUTE):
+        if minute >= settled:
+            want[minute] = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN, 0
+        elif not proven:
+            want[minute] = CoverageState.UNPROVEN, tries
+        elif inside or tries >= 3 or clock.now - cut >= 7 * DAY:
+            want[minute] = CoverageState.FINAL, 0
+        else:
+            want[minute] = CoverageState.EMPTY, tries
+    records = established(done, np.array(sorted(map(at, points)), np.int64), clock, proven=proven, tries=tries)
+    assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
+    assert all(a.end == b.start for a, b in itertools.pairwise(records))
+    assert all(r.start < r.end for r in records)
+    said = {(r.rows, r.digest, r.fetched_at, r.seq, r.commit) for r in records}
+    assert said <= {(None, None, clock.now, 0, 0)}
+
+
+def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed() -> None:
+    """A range that stays without points is asked for four times in all, each time when its wait is over."""
+    wanted, now, asked = Range(at(0), at(100)), at(120), []
+    held: list[CoverageRecord] = []
+    while to_ask(held, wanted, ServerTime(now)) or held[0].state != CoverageState.FINAL:
+        for gap in to_ask(held, wanted, ServerTime(now)):
+            asked.append(now - at(120))
+            held = established(gap.range, np.empty(0, np.int64), ServerTime(now), proven=True, tries=gap.tries)
+        now += HOUR
+    assert asked == list(itertools.accumulate([0, *WAITS]))
+
+
+@pytest.mark.parametrize("minute", [0, 1])
+def test_the_last_settled_minute_and_the_first_open_one(minute: int) -> None:
+    """Ten minutes after its start, to the microsecond, a minute has settled."""
+    done = Range(at(0), at(2))
+    some = established(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), proven=True)
+    assert [(r.start, r.end, r.state) for r in some] == [
+        (at(a), at(b), state)
+        for a, b, state in ((0, minute, CoverageState.FINAL), (minute, 2, CoverageState.PROVISIONAL))
+        if a < b
+    ]
