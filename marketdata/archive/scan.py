@@ -58,7 +58,7 @@ class Query:
         rows = pl.LazyFrame(schema=schema)
         if self.files:
             rows = pl.scan_parquet(
-                list(self.files), schema=schema, missing_columns="insert", storage_options=self.options
+                list(self.files), schema=schema, missing_columns="insert", storage_options=_for_polars(self.options)
             )
         rows, ids = self._within(rows), id_columns(self.view)
         if self.view != "books":
@@ -197,6 +197,11 @@ def _spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 # -- the rules for polars
+
+
+def _for_polars(options: dict[str, str] | None) -> dict[str, Any] | None:
+    """Options of a storage as polars takes them: all are texts but one."""
+    return options and {name: int(value) if name == "max_retries" else value for name, value in options.items()}
 
 
 def _bucket(width: BucketWidth) -> pl.Expr:
