@@ -65,6 +65,8 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         if problem.hint:
             yield _HINTS.get((type(problem), argument)) or _HINTS.get((type(problem), None), "")
     elif hasattr(problem, "format_message"):  # of the option parser
+        if hasattr(problem, "message"):
+            problem.message = problem.message.removeprefix("Value error, ")
         yield problem.format_message()
         context = getattr(problem, "ctx", None)
         yield f"({context.command_path} --help)" if context else ""

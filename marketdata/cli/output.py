@@ -34,26 +34,34 @@ def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = Fal
     return named[0] if named else "table" if sys.stdout.isatty() else "csv"
 
 
-def show(data: Any, fmt: Format, rows: int | None = None, *, columns: Sequence[str] | None = None) -> None:
-    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all."""
+def show(
+    data: Any,
+    fmt: Format,
+    rows: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    empty: str = "there are no rows.",
+) -> None:
+    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all; `empty` is said of none."""
     import polars as pl
 
     if fmt == "table":
         data = data.lazy().collect()
-        typer.echo(table(data, rows or _ROWS, columns=columns))
+        typer.echo(
+            table(data, rows or _ROWS, columns=columns) if len(data) else f"marketdata: {empty}", err=not len(data)
+        )
         if len(data) > (rows or _ROWS):
             typer.echo(f"... {len(data):,} rows; --out FILE or --csv writes them all")
-        _note(len(data))
     elif fmt == "json":
         lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().splitlines()
         sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
-        _note(len(lines))
+        _note(len(lines), empty)
     else:
         lazy = data.lazy() if rows is None else data.lazy().head(rows)
         if fmt == "csv":
-            empty = pl.DataFrame(schema=lazy.collect_schema())
-            sys.stdout.write(_plain(empty, lists=False).collect().write_csv())
-        _note(_lines(lazy.collect_batches(maintain_order=True), fmt))
+            header = pl.DataFrame(schema=lazy.collect_schema())
+            sys.stdout.write(_plain(header, lists=False).collect().write_csv())
+        _note(_lines(lazy.collect_batches(maintain_order=True), fmt), empty)
 
 
 def stream(parts: Iterable[pl.DataFrame], rows: int | None) -> None:
@@ -97,9 +105,9 @@ def write(data: Any, path: Path, *, as_json: bool = False) -> None:
     typer.echo(json.dumps({"rows": rows, "out": str(path)}) if as_json else f"{rows:,} rows in {path}")
 
 
-def _note(rows: int) -> None:
+def _note(rows: int, empty: str = "there are no rows.") -> None:
     if not rows:
-        typer.echo("marketdata: there are no rows.", err=True)
+        typer.echo(f"marketdata: {empty}", err=True)
 
 
 def record(value: Any, *, as_json: bool, text: str | None = None) -> None:

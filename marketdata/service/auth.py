@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,10 @@ class Grant:
     key_id: str
     plan: AccessPlan
     organization: str | None = None
+
+
+def _allowed(plans: Iterable[str]) -> str:
+    return f"allowed are {', '.join(sorted(plans))}."
 
 
 def new_key() -> str:
@@ -117,7 +121,7 @@ class Keys:
     def _set(self, entries: tuple[Entry, ...], plans: dict[str, AccessPlan]) -> None:
         for entry in entries:
             if entry.plan not in plans:
-                raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; there are {sorted(plans)}.")
+                raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; {_allowed(plans)}")
         self.entries, self.plans = entries, plans
         self._by_hash = {entry.hash: entry for entry in entries}
 
@@ -186,7 +190,7 @@ class KeyFile(Keys):
         with _edit(self.path) as document:
             plans = document.get("plans", {})
             if plan not in plans:
-                raise ConfigError(f"There is no plan {plan!r} in {self.path.name}; there are {sorted(plans)}.")
+                raise ConfigError(f"There is no plan {plan!r} in {self.path.name}; {_allowed(plans)}")
             _append(document, entry)
         self._seen = None
         self._reload()
@@ -264,7 +268,7 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
             entries.append(Entry.read(table))
             key_id, plan = entries[-1].key_id, entries[-1].plan
             if plan not in plans:
-                raise EntryError(f"Key {key_id!r} names the plan {plan!r}; there are {sorted(plans)}.", "plan")
+                raise EntryError(f"Key {key_id!r} names the plan {plan!r}; {_allowed(plans)}", "plan")
     except EntryError as problem:
         line = _line_of(text, place if problem.entry is None else (*place, problem.entry))
         raise ConfigError(f"{file}, line {line}: {problem}") from None

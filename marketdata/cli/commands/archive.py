@@ -114,10 +114,7 @@ def pull(
         asked = Archive(place, frame="polars").pull(
             client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
         )
-    if len(asked) or fmt != "table":
-        output.show(asked, fmt, _EVERY_ROW)
-    else:
-        typer.echo("Nothing is missing; no request was made for points.")
+    output.show(asked, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
 def _follow(rounds: Iterator[Round]) -> None:
@@ -177,10 +174,7 @@ def verify(
             raise typer.Exit(1)
         return
     damaged = open_archive(str(archive)).verify(repair=repair)
-    if len(damaged) or fmt != "table":
-        output.show(damaged, fmt, _EVERY_ROW)
-    else:
-        typer.echo("Everything is as it was written.")
+    output.show(damaged, fmt, _EVERY_ROW, empty="nothing is damaged: every file and point is as it was written.")
     if len(damaged) and not repair:
         raise typer.Exit(1)
 
@@ -243,7 +237,7 @@ def export(
     view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(show_default=False)],
     market: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MARKET]...", help="Ids or slugs of markets; all without.", show_default=False),
+        typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.", show_default=False),
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default=False)] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default=False)] = None,
