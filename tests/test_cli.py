@@ -452,7 +452,7 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     done = marketdata(*words, "--json", cwd=folder, **service)
     assert done.returncode == 0, done.stderr
     assert {row["view"] for row in json.loads(done.stdout)} == {"books", "prices", "metrics"}
-    assert "Nothing is missing" in terminal(*words, cwd=folder, **service)
+    assert "nothing is missing" in terminal(*words, cwd=folder, **service)
     assert rows_of(marketdata(*words, cwd=folder, **service).stdout) == []
     archives = [md.Archive(folder / name, frame="polars") for name in ("history", "pulled")]
     held, pulled = (archive.books(market, RANGE[1], RANGE[3]) for archive in archives)
