@@ -345,10 +345,6 @@ def _with_twice(frame: Any) -> Any:
     return pd.concat([frame, frame[["market_id"]]], axis=1)
 
 
-def _moment(nanoseconds: int) -> dt.datetime:
-    return _EPOCH + dt.timedelta(microseconds=nanoseconds // 1000)
-
-
 def _numbers(values: list[Any], how: str) -> list[Any]:
     if how == "decimal":
         return [None if v is None else Decimal(str(v)) for v in values]

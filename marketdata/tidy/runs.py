@@ -42,12 +42,6 @@ def run_ends(starts: Ints, count: int) -> Ints:
     return np.append(starts[1:], count)[: len(starts)]
 
 
-def rises_within(ts: Ints, starts: Ints) -> bool:
-    """Whether times never fall inside the groups that begin at ``starts``."""
-    falls = np.flatnonzero(ts[1:] < ts[:-1]) + 1
-    return bool(np.isin(falls, starts).all())
-
-
 def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
     """Positions where a bucket [microseconds, from the epoch] begins; ``ts`` rises within each of ``groups``."""
     if len(ts) == 0:
