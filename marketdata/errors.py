@@ -46,16 +46,11 @@ from typing import Any
 
 
 class MarketDataError(Exception):
-    """Base of every error of this library; the message is the problem, then the hint.
+    """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
-    Attributes
-    ----------
-    argument, hint : str
-        Name of the argument that is wrong, if it is one; what to do in Python.
-    attempts : int or None
-        How often the request was tried.
-    partial, resume : frame, object or None
-        The rows that had arrived, and what `Client.resume` takes to continue after them.
+    ``argument`` is the name of a wrong argument, ``attempts`` how often the request was tried, ``partial`` the rows
+    that had arrived, and ``resume`` what ``client.resume`` takes to continue after them; each None where it does not
+    apply.
     """
 
     attempts: int | None = None

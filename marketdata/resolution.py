@@ -60,10 +60,7 @@ _MONDAY = 4 * _DAY
 
 @dataclass(frozen=True)
 class BucketWidth:
-    """A bucket size of frames and archives: whole minutes that divide a day, whole days, or a week from Monday.
-
-    A bucket is ``floor(t / width) * width`` from the Unix epoch in UTC.
-    """
+    """Width of buckets ``floor(t / width) * width`` from the epoch: minutes that divide a day, days, a week."""
 
     text: str
     micros: int

@@ -408,10 +408,7 @@ class Archive(Generic[Frame]):
         return query.coarser(query.read(table, view, market_id, rng, token_id), width)
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
-        """The same archive with a client, from which reads with ``on_missing="fetch"`` fill gaps; see `pull`.
-
-        Returns another object for the same data; this one stays without a client.
-        """
+        """The same archive with a client, from which its reads with ``on_missing="fetch"`` fill gaps; see `pull`."""
         out = copy.copy(self)
         out.__dict__.update(_client=client, _progress=progress)
         return out
@@ -422,10 +419,7 @@ class Archive(Generic[Frame]):
         return any(record.get("simulated") is True for record in self.records("markets"))
 
     def version(self, view: View | RecordKind) -> int:
-        """Number of the newest commit of a table, from 0, which changes with its data; -1 before the first.
-
-        Returns an int; ``view`` may also name a kind of records; see `records`.
-        """
+        """Number of the newest commit of a table (``view`` or records), from 0; -1 before it; see `records`."""
         if view in KINDS:
             return self._store.catalog[view].table.version().number
         return self._store.points[checked_view(view)].version().number
@@ -445,18 +439,12 @@ class Archive(Generic[Frame]):
         return [dict(record) for record in self._store.catalog[kind].records()]
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
-        """The record of the market with this id, else with this slug; see `records`.
-
-        Returns None if the archive has none with this ``id_or_slug``.
-        """
+        """The record of the market with this id, else with this slug (``id_or_slug``), or None; see `records`."""
         found = self._store.catalog["markets"].find(id_or_slug)
         return None if found is None else dict(found)
 
     def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
-        """The record of the market that has this token (see `records`), and the token's label.
-
-        Returns None if no market has ``token_id``.
-        """
+        """The record of the market that has ``token_id``, and the token's label, or None; see `records`."""
         found = self._store.catalog["markets"].token(token_id)
         return None if found is None else (dict(found[0]), found[1])
 
@@ -593,10 +581,7 @@ class Archive(Generic[Frame]):
     def outcomes(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
     ) -> Frame:
-        """What each token of resolved markets paid, as `marketdata.outcomes` returns it; parameters as for `markets`.
-
-        NotTidyError if no record says what a market resolved to.
-        """
+        """What each token of resolved markets paid; see `marketdata.outcomes`; arguments as for `markets`."""
         from marketdata.tidy.outcomes import outcomes
 
         return outcomes(self.markets(event_slug, search, frame=frame))
@@ -714,10 +699,7 @@ class Archive(Generic[Frame]):
         return plot.coverage(held, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
-        """Rewrite many small files as few large ones; readers and other versions are not disturbed; see `vacuum`.
-
-        Returns the number of files that the newest version has less.
-        """
+        """Rewrite small files as few large ones, without disturbing readers; returns how many fewer; see `vacuum`."""
         return maintenance.compact(self._store)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:

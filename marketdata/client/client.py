@@ -191,6 +191,10 @@ class Client(Generic[Frame]):
         row with null level, price and size. Sorted by market, token, ts, side (bid first), level. No data: no rows, all
         columns. Markets of more than 200 tokens are fetched token by token.
 
+        ConfigError if an argument is refused: nothing was sent. RequestError if the service refuses: NotFoundError,
+        PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError. NetworkError or ContractError if no
+        valid answer came: ``.partial`` has the rows so far, ``.resume`` is for `resume`.
+
         Parameters
         ----------
         market : str or list of str
@@ -203,16 +207,6 @@ class Client(Generic[Frame]):
             At most so many levels of each side.
         report : Report, optional
             Filled in: what was repaired, what looked odd, what it cost.
-
-        Raises
-        ------
-        ConfigError
-            If an argument is refused; nothing was sent.
-        RequestError
-            If the service refuses: NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError,
-            ServerError.
-        NetworkError, ContractError
-            If no valid answer came. ``.partial`` has the rows so far, ``.resume`` is for `resume`.
 
         Examples
         --------
@@ -491,10 +485,7 @@ class Client(Generic[Frame]):
         return self._to_frame("tokens", rows)
 
     def tags(self) -> list[str]:
-        """Every tag in use; see `series`.
-
-        Returns a list of str.
-        """
+        """Every tag in use, as a list of str; see `series`."""
         return list(record(self._transport, ("tags",), models.Tags)["data"])
 
     def health(self) -> Record:
@@ -510,10 +501,7 @@ class Client(Generic[Frame]):
         return record(self._transport, ("health",), models.Health)
 
     def server_time(self) -> datetime | None:
-        """What time it is for the service, from the ``Date`` of an answer of the last ten minutes; see `health`.
-
-        Returns a datetime [UTC], or None if the answer has no date.
-        """
+        """The service's clock [UTC] by an answer of the last ten minutes; None if that has no date; see `health`."""
         date = self._transport.server_time
         if date is None:
             date = self._transport.get(("health",)).date

@@ -20,13 +20,9 @@ _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_po
 class Report:
     """What fetching did beside fetching; pass one to a call and it is filled in; see `marketdata.Client.books`.
 
-    Attributes
-    ----------
-    repairs, warnings, observed : Counter of str
-        By name: deterministic fixes (duplicates dropped, points sorted), oddities whose data was kept, and facts of the
-        data worth a count (null values, crossed books).
-    requests, retries, restarts, pages, points : int
-        Requests sent, how many of them were retries, windows that were asked again, pages and points kept.
+    ``repairs`` (duplicates dropped, points sorted), ``warnings`` (oddities whose data was kept) and ``observed`` (null
+    values, crossed books) count by name; ``requests``, of which ``retries``, windows requested again (``restarts``),
+    ``pages`` and ``points`` are numbers.
     """
 
     repairs: Counter[str] = field(default_factory=Counter)

@@ -75,10 +75,7 @@ def books(
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Prices of the tokens of `books`: the mids, which sum to 1; see `books`.
-
-    One row per token and bucket: ``ts market_id token_id token_label price``.
-    """
+    """Prices of the tokens of `books`, the mids: ``ts market_id token_id token_label price``; see `books`."""
     tokens, mids = _tokens(markets), _mids(markets, buckets)
     token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
     return accessor.to_frame(
@@ -87,10 +84,7 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Metrics of the markets of `books`; see `books`.
-
-    One row per market and bucket: ``ts market_id volume liquidity spread``.
-    """
+    """Metrics of the markets of `books`: ``ts market_id volume liquidity spread``; see `books`."""
     named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
     market = np.repeat(np.arange(markets, dtype=np.int32), buckets)
     volume = 100.0 + 10.0 * np.tile(np.resize(np.array(_MOVES, dtype=np.int64), buckets), markets)

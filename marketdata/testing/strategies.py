@@ -56,10 +56,7 @@ sizes = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e7), st.sampled_from([
 
 @st.composite
 def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
-    """Strategy of the levels of a ``side`` ("bid" or "ask"), best first, at ``most`` so many; see `book_frames`.
-
-    Returns lists of ``[price, size]``: probability 0 to 1, shares.
-    """
+    """Strategy of ``[price, size]`` levels of a ``side``, best first, at ``most`` so many; see `book_frames`."""
     drawn = draw(st.lists(prices, max_size=most, unique=True))
     return [[p, draw(sizes)] for p in sorted(drawn, reverse=side == "bid")]
 

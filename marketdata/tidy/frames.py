@@ -1,7 +1,4 @@
-"""Columns to tidy frames and back, without a copy where the library allows it.
-
-Ids and sides are dictionary encoded: pandas categoricals with sorted categories, polars categoricals and an enum.
-"""
+"""Columns to tidy frames and back, ids and sides dictionary encoded, without a copy where the library allows it."""
 
 from __future__ import annotations
 

@@ -38,6 +38,9 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
     behind it. ``ts`` is the bucket start [UTC, microseconds]; tidy order. No point, no row: with ``fill`` such rows are
     added, and ``observed`` is false and counts are 0 there.
 
+    Warns with UnweightedMeanWarning if means of the service (10m or coarser, without counts) are averaged again (not
+    checked in a lazy frame), and with LeftOutWarning if further columns are not numbers and are left out of means.
+
     Parameters
     ----------
     resolution : str
@@ -46,13 +49,6 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
         For a bucket without data between the first and the last row of the frame: no row; nulls, of books the marker
         rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only. A frame coarser than
         ``resolution`` is refused without ``fill``; with it each row is where its own bucket ends, when it was known.
-
-    Warns
-    -----
-    UnweightedMeanWarning
-        If means of the service (10m or coarser, without counts) are averaged again; not checked in a lazy frame.
-    LeftOutWarning
-        If further columns are not numbers and are left out of means.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""The aggregation rules on sorted numpy columns: rows of one token and bucket are adjacent, an aggregate is a run.
-
-`resample` has the same rules as expressions for engines; tests compare the two.
-"""
+"""The rules of `resample` on sorted numpy columns: rows of a token and bucket are adjacent, an aggregate is a run."""
 
 from __future__ import annotations
 

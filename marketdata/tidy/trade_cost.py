@@ -54,14 +54,8 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     ``shortfall`` is what was asked for [shares or USD]; ``shares`` and ``notional`` [USD] are what was exchanged;
     ``average_price`` = notional / shares; ``slippage`` = abs(average_price - best price of the side). Where the side is
     missing, filled is 0 and prices are null. What is not there has no price: compare ``shortfall`` with 0 first.
-    Tolerance and fees as for `fill_price`.
-
-    Parameters
-    ----------
-    side : {"ask", "buy", "bid", "sell"}
-        Whose levels are taken: "ask" and "buy" mean the asks, "bid" and "sell" the bids.
-    size, notional : float
-        Exactly one: shares, or money [USD] to spend on asks or to receive from bids.
+    Tolerance and fees as for `fill_price`. ``side`` is "ask" or "buy" for the asks, "bid" or "sell" for the bids;
+    exactly one of ``size`` [shares] and ``notional`` [USD], to spend or to receive, is given.
 
     Examples
     --------

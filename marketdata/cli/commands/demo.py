@@ -107,10 +107,7 @@ def demo(
 
 
 def compare(view: View, ours: Any, theirs: Any) -> None:
-    """Compare two tidy polars frames row by row: books exactly, means to 1e-12, as sums depend on order.
-
-    ContractError if any row differs or is missing.
-    """
+    """Compare two tidy polars frames: books exactly, means to 1e-12, as sums depend on order; else a ContractError."""
     from polars.testing import assert_frame_equal
 
     exact = view == "books"

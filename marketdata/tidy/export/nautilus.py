@@ -1,7 +1,4 @@
-"""Records of nautilus_trader: every event is at the end of its bucket, when it was known.
-
-The records are plain dictionaries, made without the package; only `write_nautilus_catalog` imports it.
-"""
+"""Records of nautilus_trader as plain dictionaries: every event is at the end of its bucket, when it was known."""
 
 from __future__ import annotations
 
