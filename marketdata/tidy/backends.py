@@ -35,8 +35,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 F = TypeVar("F")
-Together = Literal["row", "token", "market", "all"]
-_TOGETHER: dict[Together, Sequence[str]] = {"token": ID_COLUMNS[:2], "market": ID_COLUMNS[:1]}
+Together = Literal["row", "snapshot", "token", "market", "all"]
+_TOGETHER: dict[Together, Sequence[str]] = {
+    "snapshot": ID_COLUMNS[:2],
+    "token": ID_COLUMNS[:2],
+    "market": ID_COLUMNS[:1],
+}
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 _NO_TIME = np.iinfo(np.int64).min
 _IDS = (*ID_COLUMNS, "side")
@@ -82,18 +86,33 @@ def run(
     parts of the rows cannot be told apart any more, the function gets all of them.
     """
     frame, kinds = read(frame), tuple(kinds)
-    again = partial(run, function=function, kinds=kinds)
+    again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
     if is_dask_dataframe(frame):
+        if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
+            frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
     if isinstance(frame, pl.LazyFrame):
         names = frame.collect_schema().names()
         kind = kind_of(names, kinds)
         query = frame if further or kind not in COLUMNS else frame.select(c for c in names if c in COLUMNS[kind])
+        if kind == "nested" and together in ("row", "snapshot"):
+            parts = _in_query(query, again, streamable=True)
+            return parts if together == "row" else _in_query(parts, _put_in_order)  # type: ignore[return-value]
         if reduce is None:
             return _in_query(query, again)  # type: ignore[return-value]
         parts = _in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
         return _in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
     return closed(function(opened(frame, kinds)), frame)  # type: ignore[no-any-return]
+
+
+def _put_in_order(frame: F) -> F:
+    """A frame with one row per token and time in tidy order; equal rows are taken as one."""
+
+    def ordered(table: EagerTable) -> Result:
+        rows = table.in_order([c for c in table.names if c not in ("ts", *ID_COLUMNS)]).rows
+        return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)], table.names)
+
+    return run(frame, ordered, ["series"], further=True)
 
 
 def opened(frame: Any, kinds: Iterable[Kind]) -> Any:

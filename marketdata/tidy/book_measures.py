@@ -61,10 +61,10 @@ def measured(frame: F, *measures: Measure) -> F:
     sums = {name: value for m in measures for name, value in m.sums.items()}
     needs = frozenset().union(*(m.needs for m in measures))
     if not sums:
-        return run(frame, partial(_of_top, columns=columns), KINDS, reduce=reduced)
+        return run(frame, partial(_of_top, columns=columns), KINDS, together="snapshot", reduce=reduced)
     # The number of levels tells a side of size 0 from a missing one.
     sums[LEVELS] = nw.when(~nw.col("price").is_null()).then(1.0)
-    return run(frame, partial(_of_levels, sums=sums, needs=needs, columns=columns), ("books",))
+    return run(frame, partial(_of_levels, sums=sums, needs=needs, columns=columns), ("books",), together="snapshot")
 
 
 def _of_top(table: Any, columns: Columns) -> Any:

@@ -71,12 +71,6 @@ def best(table: EagerTable) -> pl.DataFrame:
     return pl.DataFrame([*(table.column(c) for c in ("ts", *ID_COLUMNS)), *heads])
 
 
-def best_levels(table: EagerTable) -> pl.DataFrame:
-    """The rows with the best two levels of each side only, which `best` looks at."""
-    level_counts(table)
-    return pl.DataFrame(table.frame().to_native()).with_columns(pl.col(*LISTS).list.head(2))
-
-
 class _Levels:
     """Level rows of snapshots: a column is made when it is asked for, and few verbs ask for ids of every row."""
 

@@ -33,7 +33,7 @@ def bbo(frame: F) -> F:
     >>> md.bbo(md.testing.books("polars", buckets=1)).select("best_bid", "best_ask", "mid").rows()
     [(0.39, 0.41, 0.4), (0.59, 0.61, 0.6)]
     """
-    return run(frame, top, KINDS, reduce=reduced)
+    return run(frame, top, KINDS, together="snapshot", reduce=reduced)
 
 
 def mid(frame: F) -> F:
@@ -46,7 +46,7 @@ def mid(frame: F) -> F:
     >>> md.mid(md.testing.books("polars", buckets=1))["mid"].to_list()
     [0.4, 0.6]
     """
-    return run(frame, partial(_one, name="mid"), KINDS, reduce=reduced)
+    return run(frame, partial(_one, name="mid"), KINDS, together="snapshot", reduce=reduced)
 
 
 def spread(frame: F) -> F:
@@ -55,7 +55,7 @@ def spread(frame: F) -> F:
     One row per (token, ts): ``spread`` [probability] in place of ``mid``. Metrics are refused: their ``spread``
     differs.
     """
-    return run(frame, partial(_one, name="spread"), KINDS, reduce=reduced)
+    return run(frame, partial(_one, name="spread"), KINDS, together="snapshot", reduce=reduced)
 
 
 def _one(table: Any, name: str) -> Any:
@@ -92,8 +92,6 @@ def _best(book: EagerTable) -> pl.DataFrame:
 def reduced(table: EagerTable) -> Any:
     """The best two levels of each side, which `top` looks at, and every marker row."""
     rows = np.arange(len(table))
-    if table.kind == "nested":
-        return nested.best_levels(table)
     if table.kind == "books":
         rows = np.flatnonzero((table.array("level") <= 1) | np.isnan(table.array("price")))
     return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])

@@ -84,7 +84,7 @@ def to_wide(frame: F, levels: int | None = None) -> F:
         whole("levels", levels)
     elif is_lazy(frame):
         raise ConfigError(_NO_LEVELS)
-    return run(frame, partial(_wide, levels=levels), ["books"])
+    return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")
 
 
 def _wide(table: Any, levels: int | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
@@ -118,3 +119,25 @@ def test_rows_of_one_snapshot_stay_one_row() -> None:
         md.asof_join(frame, frame, right_resolution="1m").drop(f"{name}_right" for name in LISTS),
     ):
         assert got.select(LISTS).equals(frame.select(LISTS))
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [md.bbo, md.mid, md.depth, lambda f: md.to_wide(f, 2), lambda f: md.resample(f, "1h")],
+    ids=["bbo", "mid", "depth", "to_wide", "resample"],
+)
+def test_a_lazy_frame_is_worked_on_in_parts(verb: Callable[[Any], Any]) -> None:
+    """Streamed in any order, with rows that come again, the result is in order and each row there once."""
+    frame = md.nest(md.testing.books("polars", buckets=300))
+    mixed = pl.concat([frame.sample(fraction=1, shuffle=True, seed=5), frame.head(20)]).lazy()
+    got = verb(mixed).collect(engine="streaming")
+    assert as_levels(got).equals(as_levels(verb(frame)))
+    levels = md.explode(mixed).collect(engine="streaming")
+    assert md.resample(levels, "1m").equals(md.resample(md.explode(frame), "1m"))
+
+
+def test_a_reader_of_batches_is_an_arrow_frame() -> None:
+    """What an engine gives batch by batch goes into the verbs, and a table comes out."""
+    table = two().to_arrow()
+    for verb in (md.bbo, md.depth, md.nest, md.check, md.explode):
+        assert verb(table.to_reader()).equals(verb(table))
