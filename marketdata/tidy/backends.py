@@ -338,7 +338,8 @@ class PandasSource:
             part = source.frame[list(names)].reset_index(drop=True)
             part = part.take(rows) if not len(rows) or rows.min() >= 0 else part.reindex(rows)
             columns |= {new: part[old].array for old, new in names.items()}
-        return pd.DataFrame(columns, index=pd.RangeIndex(data.height), copy=False)
+        height = data.height if data.columns or not taken else len(taken[0].rows)
+        return pd.DataFrame(columns, index=pd.RangeIndex(height), copy=False)
 
 
 def _categories(array: Any) -> Any:

@@ -272,3 +272,12 @@ def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
         out = got.collect() if lazy else got
         assert out.schema["token_id"] == left.schema["token_id"]
         assert out["before"].to_list() == want["before"].to_list()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_join_takes_the_column_that_tells_when_rows_are_known(kind: Any) -> None:
+    """With available_at on the right, no resolution is needed, and rows are those of the join with one."""
+    prices = md.testing.prices(kind)
+    known = md.available_at(prices, "1m")
+    told, width = md.asof_join(prices, known), md.asof_join(prices, prices, right_resolution="1m")
+    assert told["price_right"].equals(width["price_right"])
