@@ -324,6 +324,8 @@ def test_each_kind_of_plan_is_shown_what_it_allows(
 ) -> None:
     """No request is made that the plan refuses, what cannot be shown is said, and the example is an allowed one."""
     page = opened(window, planned, plan)
+    page.wait(lambda: asked in page.text("#curl"))
+    assert ("/v1/markets/question-" in page.text("#curl")) == (plan in {"all", "no-books", "daily"})
     for market in (1, 2):
         choose(page, market)
         assert page.text("#busy").startswith(said)

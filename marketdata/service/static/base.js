@@ -8,6 +8,7 @@ const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10;
 
 let key = null;
 let plan = null;
+let listed = [];
 let following = null;
 let listing = 0;
 let shown = null;

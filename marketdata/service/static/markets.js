@@ -21,6 +21,7 @@ const open = async (given) => {
 
 const forget = () => {
   key = plan = shown = null;
+  listed = [];
   listing += 1;
   if (loading) loading.abort();
   for (const id of ["held", "market", "plans", "key-state", "message"]) at(id).hidden = true;
@@ -46,8 +47,10 @@ const list = async (anew) => {
   at("more").hidden = !following;
   at("held").hidden = false;
   if (answer.totals) at("totals").textContent = sum(answer.totals, answer.markets);
+  if (anew) listed = answer.data;
   plan = answer.plan;
   show_plan(plan);
+  connect();
 };
 
 const sum = (totals, markets) => {

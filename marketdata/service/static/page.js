@@ -3,11 +3,25 @@
 // Only a plain name goes into a line that is made to be pasted into a shell.
 const plain = (...names) => names.find((name) => name && /^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(name));
 
+// What the lines are about: the market that is shown, else the first of the list of which the plan allows something.
+const example = () => {
+  if (shown) return { market: shown.market, view: shown.views[0], span: shown.start && [shown.start, shown.end] };
+  const oldest = plan?.max_history_days == null ? 0 : Date.now() - plan.max_history_days * DAY + HOUR;
+  for (const market of listed) {
+    for (const view of plan.views.filter((one) => market.coverage[one].length)) {
+      const end = Date.parse(market.coverage[view].at(-1)[1]);
+      const start = Math.max(Date.parse(market.coverage[view][0][0]), end - DAY, oldest);
+      if (start < end) return { market, view, span: [start, end] };
+    }
+  }
+  return {};
+};
+
 const connect = () => {
-  const name = (shown && plain(shown.market.slug, shown.market.id)) ?? "MARKET";
-  const [from, to] = shown?.start ? [shown.start, shown.end].map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
+  const { market, view = plan?.views[0] ?? "books", span } = example();
+  const name = (market && plain(market.slug, market.id)) ?? "MARKET";
+  const [from, to] = span ? span.map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
   const resolution = shown?.resolution ?? plan?.resolutions.findLast((one) => one !== "1d" && one !== "6h") ?? plan?.resolutions[0] ?? "1h";
-  const view = shown?.views[0] ?? plan?.views[0] ?? "books";
   at("python").textContent = "import marketdata as md\n" +
     `client = md.Client("${location.origin}", api_key="YOUR_KEY")\n` +
     `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")`;
