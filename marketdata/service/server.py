@@ -34,6 +34,8 @@ BACKLOG = 2048
 LOCAL_PLAN = "local"
 CURSOR_FILE = "cursor.secret"
 _M_MMAP_THRESHOLD = -3
+# How long a thread that makes a page may keep the event loop, which answers everyone, from running [s].
+_SWITCH_SECONDS = 0.0005
 
 
 class Service:
@@ -167,8 +169,13 @@ def run(
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
     _return_large_blocks()
-    with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
-        uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
+            uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _return_large_blocks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import time
@@ -14,8 +15,9 @@ PAUSE = 0.2
 Exchanges = dict[str, list[tuple[float, float]]]
 
 
-def noise(address: str, target: str, clients: Mapping[str, int], seconds: float) -> Exchanges:
+def noise(address: str, target: str, clients: Mapping[str, int], seconds: float, nice: int = 0) -> Exchanges:
     """When each request that passed began and ended, by key; a client that is refused waits about 0.2 s."""
+    os.nice(nice)
     host, port = address.removeprefix("http://").split(":")
     return asyncio.run(_all(host, int(port), target, clients, time.monotonic() + seconds))
 

@@ -40,15 +40,23 @@ def source() -> MemoryArchive:
     return archive
 
 
-def p99(web: Web, seconds: float) -> float:
-    """Of a client that pauses between its requests [ms]; none of them is refused."""
-    took, end = [], time.monotonic() + seconds
+def p99(web: Web, pid: int, seconds: float) -> tuple[float, float]:
+    """Of a client that pauses between its requests, none refused: time, and what the service worked meanwhile [ms].
+
+    The client and a flood share the cores with the service, so the time is that of the machine; the work of the
+    service's process, for whomever it is done, is what it lets a request wait for.
+    """
+    clock = ~pid << 3 | 2  # the processor time of another process, as clock_getcpuclockid(3) names it
+    took, worked, end = [], [], time.monotonic() + seconds
+    headers = {"X-API-Key": web.api_key}
     while time.monotonic() < end:
-        begun = time.perf_counter()
-        assert web.get(TARGET).status == 200
+        begun, before = time.perf_counter(), time.clock_gettime(clock)
+        assert web.session.get(web.base_url + TARGET, headers=headers, timeout=20).status_code == 200
+        worked.append(time.clock_gettime(clock) - before)
         took.append(time.perf_counter() - begun)
         time.sleep(0.02)
-    return sorted(took)[int(len(took) * 0.99)] * 1e3
+    place = int(len(took) * 0.99)
+    return sorted(took)[place] * 1e3, sorted(worked)[place] * 1e3
 
 
 @pytest.mark.soak
@@ -67,13 +75,14 @@ def test_s41_to_s46_fifty_keys(tmp_path: Path) -> None:
         apart.submit(time.sleep, 0).result()
         quiet, service = Web(address, keys[0], session), psutil.Process(running.pid)
         host, port = address.removeprefix("http://").split(":")
-        p99(quiet, 3)
-        alone = p99(quiet, 20)
-        flood = apart.submit(noise, address, TARGET, {keys[1]: 700}, 45)
+        p99(quiet, running.pid, 3)
+        alone = p99(quiet, running.pid, 20)
+        flood = apart.submit(noise, address, TARGET, {keys[1]: 700}, 45, nice=15)
         time.sleep(5)
-        beside = p99(quiet, 35)
+        beside = p99(quiet, running.pid, 35)
         answers = len(flood.result()[keys[1]])
-        print(f"\nquiet key p99 {alone:.1f} ms alone, {beside:.1f} ms beside 700 connections ({answers} answers)")
+        print(f"\nquiet key p99 {alone[0]:.1f} ms alone, {beside[0]:.1f} ms beside 700 connections ({answers} answers)")
+        print(f"of these the service worked {alone[1]:.1f} ms alone, {beside[1]:.1f} ms beside them")
 
         until = time.monotonic() + 120
         everyone = apart.submit(noise, address, TARGET, dict.fromkeys(keys, 2), 120)
