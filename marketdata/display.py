@@ -76,8 +76,8 @@ class Shown:
 def show(frame: Any, *, id_width: int | None = 16) -> Shown:
     """A frame to print or to end a cell with, its long ids shortened, as notebooks show frames by themselves.
 
-    Returns an object with the text and HTML of the pandas or polars DataFrame; ids longer than ``id_width`` (see
-    `options`) are shortened, and different ids are shown differently.
+    Returns an object with the text and HTML of the pandas or polars DataFrame; ids longer than ``id_width`` (as in
+    ``md.options``) are shortened, and different ids are shown differently.
 
     Examples
     --------

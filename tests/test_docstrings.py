@@ -111,6 +111,28 @@ def test_a_public_name_says_what_it_takes_and_gives_and_shows_an_example(name: s
     assert lacks(name, FULL[name]) == []
 
 
+def test_no_public_name_repeats_what_another_says() -> None:
+    """A fact, argument or example of more than 60 characters is in one docstring only; the others name it."""
+    said: dict[str, str] = {}
+    repeated = []
+    for name, one in {**FULL, **{name: FACE[name] for name in ERRORS}}.items():
+        text = inspect.getdoc(one) or ""
+        entries = (" ".join(entry.split()) for entry in re.split(r"\n\s*\n|\n(?=\S[^\n]* : )", text))
+        for entry in {entry for entry in entries if len(entry) > 60}:
+            first = said.setdefault(entry, name)
+            if first != name and FULL.get(first) is not one:
+                repeated.append(f"{name} repeats {first}: {entry[:60]}")
+    assert repeated == []
+
+
+def test_no_example_makes_a_service() -> None:
+    """Only the function that makes services shows how; every other example gets a client or a frame."""
+    shown = {
+        name for name, one in FULL.items() if re.search(r"^>>> .*\bserve\(", inspect.getdoc(one) or "", re.MULTILINE)
+    }
+    assert shown == {"md.serve"}
+
+
 @pytest.mark.parametrize("name", sorted(DOORS))
 def test_a_verb_of_a_frame_names_the_function_that_says_all(name: str) -> None:
     """A verb of ``df.md`` names a function of which all is said, and takes what that takes beside the frame."""
