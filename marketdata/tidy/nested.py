@@ -36,26 +36,31 @@ def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
     NotTidyError as by `EagerTable.book`, here and below also if the two lists of a side differ in length.
     """
     table = table.in_order(LISTS)
-    level_counts(table)
-    if not _is_sound(table, whole=whole):
+    counts = level_counts(table)
+    if not all(_is_sound(table, counts[i::2], i, whole=whole) for i in (0, 1)):
         # This says which rule is broken, if one is; a list of one null is an empty side.
         clean = lists(EagerTable(_Levels(table), "books").book(whole=whole))
         table._columns |= {name: clean[name] for name in LISTS}
     return table
 
 
-def _is_sound(table: EagerTable, *, whole: bool) -> bool:
-    """Whether all entries are numbers, and prices get no better."""
-    for names, falls in zip(_PAIRS, (True, False), strict=True):
-        both = [table.column(name) if whole else table.column(name).list.head(2) for name in names]
-        values, sizes = (column.explode(empty_as_null=False).to_numpy() for column in both)
-        counts = _lengths(both[0])
-        inner = np.ones(len(values), bool)
-        inner[(np.cumsum(counts) - counts)[counts > 0]] = False
-        step = np.diff(values) if falls else -np.diff(values)
-        if np.isnan(values).any() or np.isnan(sizes).any() or (inner[1:] & (step > 0)).any():
-            return False
-    return True
+def _is_sound(table: EagerTable, counts: Ints, side: int, *, whole: bool) -> bool:
+    """Whether entries of bids or asks, of so many each, are numbers, and prices get no better."""
+    prices, sizes = (_values(table.column(name)) for name in _PAIRS[side])
+    begins = np.cumsum(counts) - counts
+    tops, deeper = begins[counts > 0], begins[counts > 1] + 1
+    if whole:
+        is_deeper = np.ones(len(prices), bool)
+        is_deeper[tops] = False
+        tops, deeper = np.arange(len(prices)), np.flatnonzero(is_deeper)
+    step = prices[deeper] - prices[deeper - 1]
+    better = step < 0 if side else step > 0
+    return not (np.isnan(prices[tops]).any() or np.isnan(sizes[tops]).any() or np.isnan(step).any() or better.any())
+
+
+def _values(lists: pl.Series) -> Floats:
+    """The entries of all lists, one list after the other; a null is NaN."""
+    return lists.explode(empty_as_null=False).to_numpy()
 
 
 def _lengths(lists: pl.Series) -> Ints:
@@ -65,10 +70,13 @@ def _lengths(lists: pl.Series) -> Ints:
 def best(table: EagerTable) -> pl.DataFrame:
     """The columns of bbo up to the size of the best ask."""
     table = in_order(table, whole=False)
-    heads = [
-        table.column(name).list.first().fill_nan(None).alias(new) for name, new in zip(LISTS, BBO[4:], strict=False)
-    ]
-    return pl.DataFrame([*(table.column(c) for c in ("ts", *ID_COLUMNS)), *heads])
+    out = [table.column(c) for c in ("ts", *ID_COLUMNS)]
+    for name, new in zip(LISTS, BBO[4:], strict=False):
+        values, counts = _values(table.column(name)), _lengths(table.column(name))
+        first = np.full(len(counts), np.nan)
+        first[counts > 0] = values[(np.cumsum(counts) - counts)[counts > 0]]
+        out.append(pl.Series(new, first).fill_nan(None))
+    return pl.DataFrame(out)
 
 
 class _Levels:
@@ -163,7 +171,7 @@ def level_values(table: EagerTable, counts: Ints, rows: Ints) -> tuple[Floats, F
     for i, names in enumerate(_PAIRS):
         count = counts[i::2]
         at = np.repeat(begins[i::2] - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
-        price[at], size[at] = (table.column(name).explode(empty_as_null=False).to_numpy() for name in names)
+        price[at], size[at] = (_values(table.column(name)) for name in names)
     return price, size
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 import marketdata as md
 from bench.made import books, prices
-from bench.measure import Table, compare, interleaved, peak_bytes
+from bench.measure import Table, compare, interleaved, peak_bytes, ratio
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.schema import ID_COLUMNS
 
@@ -133,8 +133,30 @@ def run(*, quick: bool = False) -> list[Table]:
             "marketdata on pandas",
             rows=count,
         ),
+        _nested(polar, rounds),
         _growth(quick=quick),
     ]
+
+
+def _nested(polar: pl.DataFrame, rounds: int) -> Table:
+    """Verbs on one row per snapshot beside the same verbs on one row per level."""
+    nested = md.nest(polar)
+    verbs: dict[str, Callable[[Any], Any]] = {
+        "bbo": md.bbo,
+        "mid": md.mid,
+        "resample": lambda frame: md.resample(frame, "1h"),
+        "depth": md.depth,
+        "explode, nest": lambda frame: md.explode(frame) if "bid_price" in frame.columns else md.nest(frame),
+    }
+    title = f"Nested books, {len(nested) / 1e6:.3g} M snapshots of {len(polar) / 1e6:.3g} M level rows, polars"
+    table = Table(title, ["verb", "on level rows ms", "on nested rows ms", "level / nested"])
+    for name, verb in verbs.items():
+        times = interleaved({"levels": lambda v=verb: v(polar), "nested": lambda v=verb: v(nested)}, rounds)
+        middle = {way: f"{statistics.median(taken) * 1e3:.3g}" for way, taken in times.items()}
+        table.rows.append([name, middle["levels"], middle["nested"], f"{ratio(times, 'levels', 'nested'):.3g}"])
+    size = {name: frame.estimated_size() / len(polar) for name, frame in {"level": polar, "nested": nested}.items()}
+    table.notes.append(f"Memory per level: {size['level']:.3g} bytes as rows, {size['nested']:.3g} bytes nested.")
+    return table
 
 
 def _books(panda: pd.DataFrame, polar: pl.DataFrame, rounds: int) -> Table:
