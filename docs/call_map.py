@@ -13,7 +13,7 @@ import io
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -22,7 +22,16 @@ import marketdata as md
 
 PACKAGE = Path(md.__file__).parent
 # Whatever is read or checked on the way to everything says nothing about a call.
-_EVERYWHERE = {"errors.py", "times.py", "resolution.py", "typing.py", "display.py", "tidy/arguments.py", "accessor.py"}
+_EVERYWHERE = {
+    "errors.py",
+    "clock.py",
+    "times.py",
+    "resolution.py",
+    "typing.py",
+    "display.py",
+    "tidy/arguments.py",
+    "accessor.py",
+}
 # What opens the frame of every verb.
 _FRAMES = {f"tidy/{name}.py" for name in ("backends", "schema", "table", "normalization", "runs")} | {"wire/columns.py"}
 # A market fetched from a local service, once each way; the service runs in this process.
@@ -132,7 +141,7 @@ def page() -> str:
     """The page as Markdown."""
     lines = ["| call | is in | runs through |", "|---|---|---|"]
     for name, (home, passed) in routes().items():
-        then = ", ".join(f"`{one.removesuffix('.py')}`" for one in passed if one != home)
+        then = _by_folder(one for one in passed if one != home)
         lines.append(f"| {{py:obj}}`{name} <marketdata.{name}>` | `{home}` | {then} |")
     parts = ["\n".join(lines)]
     files: dict[str, list[str]] = {}
@@ -146,6 +155,14 @@ def page() -> str:
     return _HEAD + parts[0] + "\n\n## Modules\n\n" + "\n\n".join(parts[1:]) + "\n"
 
 
+def _by_folder(modules: Iterable[str]) -> str:
+    folders: dict[str, list[str]] = {}
+    for module in modules:
+        folder, _, name = module.removesuffix(".py").partition("/")
+        folders.setdefault(folder, []).append(name)
+    return "; ".join(f"**{folder}** {', '.join(filter(None, names))}".strip() for folder, names in folders.items())
+
+
 def _dotted(name: str) -> str:
     return f"marketdata.{name}".removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
@@ -153,7 +170,8 @@ def _dotted(name: str) -> str:
 _HEAD = """(call-map)=
 # Map of the code
 
-Where each public call is, and the modules that it runs through, in the order in which they are entered. Written when
+Where each public call is, and the modules that it runs through, layer by layer in the order in which
+they are entered. Written when
 these pages are built, by running the examples of the docstrings, and a local service for the methods of the client.
 What is used by everything (errors, times, resolutions) is left out. The frame of every verb of `tidy` is opened by
 `tidy/backends`, `schema`, `table`, `normalization` and `runs`, which its row does not repeat.
