@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from object_store import Bucket, served
 
 from marketdata.archive import Archive
 
@@ -44,34 +43,14 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[tuple[str, dict[str, str]]]:
-    """Address and options of an empty bucket."""
+def object_store() -> Iterator[Bucket]:
+    """An S3 server with an empty bucket."""
     pytest.importorskip("moto.server", reason="moto[server] gives the S3 server of this test")
-    import boto3
+    with served() as one:
+        yield one
 
-    # In a process of its own: the file handler of deltalake keeps the interpreter's lock while it waits.
-    code = (
-        "import sys\nfrom moto.server import ThreadedMotoServer\n"
-        "s = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\ns.start()\n"
-        "print(s.get_host_and_port()[1], flush=True)\nsys.stdin.read()\n"
-    )
-    server = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    assert server.stdin is not None
-    options = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "conditional_put": "etag",
-    }
-    client = boto3.client(
-        "s3", endpoint_url=options["AWS_ENDPOINT_URL"], region_name="us-east-1",
-        aws_access_key_id="test", aws_secret_access_key="test",
-    )  # fmt: skip
-    client.create_bucket(Bucket="history")
-    yield "s3://history/archive", options
-    server.stdin.close()
-    server.wait()
-    server.stdout.close()
+
+@pytest.fixture
+def bucket(object_store: Bucket) -> tuple[str, dict[str, str]]:
+    """Address of an archive in an object store, and options of its storage."""
+    return "s3://history/archive", object_store.options

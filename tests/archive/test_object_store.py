@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import Counter
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
 import pytest
 from archive.source import MARKETS, START, Source, points_of
+from archive.stutter import READS, WRITES, again, disturb, fill
 from archive.test_faults import books, held, prices
 from archive.test_machine import ArchiveMachine
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from object_store import FAILURES, Bucket
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -24,10 +29,6 @@ M, N = MARKETS
 def store(bucket: tuple[str, dict[str, str]], request: pytest.FixtureRequest) -> Archive:
     """An empty archive in the bucket."""
     return Archive(f"{bucket[0]}-{request.node.name}", frame="polars", storage_options=bucket[1])
-
-
-def again(archive: Archive) -> Archive:
-    return Archive(archive.location, frame="polars", storage_options=archive._store.options)
 
 
 def test_an_archive_lives_in_an_object_store(store: Archive) -> None:
@@ -95,24 +96,60 @@ def test_a_missing_bucket_is_no_damage(bucket: tuple[str, dict[str, str]]) -> No
 
 
 @pytest.mark.fault("AR38")
-def test_an_object_that_is_gone_is_damage(store: Archive) -> None:
+def test_an_object_that_is_gone_is_damage(store: Archive, object_store: Bucket) -> None:
     """A data file that the store says does not exist is an ArchiveCorruptError; repair gives up its range."""
-    import boto3
-
     store.add(prices=prices(M, 0, 5), complete=False)
-    options = store._store.options or {}
-    client = boto3.client(
-        "s3", endpoint_url=options["AWS_ENDPOINT_URL"], region_name="us-east-1",
-        aws_access_key_id="test", aws_secret_access_key="test",
-    )  # fmt: skip
-    name, _, key = store.files("prices")[0].removeprefix("s3://").partition("/")
-    client.delete_object(Bucket=name, Key=key)
+    _, _, key = store.files("prices")[0].removeprefix("s3://").partition("/")
+    object_store.client.delete_object(Bucket="history", Key=key)
     fresh = again(store)
     with pytest.raises(ArchiveCorruptError, match="missing"):
         fresh.prices(M)
     assert fresh.verify(repair=True).height > 0
     assert again(store).coverage()["state"].to_list() == ["missing"]
     assert again(store).verify().is_empty()
+
+
+COPIES = count()
+# An archive in an object store is not rebuilt.
+VERBS = [verb for verb in (*WRITES, *READS) if verb != "rebuild"]
+
+
+def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Counter[str]:
+    """Let each of these requests of the verbs fail, once and without a second try, each with another error of S3."""
+    options = {**store.options, "max_retries": "0"}
+    if not store.client.list_objects_v2(Bucket="history", Prefix="base/")["KeyCount"]:
+        fill(Archive("s3://history/base", frame="polars", storage_options=options))
+
+    def made() -> Archive:
+        name = f"copy-{next(COPIES)}"
+        store.copy("base", name)
+        return Archive(f"s3://history/{name}", frame="polars", storage_options=options)
+
+    def armed(_: Archive, n: int) -> None:
+        store.tell(n, FAILURES[n % len(FAILURES)])
+
+    def disarmed() -> bool:
+        return store.tell()[0]
+
+    return sum((disturb(verb, made, armed, disarmed, calls) for verb in verbs), Counter[str]())
+
+
+@pytest.mark.fault("AR38")
+@pytest.mark.parametrize("verb", ["add", "verify(repair=True)", "books", "scan", "sql"])
+def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str) -> None:
+    """500, 503, 403 and an expired token of every 13th request: a typed error, old points or new, none given up."""
+    assert stuttering(object_store, [verb], range(1, 1000, 13))
+
+
+@pytest.mark.soak
+@pytest.mark.fault("AR38")
+def test_a_store_that_stutters_at_every_request_of_every_verb(
+    object_store: Bucket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever request fails in whichever verb: a typed error or success, old points or new, none given up."""
+    seen = stuttering(object_store, VERBS, range(1, 1000, int(os.environ.get("STUTTER_STEP", "1"))))
+    with capsys.disabled():
+        print(f"\n{sum(seen.values())} requests failed: {dict(sorted(seen.items()))}")
 
 
 @pytest.mark.soak

@@ -1,0 +1,117 @@
+"""An S3 server on loopback, in a process of its own, that counts its requests and fails one when told to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+# Errors of S3: status and code.
+FAILURES = (
+    ("500 Internal Server Error", "InternalError"),
+    ("503 Slow Down", "SlowDown"),
+    ("403 Forbidden", "AccessDenied"),
+    ("403 Forbidden", "ExpiredToken"),
+    ("400 Bad Request", "ExpiredToken"),
+)
+# The file handler of deltalake keeps the interpreter's lock while it waits, so a thread could not answer it.
+_SERVER = """
+import json, sys, threading
+from urllib.parse import parse_qsl
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+backend = DomainDispatcherApplication(create_backend_app)
+lock, left, failure, seen = threading.Lock(), 0, {}, {}
+
+def answer(environ, start):
+    global left, failure
+    if environ["PATH_INFO"] == "/told":
+        with lock:
+            said = json.dumps({"failed": bool(failure) and failure["nth"] != "0" and left == 0, "seen": seen})
+            failure = dict(parse_qsl(environ["QUERY_STRING"]))
+            left = int(failure["nth"])
+            seen.clear()
+        start("200 OK", [("Content-Type", "application/json")])
+        return [said.encode()]
+    with lock:
+        method = environ["REQUEST_METHOD"]
+        seen[method] = seen.get(method, 0) + 1
+        fails = left == 1
+        left -= left > 0
+    if not fails:
+        return backend(environ, start)
+    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    start(failure["status"], [("Content-Type", "application/xml")])
+    return [f"<Error><Code>{failure['code']}</Code><Message>no</Message></Error>".encode()]
+
+class Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log(self, *_): pass
+
+server = make_server("127.0.0.1", 0, answer, threaded=True, request_handler=Quiet)
+print(server.server_port, flush=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.stdin.read()
+"""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The bucket ``history``: ``options`` as ``storage_options`` takes them, and a client of boto3."""
+
+    url: str
+    options: dict[str, str]
+    client: Any
+
+    def tell(self, nth: int = 0, failure: tuple[str, str] = FAILURES[0]) -> tuple[bool, dict[str, int]]:
+        """Let the n-th request from now on fail (0: none); whether the last one that was told did, and the
+        requests since then by method.
+        """
+        status, code = failure
+        asked = urlencode({"nth": nth, "status": status, "code": code})
+        with urllib.request.urlopen(f"{self.url}/told?{asked}") as response:
+            said = json.load(response)
+        return said["failed"], said["seen"]
+
+    def copy(self, old: str, new: str) -> None:
+        """Copy all objects of one prefix to another."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="history", Prefix=f"{old}/")
+        for key in [one["Key"] for page in pages for one in page.get("Contents", ())]:
+            source = {"Bucket": "history", "Key": key}
+            self.client.copy_object(Bucket="history", Key=new + key.removeprefix(old), CopySource=source)
+
+
+@contextlib.contextmanager
+def served() -> Iterator[Bucket]:
+    """An empty bucket while the block runs."""
+    import boto3
+
+    server = subprocess.Popen([sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stdin is not None
+    url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    options = {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "conditional_put": "etag",
+    }
+    client = boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    )
+    client.create_bucket(Bucket="history")
+    try:
+        yield Bucket(url, options, client)
+    finally:
+        server.stdin.close()
+        server.wait()
+        server.stdout.close()
