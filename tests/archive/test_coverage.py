@@ -20,7 +20,7 @@ from marketdata.archive.coverage.intervals import (
     within,
 )
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import _merged, _records, record_table
+from marketdata.archive.coverage.table import _APART, _merged, _records, record_table
 from marketdata.times import Range
 
 END = 24
@@ -101,13 +101,16 @@ def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
         last = out[-1] if out else None
         known = last is not None and last.rows is not None and piece.rows is not None
         unknown = last is not None and last.rows is None and piece.rows is None
-        if last and last.end == piece.start and last.state == piece.state and (known or unknown):
+        alike = last and (last.end, last.state, last.tries) == (piece.start, piece.state, piece.tries)
+        if alike and last and piece.state == CoverageState.EMPTY:
+            alike = last.fetched_at // _APART == piece.fetched_at // _APART  # else they are asked again apart
+        if alike and last and (known or unknown):
             out[-1] = CoverageRecord(
                 last.start, piece.end, last.state,
                 (last.rows or 0) + (piece.rows or 0) if known else None,
                 ((last.digest or 0) + (piece.digest or 0)) % 2**64 if known else None,
                 min(last.fetched_at, piece.fetched_at), max(last.seq, piece.seq),
-                min(last.tries, piece.tries), max(last.commit, piece.commit),
+                last.tries, max(last.commit, piece.commit),
             )  # fmt: skip
         else:
             out.append(piece)
@@ -120,9 +123,9 @@ def test_merging_adds_rows_and_hashes(some: list[CoverageRecord], draw: random.R
     """Touching records of one state become one: rows and hashes add up, and it is as old as its oldest part."""
     numbered = [
         claim._replace(
-            state=draw.choice(STATES[:2]),
-            fetched_at=draw.randrange(99),
-            tries=draw.randrange(4),
+            state=draw.choice([CoverageState.FINAL, CoverageState.EMPTY]),
+            fetched_at=draw.randrange(4) * _APART // 2,
+            tries=draw.randrange(2),
             commit=draw.randrange(9),
         )
         for claim in some

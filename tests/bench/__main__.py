@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-SECTIONS = ("importing", "decoding", "aggregating", "fetching", "serving", "storing")
+SECTIONS = ("importing", "decoding", "aggregating", "fetching", "serving", "storing", "many_markets", "year")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 PACKAGES = (
     "numpy",
