@@ -62,8 +62,8 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
-# Pages without siblings have no section to navigate.
-html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery")}
+# Pages without siblings have no section to navigate, and wide tables need the room.
+html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "analytics", "_made/call_map")}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
 # What is copied is what runs: no prompts, no output.

@@ -57,9 +57,9 @@ def _files(path: Path) -> list[Path]:
             raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
         return some
     if not path.is_file():
-        raise ConfigError(f"{str(path)!r} is not there.")
+        raise ConfigError(f"{str(path)!r} does not exist.")
     if path.suffix not in ENDS:
-        raise ConfigError(f"{path.name!r} is of no known kind; names that end in {', '.join(ENDS)} are read.")
+        raise ConfigError(f"{path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
     return [path]
 
 
@@ -102,7 +102,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     else:
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
-        raise ConfigError(f"{path.name!r} holds JSON that is no list of objects.")
+        raise ConfigError(f"{path.name!r} holds JSON that is not a list of objects.")
     return list(rows)
 
 
@@ -140,7 +140,9 @@ def with_times(frame: Any, name: str) -> Any:
             micros = [None if t is None else unix_micros(t) for t in frame["ts"].to_list()]
             return frame.with_columns(pl.Series("ts", micros, pl.Int64).cast(pl.Datetime("us", "UTC")))
     except (pl.exceptions.PolarsError, ValueError) as problem:
-        raise ConfigError(f"{name!r} has a ts that is no ISO 8601 time and no Unix time: {problem}.") from problem
+        raise ConfigError(
+            f"{name!r} has a ts that is neither an ISO 8601 time nor a Unix time: {problem}."
+        ) from problem
     return frame
 
 
@@ -150,7 +152,7 @@ def unix_micros(value: Any) -> int:
     for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
         if first <= number < first * 1000:
             return round(number * times) // over
-    raise ValueError(f"{value!r} is no Unix time of the years 1973 to 5138")
+    raise ValueError(f"{value!r} is not a Unix time of the years 1973 to 5138")
 
 
 def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
@@ -172,7 +174,7 @@ def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str
         except (KeyError, TypeError, ValueError) as problem:
             if isinstance(problem, ConfigError):
                 raise
-            raise ConfigError(f"message {number} of {name!r} is no book message: {problem!r}.") from None
+            raise ConfigError(f"message {number} of {name!r} is not a book message: {problem!r}.") from None
     return BookColumns(
         tuple(tokens),
         np.array(codes, np.int32),

@@ -17,7 +17,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.times import SECOND
 
-# A listing is believed for so long, by the server's clock.
+# How long a listing is used again, by the server's clock.
 LISTED_AGAIN = 600 * SECOND
 _DISCOVERY = "discovery"
 _WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
@@ -132,7 +132,7 @@ def names_in(file: Any) -> list[str]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"cannot be read: {reason}.", argument="file", value=os.fspath(file)) from None
     # A comment begins a line, or follows a blank: an id may hold the sign itself.
     lines = (f" {line}".partition(" #")[0].strip() for line in text.replace("\t", " ").splitlines())

@@ -19,7 +19,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import Floats
 
-# Reading -> what it asks, our answer first, and the others that can be told apart.
+# Open point -> the question, then this library's answer and the others that data can distinguish.
 READINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "label": ("what t names", ("start", "end")),
     "averages": ("what a mean is taken over", ("points", "means", "last")),

@@ -118,7 +118,7 @@ def _put_in_order(frame: F) -> F:
 def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
     """The `Table` of a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
 
-    Of nested books it has the level rows, unless nested books are taken. NotTidyError if it is no frame of a known
+    Of nested books it has the level rows, unless nested books are taken. NotTidyError if it is not a frame of a known
     library or lacks columns; ConfigError if a Spark session is not in UTC.
     """
     source, kinds = source_of(frame), tuple(kinds)
@@ -227,7 +227,7 @@ def _narwhals(frame: Any) -> Any:
         data = nw.from_native(frame)
     except TypeError:
         raise NotTidyError(
-            f"A {type(frame).__name__} is no frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
+            f"A {type(frame).__name__} is not a frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
             "and DuckDB frames."
         ) from None
     return data

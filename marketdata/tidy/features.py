@@ -86,7 +86,9 @@ def _pair(measure: Any) -> tuple[str, Mapping[str, Any]]:
     match measure:
         case (str() as name, Mapping() as arguments):
             return name, arguments
-    raise ConfigError(f'{measure!r} is no measure; allowed are a name, or a pair such as ("depth", {{"levels": 5}}).')
+    raise ConfigError(
+        f'{measure!r} is not a measure; allowed are a name, or a pair such as ("depth", {{"levels": 5}}).'
+    )
 
 
 def _made(name: str, arguments: dict[str, Any]) -> Measure:

@@ -49,7 +49,7 @@ def outcomes(markets: F) -> F:
 
 
 def resolution_times(given: Any) -> dict[str, int]:
-    """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is no frame."""
+    """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
     data = columns_of(given, _FIELDS, _ALLOWED)
     if "resolved_at" not in data:
         data = _of_records(data)

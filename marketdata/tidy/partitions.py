@@ -44,14 +44,14 @@ def _is_home(frame: Any, keys: Sequence[str]) -> bool:
 def _brought_together(frame: Any, keys: Sequence[str]) -> Any:
     """Rows of equal keys in one partition; over the partitions the keys rise."""
     count = frame.npartitions
-    # Who lacks the ids is told so by the verb itself.
+    # The verb itself refuses a frame that lacks the ids.
     present = [c for c in keys if c in frame.columns]
     if count == 1 or not present or _is_home(frame, present):
         return frame
     names = frame.map_partitions(_names, present, meta=(_HOME, "str"), clear_divisions=True)
     every = names.drop_duplicates(split_out=1)
     homes = frame.map_partitions(_homed, every, present, count, meta=_with_home(frame), clear_divisions=True)
-    # Shuffling from worker to worker knows no lists; a task per pair of partitions moves any column.
+    # Shuffling from worker to worker does not support lists; a task per pair of partitions moves any column.
     method = "tasks" if any(_is_list(dtype) for dtype in frame.dtypes) else None
     homes = homes.set_index(_HOME, divisions=list(range(count + 1)), shuffle_method=method)
     return homes.rename_axis(index=_HOME_OF + " ".join(present))

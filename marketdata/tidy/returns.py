@@ -46,7 +46,7 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
     if chosen is None or chosen not in numbers or (value and not table.is_number(value) and len(table)):
         numbers = [c for c in numbers if c != value]
         raise ConfigError(
-            f"value={value!r} is no column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
+            f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
     return (table.in_order([chosen]) if table.is_eager else table), chosen
 

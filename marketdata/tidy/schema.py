@@ -84,7 +84,7 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
             "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
-    # Of a book, its top and its lists people know the book.
+    # Where several are meant, the message names books: the kind that users know.
     known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)

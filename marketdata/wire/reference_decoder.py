@@ -187,7 +187,7 @@ class _Reader:
         scale = 1_000_000 if 1e8 <= value < 1e11 else 1_000 if 1e11 <= value < 1e14 else 0
         micros = round(value * scale)
         if not scale or (self.rng is not None and not self.rng.start <= micros < self.rng.end):
-            _off(path, f"is the number {_short(value)}, which is no time inside the range asked")
+            _off(path, f"is the number {_short(value)}, which is not a time inside the range asked")
         return micros
 
 

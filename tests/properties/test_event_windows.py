@@ -80,7 +80,7 @@ def test_windows_keep_what_the_frames_bring() -> None:
         ({"resolution": "7m"}, md.ConfigError, "does not exist"),
         ({"moments": pl.DataFrame({"market_id": ["rain"]})}, md.NotTidyError, "ts"),
         ({"moments": md.testing.prices("polars")}, md.ConfigError, "'price' would be in the result twice"),
-        ({"moments": [1]}, md.NotTidyError, "is no frame"),
+        ({"moments": [1]}, md.NotTidyError, "is not a frame"),
     ],
     ids=str,
 )

@@ -20,9 +20,9 @@ HOLE = 60 * MINUTE
 FEW = 100 * MINUTE
 # A bucket that has closed may still change for so long: two buckets, at least ten minutes.
 SETTLE = 600 * SECOND
-# Without the server's clock nothing younger than this is believed to be settled.
+# Without the server's clock nothing younger than this is taken as final.
 SETTLE_WITHOUT_CLOCK = 86_400 * SECOND
-# An answer without points is asked again after these times; then it is believed.
+# An answer without points is asked again after these times; then it is final.
 ASK_AGAIN = (3_600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND)
 
 # After so many answers without points there are none.
@@ -182,7 +182,7 @@ def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
     if not len(inside):
         return [Gap(*done)]
     once = _BELIEVED - 1
-    # Before the first point and behind the last one a market may just not live: long ago that is believed.
+    # Before the first point and behind the last one a market may just not be active: long ago that is final.
     recent = max(done.start, -(-old // MINUTE) * MINUTE)
     first, last = int(inside[0]), int(inside[-1]) + MINUTE
     found = [Gap(recent, first)] if first - recent >= HOLE else []
