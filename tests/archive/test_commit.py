@@ -38,8 +38,8 @@ def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: A
 
 
 def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
-    """What an interval holds and the columns do not is removed."""
-    archive.add(books=books(M, 0, 10))
+    """What a final interval holds and the columns do not is removed."""
+    archive.add(books=books(M, 0, 10), complete=True)
     interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
     archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
