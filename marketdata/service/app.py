@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -42,8 +41,10 @@ def create_app(
     async def bounded_threads(_: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = SLOTS
         # Libraries, logs and listings that the first request would otherwise wait for.
-        threading.Thread(target=_warm, args=(pages, listings), name="marketdata-warm", daemon=True).start()
+        pages.in_background(pages.coverage.warm)
+        pages.in_background(listings.warm)
         yield
+        pages.close()
 
     app = FastAPI(
         title="Historical Market Data Service",
@@ -64,13 +65,6 @@ def create_app(
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Exception, _failed)
     return app
-
-
-def _warm(pages: Pages, listings: Listings) -> None:
-    pages.coverage.warm()
-    # What is wrong with the archive is the answer of the request that needs it.
-    with contextlib.suppress(Exception):
-        listings.warm()
 
 
 async def _not_valid(_: Request, problem: Exception) -> Response:

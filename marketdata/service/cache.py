@@ -6,7 +6,6 @@ ones need the memory; a new version of the archive makes new chunks.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import OrderedDict
@@ -218,10 +217,8 @@ class CoverageCache:
 
     def warm(self) -> None:
         """Look once, so that the first request finds everything loaded."""
-        # What is wrong with the archive is the answer of the request that needs it.
-        with contextlib.suppress(Exception):
-            for view in VIEWS:
-                self.by_market(view, self._source.version(view))
+        for view in VIEWS:
+            self.by_market(view, self._source.version(view))
 
     def by_market(self, view: View, version: int) -> dict[str, Intervals]:
         """The covered intervals of every market that has some."""

@@ -17,8 +17,8 @@ import re
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -74,8 +74,9 @@ class Pages:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
-        self._ahead: deque[tuple[Subject, Range, Range, int]] = deque()
-        self._reads_ahead = False
+        self._ahead: set[tuple[Subject, Range, Range, int]] = set()
+        # Not a daemon: one that is in native code when the interpreter ends can take the process down with it.
+        self._background = ThreadPoolExecutor(1, "marketdata-background")
         self._lock = threading.Lock()
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
@@ -124,21 +125,22 @@ class Pages:
         with self._lock:
             if len(self._ahead) >= READS_AHEAD or wanted in self._ahead or self.cache.holds(self._key(*wanted)):
                 return
-            self._ahead.append(wanted)
-            idle, self._reads_ahead = not self._reads_ahead, True
-        if idle:
-            threading.Thread(target=self._catch_up, name="marketdata-ahead", daemon=True).start()
+            self._ahead.add(wanted)
+        self.in_background(partial(self._catch_up, wanted))
 
-    def _catch_up(self) -> None:
-        while True:
-            with self._lock:
-                if not self._ahead:
-                    self._reads_ahead = False
-                    return
-                wanted = self._ahead.popleft()
-            # What cannot be read is the answer of the page that needs it.
-            with contextlib.suppress(Exception):
-                self._chunk(*wanted)
+    def _catch_up(self, wanted: tuple[Subject, Range, Range, int]) -> None:
+        with self._lock:
+            self._ahead.discard(wanted)
+        self._chunk(*wanted)
+
+    def in_background(self, work: Callable[[], object]) -> None:
+        """Do work that no request waits for, one after the other; what goes wrong shows where a request needs it."""
+        with contextlib.suppress(RuntimeError):  # the service ends
+            self._background.submit(work)
+
+    def close(self) -> None:
+        """Begin nothing more in the background, and wait for what was begun."""
+        self._background.shutdown(cancel_futures=True)
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
         key = self._key(subject, cell, rng, version)
