@@ -223,10 +223,16 @@ def nest(frame: F) -> F:
     >>> md.explode(md.nest(books)).equals(books)
     True
     """
-    return run(frame, _nested, ["books"], further=True)
+    return run(frame, _nested, ["nested", "books"], further=True)
 
 
 def _nested(table: Any) -> Any:
+    if table.kind == "nested":
+        if not table.is_eager:
+            return table.data.sort(*ID_COLUMNS, "ts", nulls_last=True)
+        rows = nested.in_order(table)
+        rest = {c: c for c in table.names if c not in (*KEYS, *LISTS)}
+        return Result(rows.frame().to_native(), [Taken(table.source, rest, rows.rows)], table.names)
     names = _replaced(table.names, BOOKS[4:], LISTS)
     more = [c for c in names if c not in (*KEYS, *LISTS)]
     if not table.is_eager:

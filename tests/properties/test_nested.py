@@ -141,3 +141,53 @@ def test_a_reader_of_batches_is_an_arrow_frame() -> None:
     table = two().to_arrow()
     for verb in (md.bbo, md.depth, md.nest, md.check, md.explode):
         assert verb(table.to_reader()).equals(verb(table))
+
+
+WON = {"rain": "11"}
+# What plain loops have no line for: each takes books.
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "probabilities": md.probabilities,
+    "spread_bps": md.spread_bps,
+    "log_odds": md.log_odds,
+    "pivot": md.pivot,
+    "brier": lambda f: md.brier(f, WON),
+    "log_score": lambda f: md.log_score(f, WON, of="market"),
+    "calibration": lambda f: md.calibration(f, WON, 3),
+    "features": lambda f: md.features(f, ["bbo", "imbalance", ("sweep", {"side": "buy", "size": 150.0})]),
+    "available_at": lambda f: md.bbo(md.available_at(f, "1m")),
+    "around": lambda f: md.mid(md.around(f, moments(), before="1m", after="2m")),
+    "time_to_resolution": lambda f: md.depth(md.time_to_resolution(f, md.testing.markets("polars"))),
+    "check": md.check,
+    "nest": md.nest,
+    "align": lambda f: md.explode(md.align(md.nest(f), "1m", fill="null")),
+    "trades": lambda f: md.trades(signals(), f, "1m", outcomes=WON).fills,
+    "nautilus depth": lambda f: [repr(one) for one in md.to_nautilus_depth(f, "1m")],
+    "hftbacktest": lambda f: md.to_hftbacktest(one_token(f), "1m").tolist(),
+    "a depth chart": lambda f: md.plot.depth(one_token(f)).get_title(),
+    "a band": lambda f: md.plot.price_band(f).get_title(),
+}
+
+
+def signals() -> pl.DataFrame:
+    mids = md.mid(md.testing.books("polars", buckets=2)).head(1)
+    return mids.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
+
+
+def moments() -> pl.DataFrame:
+    return md.testing.books("polars", buckets=1).select("ts", "market_id").unique()
+
+
+def one_token(frame: Any) -> Any:
+    return nw.from_native(frame).filter(nw.col("token_id").cast(nw.String) == "11").to_native()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_verb_gives_of_nested_books_what_it_gives_of_levels(name: str, kind: str) -> None:
+    """Scores, joins, reports, trades, exports and charts do not depend on how the books lie."""
+    if name.startswith("nautilus"):
+        pytest.importorskip("nautilus_trader", reason="nautilus_trader is not installed")
+    levels: Any = md.testing.books("pandas" if kind == "pandas" else "polars", buckets=3)
+    levels = levels.to_arrow() if kind == "arrow" else levels
+    got, want = (OTHERS[name](f) for f in (md.nest(levels), levels))
+    assert got.equals(want) if hasattr(got, "equals") else got == want
