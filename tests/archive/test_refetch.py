@@ -10,7 +10,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from marketdata.archive.coverage.intervals import CoverageRecord, overlay
-from marketdata.archive.coverage.policy import Gap, ServerTime, established, minutes, to_ask, whole_minutes
+from marketdata.archive.coverage.policy import (
+    Gap,
+    ServerTime,
+    established,
+    minutes,
+    recorded_beside,
+    to_ask,
+    whole_minutes,
+)
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
@@ -53,22 +61,57 @@ def clocks(draw: st.DrawFn) -> ServerTime:
     return ServerTime(at(minute) + wait + draw(st.sampled_from([-1, 0, 1, 30_000_000])), settle)
 
 
+def asked(piece: CoverageRecord) -> int:
+    """How many answers had no points there, or none beside those that were added."""
+    if piece.state == CoverageState.EMPTY:
+        return piece.tries + 1
+    return piece.tries if piece.state == CoverageState.RECORDED else 0
+
+
+@pytest.mark.parametrize(
+    ("state", "tries", "after"),
+    [
+        (CoverageState.FINAL, 0, None),
+        (CoverageState.EMPTY, 0, HOUR),
+        (CoverageState.EMPTY, 1, DAY),
+        (CoverageState.EMPTY, 2, 7 * DAY),
+        (CoverageState.EMPTY, 3, None),
+        (CoverageState.PROVISIONAL, 0, 0),
+        (CoverageState.UNPROVEN, 2, 0),
+    ],
+)
+def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
+    state: CoverageState, tries: int, after: int | None
+) -> None:
+    """Where an answer had none beside points that were added, these are asked for when silence would be."""
+    claim = CoverageRecord(at(0), at(9), state, 5, 7, at(20), 3, tries, 4)
+    record = recorded_beside(claim)
+    assert record == claim._replace(state=CoverageState.RECORDED, rows=None, digest=None, tries=record.tries)
+    wanted = Range(at(0), at(9))
+    for wait in (0, HOUR, DAY, 7 * DAY, 30 * DAY):
+        now = ServerTime(at(20) + wait)
+        assert bool(to_ask([record], wanted, now)) == (after is not None and wait >= after), wait
+        if wait and after:
+            assert to_ask([record], wanted, now) == to_ask([claim], wanted, now)
+
+
 @given(pieces(), spans(), clocks(), st.booleans())
 def test_everything_is_asked_for_that_is_not_known(
     some: list[CoverageRecord], wanted: Range, clock: ServerTime, refresh: bool
 ) -> None:
     """A minute up to the one that is open now is asked for, but where it is final, or was empty not long enough ago."""
-    empty = [p for p in some if p.state == CoverageState.EMPTY]
-    assume(not any(a.end == b.start for a, b in itertools.pairwise(empty)))  # those are asked for together
+    waiting = [p for p in some if 0 < asked(p) <= len(WAITS)]
+    assume(not any(a.end == b.start for a, b in itertools.pairwise(waiting)))  # those are asked for together
     want: dict[int, int] = {}
     for minute in range(wanted.start, wanted.end, MINUTE):
         if minute > clock.now:
             continue
         piece = next((p for p in some if p.start <= minute < p.end), None)
-        if refresh or piece is None or piece.state not in (CoverageState.FINAL, CoverageState.EMPTY):
+        times = 0 if piece is None else asked(piece)
+        if refresh or piece is None or (piece.state != CoverageState.FINAL and not times):
             want[minute] = 0
-        elif piece.state == CoverageState.EMPTY and clock.now - piece.fetched_at >= WAITS[min(piece.tries, 2)]:
-            want[minute] = piece.tries + 1
+        elif 0 < times <= len(WAITS) and clock.now - piece.fetched_at >= WAITS[times - 1]:
+            want[minute] = times
     gaps = to_ask(some, wanted, clock, refresh=refresh)
     assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))
     assert all(gap.start < gap.end for gap in gaps)
@@ -113,6 +156,7 @@ def test_the_buckets_of_a_range_are_those_that_start_in_it(a: int, more: int, b:
 @example(0, 60, {50}, ServerTime(at(40)), True, 1)
 @example(0, 60, {50}, ServerTime(at(40)), False, 1)
 @example(0, 60, {0, 59}, ServerTime(at(300)), True, 1)
+@example(0, 60, {30}, ServerTime(at(40)), True, 0)
 def test_what_an_answer_of_up_to_an_hour_establishes(
     first: int, length: int, points: set[int], clock: ServerTime, proven: bool, tries: int
 ) -> None:
