@@ -15,7 +15,7 @@ Frames are normalised and checked here, by `marketdata.tidy.normalization` and `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -251,6 +251,10 @@ class PolarsSource:
     def integers(self, _name: str, _rows: Ints | None = None) -> None:
         """See `Source`."""
 
+    def is_tidy(self, _name: str) -> bool:
+        """See `Source`; a gather of any type costs the same here."""
+        return False
+
     def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
         """A frame of this kind from tidy columns, ids in the type that they came in, and from columns handed on."""
         casts = {c: self.frame.schema[c] for c in _IDS if c in data.columns and c in self.names}
@@ -291,7 +295,7 @@ class PandasSource:
         """See `Source`."""
         import pandas as pd
 
-        column = self.frame[name] if rows is None else self.frame[name].take(rows)
+        column = self.frame[name] if rows is None else pd.Series(self.frame[name].array.take(rows), copy=False)
         dtype, array = column.dtype, column.array
         masked: Any = dtype
         if isinstance(dtype, pd.CategoricalDtype):
@@ -314,20 +318,24 @@ class PandasSource:
 
     def integers(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
+        array = self.frame[name].array
+        if not self.is_tidy(name) or name not in (*_IDS, "ts", "level"):
+            return None
+        if name == "ts":
+            return array.asi8 if rows is None else array.asi8[rows]
+        if name == "level":
+            return (array if rows is None else array.take(rows)).to_numpy(dtype="int32", na_value=0)
+        return array.codes if rows is None else array.codes[rows]
+
+    def is_tidy(self, name: str) -> bool:
+        """See `Source`."""
         import pandas as pd
 
-        column = self.frame[name]
-        if str(column.dtype) == "Int32" and name == "level":
-            array = column.array if rows is None else column.array.take(rows)
-            return array.to_numpy(dtype="int32", na_value=0)
-        if not isinstance(column.dtype, pd.CategoricalDtype) or (name != "side" and name not in ID_COLUMNS):
-            return None
-        texts = column.dtype.categories
-        if not (texts.tolist() == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)):
-            return None
-        codes = column.array.codes if rows is None else column.array.codes[rows]
-        # What is missing is refused, or not, by the slower way.
-        return codes if not len(codes) or codes.min() >= 0 else None
+        dtype = self.frame[name].dtype
+        if name in _IDS:
+            texts = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) else [None]
+            return texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
+        return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
         """See `PolarsSource`."""
@@ -335,8 +343,10 @@ class PandasSource:
 
         columns = {c: _pandas_column(data[c], self.frame[c].dtype if c in self.names else None) for c in data.columns}
         for source, names, rows in taken:
-            part = source.frame[list(names)].reset_index(drop=True)
-            part = part.take(rows) if not len(rows) or rows.min() >= 0 else part.reindex(rows)
+            if not len(rows) or rows.min() >= 0:
+                columns |= {new: source.frame[old].array.take(rows) for old, new in names.items()}
+                continue
+            part = source.frame[list(names)].reset_index(drop=True).reindex(rows)
             columns |= {new: part[old].array for old, new in names.items()}
         height = data.height if data.columns or not taken else len(taken[0].rows)
         return pd.DataFrame(columns, index=pd.RangeIndex(height), copy=False)
@@ -353,7 +363,7 @@ def _categories(array: Any) -> Any:
         codes = np.array([*(place[t] for t in texts), -1], np.int64)[codes]
         texts = ordered
     dtype = pl.Enum(texts)
-    width = np.dtype(f"u{_WIDTHS[str(pl.Series([], dtype=dtype).to_physical().dtype)]}")
+    width = _code_width(len(texts))
     missing = codes < 0 if len(codes) and codes.min() < 0 else None
     if missing is not None:
         codes = np.where(missing, 0, codes) if texts else np.zeros(len(codes), codes.dtype)
@@ -362,6 +372,13 @@ def _categories(array: Any) -> Any:
     codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
     out = from_codes(codes, dtype)
     return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
+
+
+@cache
+def _code_width(count: int) -> np.dtype[Any]:
+    """The integers in which polars keeps an enum of so many texts."""
+    kind = str(pl.Series([], dtype=pl.Enum(map(str, range(count)))).to_physical().dtype)
+    return np.dtype(f"u{_WIDTHS[kind]}")
 
 
 def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -423,7 +440,8 @@ def _pandas_texts(column: pl.Series, wanted: Any) -> Any:
         present = column.unique().cast(pl.String).drop_nulls().sort()
         column = column.cast(pl.String).cast(pl.Enum(present))
     texts = column.dtype.categories.to_list()  # type: ignore[attr-defined]
-    codes = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    whole = column.to_physical().cast(pl.Int64)
+    codes = (whole.fill_null(-1) if whole.null_count() else whole).to_numpy()
     if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
         return pd.Categorical.from_codes(codes, dtype=wanted)
     if wanted is None:

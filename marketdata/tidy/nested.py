@@ -122,6 +122,9 @@ class _Levels:
             return None
         return found if rows is None else found[rows]
 
+    def is_tidy(self, _name: str) -> bool:
+        return False
+
 
 class LevelTable(EagerTable):
     """A table of books: one row per level and a marker row per empty side, made of checked snapshots in order."""

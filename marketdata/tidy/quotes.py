@@ -77,16 +77,9 @@ def top(table: Any) -> Any:
 
 
 def _best(book: EagerTable) -> pl.DataFrame:
-    starts, asks, ends = book.sides
-    price, size, missing = book.column("price"), book.column("size"), asks == ends
-    heads = book.take(starts)
-    out = [heads.column(c) for c in ("ts", *ID_COLUMNS)]
-    # A snapshot without a row of bids begins with its asks, and one without a row of asks ends where they would begin.
-    for at, none in ((starts, asks == starts), (np.minimum(asks, len(book) - 1), missing)):
-        rows = pl.Series(at, dtype=pl.Int64)
-        rows = rows.set(pl.Series(none), None) if none.any() else rows
-        out += [column.gather(rows).fill_nan(None) for column in (price, size)]
-    return pl.DataFrame([column.alias(name) for column, name in zip(out, BBO, strict=False)])
+    heads = book.take(book.sides.starts).columns("ts", *ID_COLUMNS)
+    numbers = [pl.Series(name, values) for name, values in zip(BBO[4:8], book.best(), strict=True)]
+    return pl.DataFrame([*heads, *numbers]).with_columns(pl.col(BBO[4:8]).fill_nan(None))
 
 
 def reduced(table: EagerTable) -> Any:

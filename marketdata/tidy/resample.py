@@ -134,9 +134,9 @@ def last(ordered: EagerTable, width: BucketWidth) -> Result:
     else:
         kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
     ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
-    data = kept.frame(*(c for c in own if c not in ("ts", *ID_COLUMNS))).to_native().with_columns(ts)
-    taken = Taken(kept.source, {c: c for c in kept.names if c not in own}, kept.rows)
-    return Result(data, [taken], kept.names)
+    read = [c for c in own if c != "ts" and not kept.source.is_tidy(c)]
+    taken = Taken(kept.source, {c: c for c in kept.names if c not in (*read, "ts")}, kept.rows)
+    return Result(pl.DataFrame([ts, *kept.columns(*read)]), [taken], kept.names)
 
 
 def _bucket_starts(ordered: EagerTable, width: BucketWidth) -> Ints:

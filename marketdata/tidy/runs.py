@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,14 +25,20 @@ _HAIR = 1e-3
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
     """Positions where any key differs from the row before; the first row is one."""
     count = len(keys[0])
-    found = [np.zeros(min(count, 1), np.int64)]
-    for first in range(1, count, _BLOCK):
-        last = min(first + _BLOCK, count)
-        changed = keys[0][first:last] != keys[0][first - 1 : last - 1]
-        for key in keys[1:]:
-            changed |= key[first:last] != key[first - 1 : last - 1]
-        found.append(np.flatnonzero(changed) + first)
-    return np.concatenate(found)
+    blocks = ((first, min(first + _BLOCK, count)) for first in range(1, count, _BLOCK))
+    found = (np.flatnonzero(changes(keys, first, last)) + first for first, last in blocks)
+    return np.concatenate([np.zeros(min(count, 1), np.int64), *found])
+
+
+def changes(keys: Sequence[NDArray[np.generic]], first: int, last: int) -> NDArray[np.bool_]:
+    """Whether any key differs from the row before, for these rows."""
+    changed = np.zeros(last - first, bool)
+    for key in keys:
+        rows = key[first - 1 : last]
+        # Most blocks are of one token, which is cheaper to see.
+        if rows[0] != rows[-1] or not (rows == rows[0]).all():
+            changed |= rows[1:] != rows[:-1]
+    return changed
 
 
 def run_ends(starts: Ints, count: int) -> Ints:

@@ -11,7 +11,7 @@ tidy order is taken as it is, which one pass over its columns finds out; others 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
-from marketdata.tidy.runs import group_starts, run_ends
+from marketdata.tidy.runs import changes, group_starts, run_ends
 from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
-from marketdata.wire.columns import Ints
+from marketdata.wire.columns import Floats, Ints
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
 _IDENTITY = ID_COLUMNS[:2]
 _TYPED = frozenset(c for columns in COLUMNS.values() for c in columns) - {*LISTS}
+_NO_TIME = np.iinfo(np.int64).min
 _NUMBERS = _TYPED - {"ts", *ID_COLUMNS, "side", "level"}
 
 
@@ -47,7 +48,13 @@ class Source(Protocol):
         """Some rows of a column as a polars Series, or as a list of objects."""
 
     def integers(self, name: str, rows: Ints | None = None) -> NDArray[Any] | None:
-        """What `EagerTable.array` is for levels, sides and ids, where that is cheaper than by `raw`."""
+        """What `EagerTable.array` is for times, ids, sides and levels, where that is cheaper than by `raw`.
+
+        Missing times and ids are there, as the least integer and -1.
+        """
+
+    def is_tidy(self, name: str) -> bool:
+        """Whether rows of a column can be handed on as a column of tidy frames."""
 
 
 class Sides(NamedTuple):
@@ -73,6 +80,7 @@ class EagerTable:
         self._rows: Ints | None = None
         self._groups: Ints | None = None
         self._sides: Sides | None = None
+        self._best: list[Floats] = []
 
     def __len__(self) -> int:
         return len(self.source) if self._at is None else len(self._at)
@@ -126,7 +134,7 @@ class EagerTable:
                 found = (
                     normalization.lists(raw, name)
                     if self.kind == "nested" and name in LISTS
-                    else _normalised(raw, name, nullable=len(self.identity) > 2)
+                    else _normalised(raw, name, nullable=self._may_lack(name))
                 )
             found = self._columns[name] = found.alias(name)
         return found
@@ -149,7 +157,7 @@ class EagerTable:
         if self._parent is not None and name in self._parent._arrays:
             return self._parent.array(name)[self.at]
         cheap = None if self._has_read(name) else self.source.integers(name, self._places)
-        if cheap is not None:
+        if cheap is not None and (self._may_lack(name) or not len(cheap) or cheap.min() > _missing(name)):
             return cheap
         column = self.column(name)
         if column.dtype.is_float():
@@ -158,6 +166,24 @@ class EagerTable:
         if not codes.null_count():
             return codes.to_numpy()
         return codes.fill_null(0).to_numpy() if name == "level" else codes.cast(pl.Int64).fill_null(-1).to_numpy()
+
+    def _unproven(self, name: str) -> NDArray[Any]:
+        """`array`, where a missing time or id may be among the values."""
+        if name in self._arrays or self._parent is not None or self._has_read(name):
+            return self.array(name)
+        cheap = self.source.integers(name)
+        return self.array(name) if cheap is None else cheap
+
+    def _may_lack(self, name: str) -> bool:
+        """Whether a value may be missing: a label, the level of a marker row, and ids that will be looked up."""
+        return name in ("token_label", "level") or (name in self.identity and len(self.identity) > 2)
+
+    def _prove(self, arrays: Mapping[str, NDArray[Any]], rows: Ints) -> bool:
+        """Whether nothing is missing, told by the rows where it would be first."""
+        if any(len(rows) and a[rows].min() == _missing(c) for c, a in arrays.items() if not self._may_lack(c)):
+            return False
+        self._arrays |= arrays
+        return True
 
     def any_text(self, name: str) -> pl.Series:
         """A column of ids of any name, as categories; there may be nulls."""
@@ -215,9 +241,12 @@ class EagerTable:
 
     def frame(self, *values: str) -> nw.DataFrame[Any]:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
-        names = ["ts", *self.keys, *(values or _values(self.kind))]
+        return nw.from_native(pl.DataFrame(self.columns("ts", *self.keys, *(values or _values(self.kind)))))
+
+    def columns(self, *names: str) -> list[pl.Series]:
+        """Columns with NaN as null."""
         columns = (self.column(c) for c in names)
-        return nw.from_native(pl.DataFrame([c.fill_nan(None) if c.dtype.is_float() else c for c in columns]))
+        return [c.fill_nan(None) if c.dtype.is_float() else c for c in columns]
 
     @property
     def groups(self) -> Ints:
@@ -245,14 +274,17 @@ class EagerTable:
         return out
 
     def _found_order(self, *, unique: bool) -> bool:
-        who, ts = self.who, self.array("ts")
-        ids = [self.array(c) for c in self.keys] if who else []
+        who = self.who
+        arrays = {c: self._unproven(c) for c in ("ts", *(self.keys if who else ()))}
+        ts, *ids = arrays.values()
         groups = group_starts(*ids) if ids else np.zeros(min(len(ts), 1), np.int64)
         # Where the label alone changes, a token has two, or comes again.
         new = [code[groups[1:]] != code[groups[1:] - 1] for code, c in zip(ids, self.keys, strict=False) if c in who]
         if new and not np.logical_or.reduce(new).all():
             return False
-        if not _rises(ts, groups, strictly=unique) or not self._heads_rise(who, groups):
+        if not _rises(ts, groups, strictly=unique) or not self._prove(arrays, groups):
+            return False
+        if not self._heads_rise(who, groups):
             return False
         self._groups = groups
         return True
@@ -380,8 +412,9 @@ class EagerTable:
 
     def _found_book(self) -> bool:
         who = self.who
-        ids = [self.array(c) for c in self.keys]
-        ts, side, level = self.array("ts"), self.array("side"), self.array("level")
+        arrays = {c: self._unproven(c) for c in ("ts", *self.keys)}
+        ts, *ids = arrays.values()
+        side, level = self.array("side"), self.array("level")
         found = _tops(level, side, [ts, *ids])
         if found is None:
             return False
@@ -392,14 +425,15 @@ class EagerTable:
             return False
         starts = tops[new]
         at = group_starts(*(a[starts] for a in (ids[i] for i, c in enumerate(self.keys) if c in who)))
-        if not _rises(ts[starts], at, strictly=True) or not self._heads_rise(who, starts[at]):
+        if not _rises(ts[starts], at, strictly=True) or not self._prove(arrays, starts[at]):
+            return False
+        if not self._heads_rise(who, starts[at]):
             return False
         if "token_label" in self.keys and not _within(group_starts(self.array("token_label")[starts]), at):
             return False
         ends = run_ends(starts, len(ts))
         asks = ends.copy()
-        of_asks = tops[ask]
-        asks[np.searchsorted(starts, of_asks, side="right") - 1] = of_asks
+        asks[(np.cumsum(new) - 1)[ask]] = tops[ask]
         self._groups, self._sides = starts[at], Sides(starts, asks, ends)
         return True
 
@@ -420,31 +454,56 @@ class EagerTable:
             f"{' first' if new[at] else f' after {level[at - 1]}'}. Number the levels of each (token, ts, side) anew."
         )
 
+    def best(self) -> list[Floats]:
+        """Best bid, its size, best ask, its size of each snapshot; NaN where a side is empty."""
+        if not self._best:
+            starts, asks, ends = self.sides
+            for tops, until in ((starts, asks), (asks, ends)):
+                none = tops == until
+                rows = np.minimum(tops, len(self) - 1) if len(none) and none[-1] else tops
+                found = (self.array(c)[rows] for c in ("price", "size"))
+                self._best += [np.where(none, np.nan, v) if none.any() else v for v in found]
+        return self._best
+
+    def _wrong_tops(self) -> tuple[Ints, Ints]:
+        """What `_wrong_rows` gives, of the best two levels of each side alone."""
+        starts, asks, ends = self.sides
+        bid, bid_size, ask, ask_size = self.best()
+        half, deeper = [], []
+        for tops, until, price, size in ((starts, asks, bid, bid_size), (asks, ends, ask, ask_size)):
+            half.append(tops[np.isnan(price) != np.isnan(size)])
+            two = tops + 1 < until
+            rows, above = (tops + 1, price) if two.all() else (tops[two] + 1, price[two])
+            worse = self.array("price")[rows] - above
+            deeper.append(rows[~(worse >= 0 if tops is asks else worse <= 0)])
+        return np.concatenate(half), np.concatenate(deeper)
+
     def _check_prices(self, *, whole: bool) -> None:
         """Refuse rows with half a level, and a level that is better than the one before."""
         price, size, level = self.array("price"), self.array("size"), self.array("level")
+        side = self.array("side")
         if whole:
-            rows, deeper = np.arange(len(self)), np.flatnonzero(level)
+            half, deeper = _wrong_rows(price, size, level, side)
         else:
-            tops = np.column_stack((self.sides.starts, self.sides.asks)).ravel()
-            rows = tops = tops[tops < len(self)]
-            deeper = (tops + 1)[tops + 1 < len(self)]
-            deeper = deeper[level[deeper] != 0]
-        half = np.isnan(price[rows]) != np.isnan(size[rows])
-        if half.any():
-            first = int(rows[np.argmax(half)])
+            half, deeper = self._wrong_tops()
+        if len(half):
             raise NotTidyError(
-                f"A level has a price and no size, or a size and no price, first {self.shown(first)}; give both, or "
-                "neither for the marker row of an empty side."
+                f"A level has a price and no size, or a size and no price, first {self.shown(int(half.min()))}; give "
+                "both, or neither for the marker row of an empty side."
             )
         rise = price[deeper] - price[deeper - 1]
-        wrong = np.isnan(rise) | np.where(self.array("side")[deeper] != 0, rise < 0, rise > 0)
+        wrong = np.isnan(rise) | np.where(side[deeper] != 0, rise < 0, rise > 0)
         if wrong.any():
             first = int(deeper[np.argmax(wrong)])
             raise NotTidyError(
                 f"Level {level[first]} of {self.shown(first)} has a better price than the one before, or one of both "
                 "has none; level 0 is the best price of its side: number the levels anew."
             )
+
+
+def _missing(name: str) -> int:
+    """What stands for a missing time or code."""
+    return _NO_TIME if name == "ts" else -1
 
 
 def _values(kind: Kind) -> tuple[str, ...]:
@@ -495,6 +554,24 @@ def _rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
     return True
 
 
+def _wrong_rows(price: NDArray[Any], size: NDArray[Any], level: NDArray[Any], side: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Rows with half a level, and rows below the best price that are not worse than the one before, or may not be."""
+    half, deeper = [], []
+    for first in range(0, len(price), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        half.append(np.flatnonzero(np.isnan(price[block]) != np.isnan(size[block])) + first)
+        start, last = max(first, 1), min(first + _BLOCK, len(price))
+        here = slice(start, last)
+        worse = price[here] - price[start - 1 : last - 1]
+        # The price of an ask rises from level to level, that of a bid falls.
+        worse *= side[here] * 2.0 - 1.0
+        fine = worse >= 0
+        fine |= level[here] == 0
+        deeper.append(np.flatnonzero(~fine) + start)
+    empty = np.zeros(0, np.int64)
+    return np.concatenate([empty, *half]), np.concatenate([empty, *deeper])
+
+
 def _within(some: Ints, every: Ints) -> bool:
     """Whether each of these positions is one of the others; both rise."""
     at = np.searchsorted(every, some)
@@ -511,16 +588,15 @@ def _tops(
         last = min(first + _BLOCK, n)
         a = max(first, 1)
         here, before = slice(a, last), slice(a - 1, last - 1)
-        top = level[here] == 0
-        changed = keys[0][here] != keys[0][before]
-        for key in keys[1:]:
-            changed |= key[here] != key[before]
-        follows = level[here] - level[before] == 1
-        follows &= side[here] == side[before]
-        follows &= ~changed
-        if not (top | follows).all():
+        changed = changes(keys, a, last)
+        deeper = level[here] != 0
+        odd = level[here] - level[before] != 1
+        odd |= side[here] != side[before]
+        odd |= changed
+        odd &= deeper
+        if odd.any():
             return None
-        at = np.flatnonzero(top)
+        at = np.flatnonzero(~deeper)
         found.append(at + a)
         new.append(changed[at])
     if n:
