@@ -123,6 +123,15 @@ def test_hours_are_not_called_minutes(verb: Any) -> None:
         verb(hourly())
 
 
+@pytest.mark.parametrize("export", [md.to_hftbacktest, md.to_nautilus_quotes, md.to_nautilus_depth])
+def test_events_of_hours_are_not_given_the_times_of_minutes(export: Any) -> None:
+    """An event array of hourly books called minutes would be known 59 minutes too early."""
+    frame = pl.concat([book(60 * i) for i in range(3)])
+    with pytest.raises(md.ConfigError, match="finer than the frame"):
+        list(export(frame, "1m"))
+    assert len(list(export(frame, "1h"))) > 0
+
+
 @pytest.mark.parametrize(("finer", "grid"), [("1m", 10), ("10m", 60), ("1h", 360), ("6h", 1440)])
 def test_three_rows_of_a_resolution_tell_that_it_is_not_finer(finer: str, grid: int) -> None:
     """Of any two resolutions of the interface next to each other three rows are enough, and two may be by chance."""

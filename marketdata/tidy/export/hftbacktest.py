@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy.arguments import number
 from marketdata.tidy.frames import to_columns
+from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.runs import group_starts
 from marketdata.wire.columns import BookColumns
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
@@ -48,7 +50,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     """
     width = Resolution.of(resolution).micros
     delay = round(number("latency", latency, least=0.0) * 1e9)
-    books = book_columns(frame)
+    books = book_columns(frame, resolution)
     if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
         raise ConfigError("The frame holds several tokens; an event array is of one. Filter by token_id first.")
     counts = books.counts
@@ -67,8 +69,9 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     return out
 
 
-def book_columns(frame: Any) -> BookColumns:
-    """Tidy books of any frame kind as columns, in tidy order."""
+def book_columns(frame: Any, resolution: str) -> BookColumns:
+    """Tidy books of any frame kind as columns, in tidy order; a resolution finer than their grid is refused."""
     books = to_columns("books", frame)
     assert isinstance(books, BookColumns)
+    refuse_finer(books.ts, group_starts(books.token), BucketWidth.of(resolution))
     return books

@@ -44,7 +44,7 @@ def to_nautilus_quotes(
     >>> quote["bid_price"], quote["ask_price"], quote["ts_event"] % 60_000_000_000
     ('0.39', '0.41', 0)
     """
-    width, books = Resolution.of(resolution).micros, book_columns(frame)
+    width, books = Resolution.of(resolution).micros, book_columns(frame, resolution)
     for name, at, bids, asks in _texts(books, width, venue, _decimals(books, digits)):
         if bids and asks:
             (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
@@ -61,7 +61,7 @@ def to_nautilus_depth(
     ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
     level, an order without a side, of price and size 0, counted 0. Deeper levels are cut.
     """
-    width, books = Resolution.of(resolution).micros, book_columns(frame)
+    width, books = Resolution.of(resolution).micros, book_columns(frame, resolution)
     places = _decimals(books, digits)
     none = _order("NO_ORDER_SIDE", *(f"{0:.{n}f}" for n in places))
     for name, at, *levels in _texts(books, width, venue, places):
@@ -154,7 +154,7 @@ def write_nautilus_catalog(
     from nautilus_trader.model.instruments import BinaryOption
     from nautilus_trader.persistence.catalog import ParquetDataCatalog
 
-    columns = book_columns(books)
+    columns = book_columns(books, resolution)
     places = digits or (max(3, _digits(columns.levels[:, 0])), _digits(columns.levels[:, 1]))
     held = {f"{columns.tokens[i].token_id}.{venue}" for i in np.unique(columns.token)}
     options = to_nautilus_instruments(markets, venue=venue, digits=places, currency=currency)
