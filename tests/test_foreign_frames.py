@@ -275,16 +275,12 @@ def test_enums_join_texts() -> None:
     )
 
 
-def test_nested_rows_of_an_archive_say_how_they_are_read() -> None:
-    """Four list columns per snapshot are no prices; the error names the way to rows."""
-    nested = (
-        prices([0])
-        .drop("price")
-        .with_columns(**{c: pl.lit([0.5]) for c in ("bid_price", "bid_size", "ask_price", "ask_size")})
-    )
-    for verb in (md.bbo, lambda f: md.resample(f, "1h"), md.depth):
-        with pytest.raises(md.NotTidyError, match=r"md\.explode.*archive\.scan"):
-            verb(nested)
+def test_nested_rows_of_an_archive_are_books() -> None:
+    """Four list columns per snapshot are a book of one level a side, in every verb of books."""
+    lists = {"bid_price": [0.25], "bid_size": [10.0], "ask_price": [0.75], "ask_size": [20.0]}
+    nested = prices([0]).drop("price").with_columns(**{c: pl.lit(v) for c, v in lists.items()})
+    assert md.mid(nested)["mid"].to_list() == [0.5]
+    assert md.depth(nested).select("bid_depth", "ask_depth").rows() == [(10.0, 20.0)]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ import narwhals as nw
 import plain
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import marketdata as md
 from marketdata.testing import foreign
+from marketdata.tidy import runs, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 IDS = list(plain.IDS)
@@ -361,5 +363,22 @@ def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) 
         verdict, text = judged(case, drawn)
         seen[verdict] += 1
         assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()
+
+
+@pytest.mark.parametrize("name", ["resample books", "bbo", "check books", "resample prices", "complement"])
+def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
+    """Whatever number of rows is looked at at a time, a verb gives what the plain loop gives."""
+    case = CASES[name]
+
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
+    @given(drawn=strategy(case.view), block=st.integers(1, 5))
+    def run(drawn: foreign.Foreign, block: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "_BLOCK", block)
+            patch.setattr(table, "_BLOCK", block)
+            verdict, text = judged(case, drawn)
+        assert verdict in ("right", "refused"), f"{block} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 
     run()
