@@ -29,7 +29,7 @@ from marketdata.archive.scan import (
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
+
+_MADE = "Is the path right? The first add or pull makes an archive there."
 
 
 class Archive(Generic[Frame]):
@@ -128,6 +130,18 @@ class Archive(Generic[Frame]):
     def location(self) -> str:
         """Folder or address of the archive, such as "s3://bucket/markets"; see `Archive`."""
         return self._location
+
+    @property
+    def _stored(self) -> ArchiveStore:
+        """What reads use; NotArchivedError for a folder without an archive: a misspelt path would be an empty one."""
+        folder = Path(self._location)
+        if is_url(self._location) or any((folder / name).is_dir() for name in self._store.tables):
+            self._store.check_layout()
+        elif not folder.exists():
+            raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
+        elif any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
+            raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
+        return self._store
 
     def add(
         self,
@@ -421,8 +435,8 @@ class Archive(Generic[Frame]):
     def version(self, view: View | RecordKind) -> int:
         """Number of the newest commit of a table (``view`` or records), from 0; -1 before it; see `records`."""
         if view in KINDS:
-            return self._store.catalog[view].table.version().number
-        return self._store.points[checked_view(view)].version().number
+            return self._stored.catalog[view].table.version().number
+        return self._stored.points[checked_view(view)].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the interface (4.5), by id.
@@ -436,7 +450,7 @@ class Archive(Generic[Frame]):
         """
         if kind not in KINDS:
             raise ConfigError(f"records of {kind!r} do not exist; allowed are {', '.join(KINDS)}.")
-        return [dict(record) for record in self._store.catalog[kind].records()]
+        return [dict(record) for record in self._stored.catalog[kind].records()]
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market with this id, else with this slug (``id_or_slug``), or None; see `records`."""
@@ -513,7 +527,7 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        table, engine = self._store.points[checked_view(view)], checked_engine(engine)
+        table, engine = self._stored.points[checked_view(view)], checked_engine(engine)
         ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
         wanted, width = _range(start, end), BucketWidth.of(resolution)
         what = query_of(
@@ -547,7 +561,7 @@ class Archive(Generic[Frame]):
         from marketdata.accessor import register
 
         connection = sql.connect()
-        for view, table in self._store.points.items():
+        for view, table in self._stored.points.items():
             if re.search("books|snapshots" if view == "books" else view, statement, re.IGNORECASE):
                 stored = query_of(table, view, self._store.options, None, query.ALL_TIME)
                 connection.register("snapshots" if view == "books" else view, sql.dataset(table, stored))
@@ -616,7 +630,7 @@ class Archive(Generic[Frame]):
 
         chosen_kind = frame or self._frame
         register(chosen_kind)
-        records = [record for record in self._store.catalog[kind].records() if is_meant(record)]
+        records = [record for record in self._stored.catalog[kind].records() if is_meant(record)]
         return cast("Frame", to_frame(kind, records, chosen_kind))
 
     def export(
@@ -662,7 +676,7 @@ class Archive(Generic[Frame]):
         >>> pl.scan_parquet(archive.files("prices")).select(pl.col("token_id").n_unique()).collect().item()
         217
         """
-        table = self._store.points[checked_view(view)]
+        table = self._stored.points[checked_view(view)]
         ids = None if market is None else [self._market_id(market)]
         return [table.store.address(f.path) for f in query.files_of(table.version(), ids, _range(start, end))]
 
@@ -678,7 +692,7 @@ class Archive(Generic[Frame]):
         >>> archive.coverage()["state"].unique().tolist()
         ['final']
         """
-        return cast("Frame", query.coverage_frame(self._store.coverage, frame or self._frame))
+        return cast("Frame", query.coverage_frame(self._stored.coverage, frame or self._frame))
 
     def plot_coverage(
         self,
@@ -700,7 +714,7 @@ class Archive(Generic[Frame]):
 
     def compact(self) -> int:
         """Rewrite small files as few large ones, without disturbing readers; returns how many fewer; see `vacuum`."""
-        return maintenance.compact(self._store)
+        return maintenance.compact(self._stored)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last hours needs, and what killed writers left behind.
@@ -715,7 +729,7 @@ class Archive(Generic[Frame]):
         >>> archive.compact() > 0, archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
         (True, [], True)
         """
-        return maintenance.vacuum(self._store, retention_hours)
+        return maintenance.vacuum(self._stored, retention_hours)
 
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back and compare it with the row counts and content hashes of the coverage.
@@ -731,7 +745,9 @@ class Archive(Generic[Frame]):
         >>> len(archive.verify())
         0
         """
-        return self._damage_frame(maintenance.repair(self._store) if repair else maintenance.verify(self._store), frame)
+        return self._damage_frame(
+            maintenance.repair(self._stored) if repair else maintenance.verify(self._stored), frame
+        )
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:
         """Recreate damaged or missing commit logs from the data files, then repair as `verify` does.
@@ -741,7 +757,7 @@ class Archive(Generic[Frame]):
         had been replaced. Old logs are kept as ``_delta_log.damaged-...``. Nothing else should write meanwhile. Returns
         the ranges that are now missing. ArchiveError in an object store.
         """
-        maintenance.rebuild(self._store)
+        maintenance.rebuild(self._stored)
         return self._damage_frame(maintenance.repair(self._store), frame)
 
     def _damage_frame(self, damage: list[maintenance.Damage], frame: FrameKind | None) -> Any:
@@ -789,7 +805,7 @@ class Archive(Generic[Frame]):
         return run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
 
     def _market_id(self, id_or_slug: str) -> str:
-        catalog = self._store.catalog["markets"]
+        catalog = self._stored.catalog["markets"]
         found = catalog.find(id_or_slug)
         if found is None:
             raise catalog.unknown(id_or_slug)

@@ -49,6 +49,7 @@ class ArchiveStore:
         self.root = root
         self.options = options
         self._as_of = as_of
+        self._is_checked = False
 
         def table(name: str, schema: Any) -> Table:
             return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
@@ -69,6 +70,13 @@ class ArchiveStore:
         named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
         named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
         return {**named, "coverage": self.coverage.table}
+
+    def check_layout(self) -> None:
+        """ArchiveError for tables that an earlier version of this library wrote, and that cannot be read."""
+        if not self._is_checked:
+            for table in self.tables.values():
+                table.version()
+            self._is_checked = True
 
     def writer(self, view: View) -> AbstractContextManager[None]:
         """One writer of a view at a time, among the processes of one machine."""

@@ -39,6 +39,7 @@ def recorded_archive(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     """An empty archive."""
+    (tmp_path / "archive").mkdir()
     return Archive(tmp_path / "archive", frame="polars")
 
 

@@ -200,6 +200,11 @@ class Table:
     def _load(self, handle: Any) -> None:
         """Take the version of a handle, if its files are those that its last commit says."""
         found = _version_of(handle, self.uri)
+        if lacking := [name for name in self._nothing.schema.names if name not in found.schema.names]:
+            raise ArchiveError(
+                f"{self.uri} has an earlier layout, without the columns {', '.join(lacking)}. Pull into a new one, or "
+                "export the points with the version of marketdata that wrote it and import them."
+            )
         if self._said(found.number) not in (None, found.fingerprint):
             self._damaged("a commit has other files than were committed")
             return
