@@ -190,11 +190,11 @@ class _Sink:
             beside = {market: self._beside(view, market, done) for market, done in asked_of.items()}
             for k, proven, done, times in _together(windows):
                 _, market, gap = self._todo[k]
-                claims = established(done, times, self._clock, proven=proven, tries=gap.tries)
-                for claim in with_pauses(claims, beside[market]):
-                    intervals.append(Interval(market, claim.start, claim.end, claim.state, claim.tries))
-                    rows = int(((times >= claim.start) & (times < claim.end)).sum())
-                    asked.append(Asked(view, market, claim.range, claim.state, rows))
+                entries = established(done, times, self._clock, proven=proven, tries=gap.tries)
+                for entry in with_pauses(entries, beside[market]):
+                    intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
+                    rows = int(((times >= entry.start) & (times < entry.end)).sum())
+                    asked.append(Asked(view, market, entry.range, entry.state, rows))
             columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
             self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
             self.asked += asked

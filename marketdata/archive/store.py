@@ -136,9 +136,9 @@ class ArchiveStore:
             held = query.read(self.points[view], view, market, hull, version=version)
             times = held.ts[kept(held.tokens, held.token, held.ts, {market: where})]
             for run in _runs(times, where):
-                for claim in within(fresh[market], run):
-                    out = [part for piece in out for part in cut(piece, claim.start, claim.end)]
-                    out.append(recorded_beside(claim))
+                for one in within(fresh[market], run):
+                    out = [part for piece in out for part in cut(piece, one.start, one.end)]
+                    out.append(recorded_beside(one))
             return out
 
         self._replace(view, columns, gone, ranges, after, prepare, {})

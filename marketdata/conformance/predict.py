@@ -56,7 +56,7 @@ def predict(
     """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value."""
     shift, coarser = (fine.micros, coarse.micros) if label == "end" else (0, 0)
     is_book = len(values) > 0 and isinstance(values[0], bytes)
-    # Of books one is taken as it is, so their places stand for them.
+    # Of books one is taken as it is, so their positions are compared.
     numbers = np.arange(len(values), dtype=float) if is_book else values.astype(float)
     columns = PriceColumns((Token(""),), np.zeros(len(ts), np.int32), ts - shift, {"price": numbers})
     out = aggregate(columns, coarse, rule)

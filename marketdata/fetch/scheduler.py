@@ -150,9 +150,9 @@ class _Source:
             if far or (self._density.is_empty and left > _AT_ONCE * self._density.full):
                 self.is_looking_up = True
                 return _Task(self)
-        (end, is_alive), *_ = ((r.end, alive) for r, alive in (self.info or MarketInfo()).parts(self.rest))
+        (end, is_active), *_ = ((r.end, active) for r, active in (self.info or MarketInfo()).parts(self.rest))
         part = replace(self.rest, rng=Range(self.at, end))
-        if not is_alive:
+        if not is_active:
             # Data may lie outside of the life of a market; where there is none, one request says so.
             buckets, expected = part.buckets, 1
         else:
@@ -161,7 +161,7 @@ class _Source:
                     return None
                 self._is_sampling = True
             buckets, expected = self._density.width(part.buckets)
-        guess = is_alive and self._density.is_guess(buckets)
+        guess = is_active and self._density.is_guess(buckets)
         if guess and sum(slot.is_guess and not slot.is_complete for slot in self.slots) >= _GUESSES:
             return None
         window = part.part(self.at, buckets)
@@ -205,10 +205,10 @@ class _Source:
 
         A request a token is dear: what lies outside of the market's life goes along with its first and last window.
         """
-        alive = [rng for rng, is_alive in (self.info or MarketInfo()).parts(self.rest) if is_alive]
-        if not alive:
+        active = [rng for rng, is_active in (self.info or MarketInfo()).parts(self.rest) if is_active]
+        if not active:
             return self.rest
-        life = replace(self.rest, rng=alive[0])
+        life = replace(self.rest, rng=active[0])
         buckets, _ = self._density.width(life.buckets)
         end = self.window.rng.end if buckets >= life.buckets else life.part(life.rng.start, buckets).rng.end
         return replace(self.window, rng=Range(self.at, end))
@@ -216,7 +216,7 @@ class _Source:
     def _lived(self, window: Window) -> int:
         """Buckets of a window in which its market was active."""
         parts = (self.info or MarketInfo()).parts(window)
-        return sum(replace(window, rng=rng).buckets for rng, is_alive in parts if is_alive)
+        return sum(replace(window, rng=rng).buckets for rng, is_active in parts if is_active)
 
     def _slot(self, window: Window, expected: int) -> _Slot:
         """A slot whose parts come before all other requests."""

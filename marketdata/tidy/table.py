@@ -502,7 +502,7 @@ class EagerTable:
 
 
 def _missing(name: str) -> int:
-    """What stands for a missing time or code."""
+    """The value of a missing time or code."""
     return _NO_TIME if name == "ts" else -1
 
 

@@ -86,10 +86,10 @@ def _asked(piece: CoverageRecord) -> int:
     return piece.tries if piece.state == CoverageState.RECORDED else 0
 
 
-def recorded_beside(claim: CoverageRecord) -> CoverageRecord:
-    """The record of points that were added and that the service has none for, in the range of a claim."""
-    times = {CoverageState.FINAL: _BELIEVED + 1, CoverageState.EMPTY: _asked(claim)}.get(claim.state, 0)
-    return claim._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
+def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
+    """The record of points that were added and that the service has none for, in the range of an entry."""
+    times = {CoverageState.FINAL: _BELIEVED + 1, CoverageState.EMPTY: _asked(entry)}.get(entry.state, 0)
+    return entry._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
 
 
 def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
@@ -122,7 +122,7 @@ def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
         i = max(j, i + 1)
 
 
-def with_pauses(claims: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
+def with_pauses(entries: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
     """Records where silences of less than an hour between recorded and final ranges are final too.
 
     The silent minutes of a market that is followed are fetched one by one, before the next point shows how long they
@@ -130,12 +130,12 @@ def with_pauses(claims: Iterable[CoverageRecord], held: Iterable[CoverageRecord]
     """
     final = [p for p in held if p.state == CoverageState.FINAL]
     ends, starts = {p.end for p in final}, {p.start for p in final}
-    for claim in claims:
-        is_pause = claim.state == CoverageState.EMPTY and claim.tries and claim.end - claim.start < HOLE
-        if is_pause and claim.start in ends and claim.end in starts:
-            yield claim._replace(state=CoverageState.FINAL, tries=0)
+    for entry in entries:
+        is_pause = entry.state == CoverageState.EMPTY and entry.tries and entry.end - entry.start < HOLE
+        if is_pause and entry.start in ends and entry.end in starts:
+            yield entry._replace(state=CoverageState.FINAL, tries=0)
         else:
-            yield claim
+            yield entry
 
 
 def established(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0) -> list[CoverageRecord]:
