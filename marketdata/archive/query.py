@@ -151,11 +151,11 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
 
 def _tell(name: str, missing: list[Range], pieces: Sequence[CoverageRecord], on_missing: Missing) -> None:
     """Warn or raise for what of a range is missing or uncertain."""
+    if not missing and all(piece.state not in _DOUBTFUL for piece in pieces):
+        return
     doubtful = {state: union(p.range for p in pieces if p.state == state) for state in _DOUBTFUL}
     reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
     reasons += [(f"are {state} in {_show(found)}", found) for state, found in doubtful.items() if found]
-    if not reasons:
-        return
     what = " and ".join(text for text, _ in reasons)
     if on_missing == "raise":
         raise not_held(f"{name} {what}.", reasons[0][1][0])

@@ -191,3 +191,42 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
     for p in pieces:
         if p.state == FINAL:
             assert gaps(asked, p.range) == [p.range]
+
+
+@pytest.mark.parametrize(
+    ("points", "wanted"),
+    [
+        ([*range(-241, -20)], [(-300, -20, "final", 0)]),
+        ([*range(-240, -20)], [(-300, -240, "empty_observed", 0), (-240, -20, "final", 0)]),
+        ([*range(-300, -200), *range(-141, -20)], [(-300, -20, "final", 0)]),
+        (
+            [*range(-300, -200), *range(-140, -20)],
+            [(-300, -200, "final", 0), (-200, -140, "empty_observed", 0), (-140, -20, "final", 0)],
+        ),
+        ([*range(-300, -79)], [(-300, -20, "final", 0)]),
+        ([*range(-300, -80)], [(-300, -80, "final", 0), (-80, -20, "empty_observed", 0)]),
+    ],
+)
+def test_an_hour_of_silence_is_a_hole_and_a_minute_less_is_none(
+    points: list[int], wanted: list[tuple[int, int, str, int]]
+) -> None:
+    """Before the first point, between two, whose distance is then a minute more, and behind the last one."""
+    found = answered(NOW - 300, NOW - 20, [NOW + n for n in points])
+    assert [(a - NOW, b - NOW, state, tries) for a, b, state, tries in found] == wanted
+
+
+@pytest.mark.parametrize(("after", "tries"), [(0, 2), (1, 0)])
+def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int) -> None:
+    """To the minute: what ended later is asked from the beginning."""
+    end = NOW - 7 * DAY + after
+    assert answered(end - 100, end + 1, [end - 100, end]) == [
+        (end - 100, end - 99, "final", 0),
+        (end - 99, end, "empty_observed", tries),
+        (end, end + 1, "final", 0),
+    ]
+
+
+def test_a_first_answer_without_points_has_none_before_it() -> None:
+    """Without ``tries`` an answer is the first one."""
+    (found,) = established(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), proven=True)
+    assert (found.state, found.tries) == (EMPTY, 0)
