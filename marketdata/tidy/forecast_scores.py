@@ -92,7 +92,7 @@ def log_score(
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
     p = nw.col(_P).clip(least, 1 - least)
-    error = -(nw.col(_PAID) * p.log() + (1 - nw.col(_PAID)) * (1 - p).log())
+    error = (nw.col(_PAID) - 1) * (1 - p).log() - nw.col(_PAID) * p.log()
     return _score(frame, outcomes, of, interval, resamples, seed, name="log_score", error=error)  # type: ignore[no-any-return]
 
 

@@ -111,15 +111,16 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
     """Mean = sum / count over each run without NaN, and the count of base points (``weights``); else NaN and 0."""
     if len(starts) == 0:
         return np.empty(0), np.empty(0, np.int64)
-    missing = np.isnan(values)
-    some = bool(missing.any())
     if weights is None:
         count = np.diff(np.append(starts, len(values)))
-        if some:
-            count = count - np.add.reduceat(missing.astype(np.int64), starts)
-            values = np.where(missing, 0.0, values)
         total = np.add.reduceat(values, starts)
+        # A sum tells whether a value is missing, without a look at each.
+        if np.isnan(total).any():
+            missing = np.isnan(values)
+            count = count - np.add.reduceat(missing.astype(np.int64), starts)
+            total = np.add.reduceat(np.where(missing, 0.0, values), starts)
     else:
+        missing = np.isnan(values)
         weights = np.where(missing | np.isnan(weights), 0.0, weights)
         count = np.add.reduceat(weights, starts)
         total = np.add.reduceat(np.where(missing, 0.0, values) * weights, starts)
