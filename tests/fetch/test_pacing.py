@@ -102,20 +102,21 @@ def test_a_pause_draws_slots_anew(clock: Clock) -> None:
     for _ in range(5):
         pacer.wait()
         after.append(clock.monotonic() - now)
-    assert after[0] >= 30 - 1e-2
+    assert 30 - 1e-2 <= after[0] <= 31
     assert all(b - a >= 0.4 for a, b in itertools.pairwise(after))
     assert now - began < 60
 
 
-def test_waiting_threads_obey_a_later_pause() -> None:
-    """A thread that already waits for its slot does not send inside of a pause that came meanwhile."""
+@pytest.mark.parametrize("pauses", [[30.0], [30.0, 60.0], [30.0, 60.0, 90.0]])
+def test_waiting_threads_obey_a_later_pause(pauses: list[float]) -> None:
+    """A thread that already waits for its slot does not send inside of pauses that came meanwhile."""
 
     class Refused(Clock):
-        """While the first sleeps, another thread is told to wait for half a minute."""
+        """While the first sleeps, another thread is told to wait, again and again."""
 
         def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
-            if not pacer.refusals:
-                pacer.pause(30.0)
+            if pacer.refusals < len(pauses):
+                pacer.pause(pauses[pacer.refusals])
             super().sleep(seconds, stop)
 
     clock = Refused()
@@ -125,7 +126,43 @@ def test_waiting_threads_obey_a_later_pause() -> None:
     while pacer.reserve(began) <= began:
         pass
     pacer.wait()
-    assert clock.monotonic() - began >= 30.0
+    assert clock.monotonic() - began >= pauses[-1]
+    assert pacer.refusals == len(pauses)
+
+
+def test_spacing_grows_once_a_second_and_to_four_times(clock: Clock) -> None:
+    """Refusals of requests that left together count once; a pause that is no refusal counts not at all."""
+    pacer = Pacer(600, clock)
+    even = pacer._spacing()
+    clock.sleep(100)
+    for wait, times in ((0.0, 1.1), (0.5, 1.1), (1.0, 1.21)):
+        clock.sleep(wait)
+        pacer.pause(0.1)
+        assert pacer._spacing() == pytest.approx(times * even)
+    clock.sleep(5)
+    pacer.pause(0.1, refused=False)
+    assert pacer._spacing() == pytest.approx(1.21 * even)
+    for _ in range(40):
+        clock.sleep(1.5)
+        pacer.pause(0.1)
+    assert pacer._spacing() == pytest.approx(4 * even)
+
+
+def test_no_fewer_than_ten_requests_are_learnt(clock: Clock) -> None:
+    """A refusal after a few requests says little of the rate."""
+    pacer = Pacer(clock=clock)
+    for _ in range(3):
+        pacer.wait()
+    pacer.pause(1.0)
+    assert pacer.requests_per_minute == 10
+
+
+def test_a_key_has_one_pacer() -> None:
+    """Whoever asks for the pacer of a key gets the same one, while somebody holds it."""
+    first = pacer_for("one key")
+    assert isinstance(first, Pacer)
+    assert pacer_for("one key") is first
+    assert pacer_for("another") is not first
 
 
 def test_learns_from_refusals(clock: Clock) -> None:
