@@ -80,9 +80,9 @@ def read_range(start_ts: str, end_ts: str) -> Range:
 
 
 async def check_names(request: Request) -> None:
-    """Refuse a parameter that is given twice, which has no meaning, and one that is unknown where some are taken.
+    """Refuse a parameter that is given twice, which has no meaning, and a filter of listings that is unknown.
 
-    A misspelt name would silently bring everything, or the same page for ever.
+    A misspelt filter would silently list everything. History has no filters and ignores further names.
     """
     given = Counter(name for name, _ in request.query_params.multi_items())
     for name in sorted(name for name, count in given.items() if count > 1):
@@ -93,9 +93,9 @@ async def check_names(request: Request) -> None:
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
     allowed = tuple(_parameter_names(request.scope["route"].dependant)) if given else ()
-    unknown = [name for name in given if allowed and name not in allowed]
+    unknown = [name for name in given if "search" in allowed and name not in allowed]
     if unknown:
-        message = f"Unknown parameter; allowed are {', '.join(allowed)}"
+        message = f"Unknown filter; allowed are {', '.join(allowed)}"
         raise RequestValidationError(
             [{"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"} for name in unknown]
         )
