@@ -133,13 +133,11 @@ class Archive(Generic[Frame]):
 
     @property
     def _stored(self) -> ArchiveStore:
-        """What reads use; NotArchivedError for a folder without an archive: a misspelt path would be an empty one."""
+        """What reads use; NotArchivedError for a folder of other files, which is no archive by mistake."""
         folder = Path(self._location)
         if is_url(self._location) or any((folder / name).is_dir() for name in self._store.tables):
             self._store.check_layout()
-        elif not folder.exists():
-            raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
-        elif any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
+        elif folder.is_dir() and any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
             raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
         return self._store
 
@@ -808,6 +806,8 @@ class Archive(Generic[Frame]):
         catalog = self._stored.catalog["markets"]
         found = catalog.find(id_or_slug)
         if found is None:
+            if not is_url(self._location) and not Path(self._location).exists():
+                raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
             raise catalog.unknown(id_or_slug)
         return str(found["id"])
 
