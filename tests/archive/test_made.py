@@ -44,7 +44,7 @@ def test_a_folder_that_is_not_there_is_an_archive_without_data(tmp_path: Path) -
     """It has no coverage and no records, makes nothing, and a market that is asked of it tells of the folder."""
     archive = Archive(tmp_path / "nowhere")
     assert len(archive.coverage()) == len(archive.markets()) == len(archive.records("events")) == 0
-    with pytest.raises(md.NotArchivedError, match="There is no folder .*nowhere"):
+    with pytest.raises(md.NotArchivedError, match=r"There is no folder .*nowhere"):
         archive.prices("m")
     assert not (tmp_path / "nowhere").exists()
 
