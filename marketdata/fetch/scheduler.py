@@ -33,6 +33,8 @@ _AT_ONCE = 3
 _SLACK = 5
 # Windows on their way that are far wider than what was seen of their market.
 _GUESSES = 2
+# Parts of a window that turned out too wide.
+_PARTS = 8
 # Tokens of a market that is asked token by token which tell how wide its windows may be.
 _SAMPLES = 8
 
@@ -239,12 +241,15 @@ class _Source:
             self._density.see(chunk.units, lived, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
-        """Put parts that fit a page or two in the place of a slot."""
+        """Put a few parts, or as many as fit a page or two each, in the place of a slot.
+
+        Points may lie in one part of it: what is empty costs one request, and a part that is too wide is cut again.
+        """
         at = self.slots.index(slot)
         before, self.todo = self.todo, deque()
         full = self._density.full
         self._density.see(self._density.limit, full, max(1, self._density.limit // full))
-        parts = [self._slot(w, 1) for w in cut(slot.window, 2 * full)]
+        parts = [self._slot(w, 1) for w in cut(slot.window, max(2 * full, -(-slot.window.buckets // _PARTS)))]
         self.todo.extend(before)
         del self.slots[at]
         for k, one in enumerate(parts):
