@@ -162,6 +162,8 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
     text = "NotTidyError: a row has {}."
     cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
     if duckdb:
+        if not ts.startswith("TIMESTAMP"):  # a text would be read as a time
+            raise NotTidyError(f"ts holds {ts}, not times; make it a UTC datetime column.")
         value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"
         return native.project(f"* REPLACE (CASE {cases} ELSE {value} END AS ts)")
     from pyspark.sql import functions
