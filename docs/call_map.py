@@ -177,3 +177,7 @@ What is used by everything (errors, times, resolutions) is left out. The frame o
 `tidy/backends`, `schema`, `table`, `normalization` and `runs`, which its row does not repeat.
 
 """
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
