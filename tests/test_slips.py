@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -149,15 +150,19 @@ def test_https_to_a_service_without_tls_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as plain:
 
         def answer() -> None:
-            for _ in range(3):
-                with plain.accept()[0] as line:
-                    line.recv(1024)
-                    line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            with contextlib.suppress(OSError):  # it is shut down below
+                while True:
+                    with plain.accept()[0] as line:
+                        line.recv(1024)
+                        line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
-        threading.Thread(target=answer, daemon=True).start()
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
         client = md.Client(f"https://127.0.0.1:{plain.getsockname()[1]}", "mk_any_0123456789")
         with client, pytest.raises(md.NetworkError, match="http:// instead of https://"):
             client.usage()
+        plain.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8000", "localhost:8000", "mk_secret_0123456789"])

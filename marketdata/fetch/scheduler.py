@@ -237,8 +237,10 @@ class _Source:
         slot.chunks[part] = chunk
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
-        if lived := self._lived(slot.parts[part]):
-            self._density.see(chunk.units, lived, chunk.per_bucket)
+        lived = self._lived(slot.parts[part])
+        if lived or not self._density.known:
+            # A sample that turns out to lie outside of the life says so: without it nothing more would be requested.
+            self._density.see(chunk.units, lived or slot.parts[part].buckets, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
         """Put a few parts, or as many as fit a page or two each, in the place of a slot.
