@@ -51,8 +51,8 @@ def nested(*of: Any, **more: Any) -> pl.DataFrame:
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """Two markets in several files, added as nested frames; the last book of one has no bids."""
     if request.param == "s3":
-        address, options = request.getfixturevalue("bucket")
-        archive = Archive(f"{address}-nested", frame="polars", storage_options=options)
+        options = request.getfixturevalue("object_store").options
+        archive = Archive("s3://history/nested", frame="polars", storage_options=options)
     else:
         archive = Archive(tmp_path_factory.mktemp("nested") / "archive", frame="polars")
     for market in MARKETS:
