@@ -39,6 +39,8 @@ EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text
 
 def cure(package: str) -> str | None:
     """The command that installs a package which some extra brings; None if every installation has it."""
+    if package == md.__name__:  # a module of our own that is not there: extras that bring others name us too
+        return None
     for extra, requirements in EXTRAS.items():
         if package in {re.split(r"\W", requirement)[0] for requirement in requirements}:
             return f"{package} is not installed: pip install 'marketdata[{extra}]'"

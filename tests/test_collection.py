@@ -30,9 +30,9 @@ def test_a_module_whose_engine_is_absent_is_skipped_by_name(tmp_path: Path, wher
     assert (tmp_path / "d" / "skipped" / "tests").read_text() == "marketdata/dask.py\n"
 
 
-@pytest.mark.parametrize("package", ["tqdm", "no_such_package"])
+@pytest.mark.parametrize("package", ["tqdm", "no_such_package", "marketdata.no_such_module"])
 def test_any_other_failed_import_is_an_error(tmp_path: Path, package: str) -> None:
-    """A module that lacks what every installation has, or what nothing brings, is not passed over."""
+    """A module that lacks what every installation has, what nothing brings, or a module of ours is not passed over."""
     module = tmp_path / "test_it.py"
     module.write_text(f"import {package}\n")
     done = collected(tmp_path, str(module), without=package)

@@ -27,6 +27,7 @@ from marketdata.archive.scan import (
     to_spark,
 )
 from marketdata.archive.selection import Selection
+from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
@@ -135,10 +136,11 @@ class Archive(Generic[Frame]):
     def _stored(self) -> ArchiveStore:
         """What reads use; NotArchivedError for a folder of other files, which is no archive by mistake."""
         folder = Path(self._location)
-        if is_url(self._location) or any((folder / name).is_dir() for name in self._store.tables):
-            self._store.check_layout()
-        elif folder.is_dir() and any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
-            raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
+        with reading(f"The folder {self._location!r}"):
+            if is_url(self._location) or any((folder / name).is_dir() for name in self._store.tables):
+                self._store.check_layout()
+            elif folder.is_dir() and any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
+                raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
         return self._store
 
     def add(

@@ -13,10 +13,10 @@ import pytest
 from faults import HANG_UP, Act, Ask, FaultServer, ok, refuse
 from hypothesis import given
 from hypothesis import strategies as st
-from marketdata.fetch.clock import Clock
 from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.client.markets import Markets
+from marketdata.clock import Clock
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer

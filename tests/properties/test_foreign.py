@@ -318,10 +318,9 @@ def close(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def judged(case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None = None) -> tuple[str, str]:
+def judged(name: str, case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None = None) -> tuple[str, str]:
     """Whether the verb was "right" or "refused" as it should, "wrong", or failed with an error that is "untyped"."""
     coarse = case.told is not None and plain.is_coarse(drawn.rows, case.told)
-    name = next(name for name, one in CASES.items() if one is case)
     coarse = coarse or (name in REFUSED and REFUSED[name](drawn.rows))
     try:
         got = plain_rows((call or case.call)(drawn.frame))
@@ -360,7 +359,7 @@ def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) 
     @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
     @given(drawn=strategy(case.view))
     def run(drawn: foreign.Foreign) -> None:
-        verdict, text = judged(case, drawn)
+        verdict, text = judged(name, case, drawn)
         seen[verdict] += 1
         assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 
@@ -378,7 +377,7 @@ def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runs, "_BLOCK", block)
             patch.setattr(table, "_BLOCK", block)
-            verdict, text = judged(case, drawn)
+            verdict, text = judged(name, case, drawn)
         assert verdict in ("right", "refused"), f"{block} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 
     run()

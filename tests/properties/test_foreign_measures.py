@@ -254,7 +254,7 @@ def test_a_measure_of_a_foreign_frame_is_right_or_refused(name: str) -> None:
     @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "25")))
     @given(drawn=strategy(case.view))
     def run(drawn: foreign.Foreign) -> None:
-        verdict, text = judged(case, drawn)
+        verdict, text = judged(name, case, drawn)
         seen[verdict] += 1
         assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 

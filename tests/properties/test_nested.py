@@ -39,7 +39,7 @@ def test_a_verb_takes_nested_books_of_any_make(name: str) -> None:
     @some
     @given(drawn=foreign.nested())
     def run(drawn: foreign.Foreign) -> None:
-        verdict, text = judged(case, drawn, lambda frame: as_levels(case.call(frame)))
+        verdict, text = judged(name, case, drawn, lambda frame: as_levels(case.call(frame)))
         seen[verdict] += 1
         assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 

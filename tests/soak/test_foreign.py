@@ -44,9 +44,9 @@ def one(name: str, number: int) -> tuple[str, str, foreign.Foreign]:
     case = CASES[name]
     if case.view == "books" and number // len(CASES) % NESTED == 0:
         drawn = foreign.of_seed("nested", number)
-        return *judged(case, drawn, lambda frame: as_levels(case.call(frame))), drawn
+        return *judged(name, case, drawn, lambda frame: as_levels(case.call(frame))), drawn
     drawn = foreign.of_seed(case.view, number)
-    return *judged(case, drawn), drawn
+    return *judged(name, case, drawn), drawn
 
 
 @pytest.mark.parametrize("part", range(SLICES))
