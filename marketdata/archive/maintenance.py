@@ -153,7 +153,7 @@ def _check(store: ArchiveStore, view: View) -> Iterator[Damage]:
     """Compare the files and the points of a view, some markets at a time."""
     table = store.points[view]
     version = table.version()
-    pieces = {m: store.coverage.pieces(v, m) for v, m in store.coverage.keys() if v == view}  # noqa: SIM118  no dict
+    records = {m: store.coverage.records(v, m) for v, m in store.coverage.keys() if v == view}  # noqa: SIM118  no dict
     broken: dict[DataFile, str] = {}
     for file in version.files:
         try:
@@ -161,8 +161,8 @@ def _check(store: ArchiveStore, view: View) -> Iterator[Damage]:
         except ArchiveCorruptError as problem:
             broken[file] = str(problem)
             yield Damage(view, file.market_min or "", span_of(file), str(problem))
-    for markets in _portions(version, sorted(pieces)):
-        yield from _compare(table, view, version, {m: pieces[m] for m in markets}, broken)
+    for markets in _portions(version, sorted(records)):
+        yield from _compare(table, view, version, {m: records[m] for m in markets}, broken)
 
 
 def _portions(version: Version, markets: Sequence[str]) -> Iterator[list[str]]:
@@ -179,10 +179,10 @@ def _compare(
     table: Table,
     view: View,
     version: Version,
-    pieces: dict[str, list[CoverageRecord]],
+    records: dict[str, list[CoverageRecord]],
     broken: dict[DataFile, str],
 ) -> Iterator[Damage]:
-    markets = sorted(pieces)
+    markets = sorted(records)
     try:
         parts = by_market(read(table, view, markets, version=version))
     except ArchiveCorruptError:
@@ -190,39 +190,39 @@ def _compare(
         if len(markets) > 1:
             half = len(markets) // 2
             for some in (markets[:half], markets[half:]):
-                yield from _compare(table, view, version, {m: pieces[m] for m in some}, broken)
+                yield from _compare(table, view, version, {m: records[m] for m in some}, broken)
             return
-        yield from _compare_pieces(table, view, version, markets[0], pieces[markets[0]])
+        yield from _compare_records(table, view, version, markets[0], records[markets[0]])
         return
     for market in markets:
         part = parts.get(market, empty(view))
-        for piece in pieces[market]:
-            found = _difference(piece, part.between(piece.start, piece.end))
+        for record in records[market]:
+            found = _difference(record, part.between(record.start, record.end))
             if found is not None:
-                yield Damage(view, market, piece.range, found)
+                yield Damage(view, market, record.range, found)
 
 
-def _compare_pieces(
-    table: Table, view: View, version: Version, market: str, pieces: Sequence[CoverageRecord]
+def _compare_records(
+    table: Table, view: View, version: Version, market: str, records: Sequence[CoverageRecord]
 ) -> Iterator[Damage]:
     """The ranges of a market one by one, where some of its files are damaged."""
-    for piece in pieces:
-        if piece.state == CoverageState.MISSING:
+    for record in records:
+        if record.state == CoverageState.MISSING:
             continue
         try:
-            found = _difference(piece, read(table, view, market, piece.range, version=version))
+            found = _difference(record, read(table, view, market, record.range, version=version))
         except ArchiveCorruptError as problem:
             found = str(problem)
         if found is not None:
-            yield Damage(view, market, piece.range, found)
+            yield Damage(view, market, record.range, found)
 
 
-def _difference(piece: CoverageRecord, found: AnyColumns) -> str | None:
-    if piece.state == CoverageState.MISSING:
+def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
+    if record.state == CoverageState.MISSING:
         return None
-    if piece.rows is not None and len(found) != piece.rows:
-        return f"{len(found)} points are held where {piece.rows} were written"
-    if piece.digest is not None and content_hash(found) != piece.digest:
+    if record.rows is not None and len(found) != record.rows:
+        return f"{len(found)} points are held where {record.rows} were written"
+    if record.digest is not None and content_hash(found) != record.digest:
         return "the points are not those that were written"
     return None
 
@@ -237,7 +237,7 @@ def repair(store: ArchiveStore) -> list[Damage]:
         for file in table.version().files:
             _salvage(store, table, view, file)
     for one in damage:
-        known = within(store.coverage.pieces(one.view, one.market_id), one.range)
+        known = within(store.coverage.records(one.view, one.market_id), one.range)
         lost = [Interval(one.market_id, p.start, p.end, CoverageState.MISSING) for p in known]
         if lost:
             store.commit(one.view, empty(one.view), lost)
@@ -337,7 +337,7 @@ def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataF
         newest = _newest(every)
         if len(newest) < len(every):
             span = Interval(market, int(every.ts.min()), int(every.ts.max()) + BASE, CoverageState.UNPROVEN)
-            before = store.coverage.pieces(view, market)
+            before = store.coverage.records(view, market)
             store.commit(view, newest, [span])
             # The hashes say which of the points are those that were written; what is another one becomes missing.
             store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})

@@ -40,7 +40,7 @@ _BATCH_SECONDS = 3.0
 _LOCKED = 64
 _WAIT = 600.0
 # Of so many unknown names is asked what is near them, and so many are named.
-_TOLD = 10
+_LOOKED_UP = 10
 _LISTED = 50
 
 
@@ -103,17 +103,21 @@ class Pull:
     def tell_unknown(self, markets: Sequence[str]) -> None:
         """Raise for names that were not found, in the words of the service, which knows what is spelled nearly so."""
         names = [m for m in markets if self._store.catalog["markets"].find(m) is None]
-        told: list[NotFoundError] = []
-        for name in names[:_TOLD]:
+        unknown: list[NotFoundError] = []
+        for name in names[:_LOOKED_UP]:
             try:
                 self._client.market(name)
             except NotFoundError as problem:
-                told.append(problem)
-        if len(told) == 1 == len(names):
-            raise told[0]
-        if told:
-            more = f" And {len(names) - _TOLD} more: {', '.join(names[_TOLD:_LISTED])}." if len(names) > _TOLD else ""
-            said = " ".join(problem.problem for problem in told)
+                unknown.append(problem)
+        if len(unknown) == 1 == len(names):
+            raise unknown[0]
+        if unknown:
+            more = (
+                f" And {len(names) - _LOOKED_UP} more: {', '.join(names[_LOOKED_UP:_LISTED])}."
+                if len(names) > _LOOKED_UP
+                else ""
+            )
+            said = " ".join(problem.problem for problem in unknown)
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {said}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
@@ -141,12 +145,12 @@ class Pull:
                         arriving.close()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
-        pieces = self._store.coverage.pieces(view, market)
+        records = self._store.coverage.records(view, market)
         # The server is asked for its time only when there may be something to ask.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end))
-        if self._clock is None and not to_ask(pieces, wanted, late, refresh=self._refresh):
+        if self._clock is None and not to_ask(records, wanted, late, refresh=self._refresh):
             return []
-        return to_ask(pieces, wanted, self.clock, refresh=self._refresh)
+        return to_ask(records, wanted, self.clock, refresh=self._refresh)
 
     @property
     def clock(self) -> ServerTime:
@@ -203,7 +207,7 @@ class _Sink:
     def _beside(self, view: View, market: str, asked: Sequence[Range]) -> list[CoverageRecord]:
         """What is stored of a market outside of the ranges to fetch."""
         first, last = min(r.start for r in asked), max(r.end for r in asked)
-        near = within(self._store.coverage.pieces(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
+        near = within(self._store.coverage.records(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in asked)]
 
 
@@ -224,8 +228,8 @@ def server_clock(client: Any) -> ServerTime:
     """The server's time; without it the local one, by which nothing of the last day has settled."""
     try:
         # The Date of an answer is the server's clock; what health says may have been written into it long ago.
-        told = client.server_time() if hasattr(client, "server_time") else None
-        return ServerTime(to_micros(client.health()["timestamp"] if told is None else told, "timestamp"))
+        date = client.server_time() if hasattr(client, "server_time") else None
+        return ServerTime(to_micros(client.health()["timestamp"] if date is None else date, "timestamp"))
     except (MarketDataError, KeyError, TypeError):
         return ServerTime(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
 

@@ -131,8 +131,8 @@ def coarser(columns: AnyColumns, width: BucketWidth) -> AnyColumns:
 
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is."""
-    pieces = coverage.pieces(view, market_id)
-    have = held(pieces)
+    records = coverage.records(view, market_id)
+    have = held(records)
     name = f"{view} of market {market_id[:200]!r}"
     if not have:
         raise NotArchivedError(f"no {name} are held; pull or add them first.")
@@ -145,15 +145,15 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
     if missing == [wanted]:
         raise not_held(f"{name} are not held in {wanted}; held: {_show(have)}.", wanted)
     if on_missing in ("warn", "raise"):
-        _tell(name, missing, within(pieces, wanted), on_missing)
+        _tell(name, missing, within(records, wanted), on_missing)
     return wanted
 
 
-def _tell(name: str, missing: list[Range], pieces: Sequence[CoverageRecord], on_missing: Missing) -> None:
+def _tell(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
     """Warn or raise for what of a range is missing or uncertain."""
-    if not missing and all(piece.state not in _DOUBTFUL for piece in pieces):
+    if not missing and all(record.state not in _DOUBTFUL for record in records):
         return
-    doubtful = {state: union(p.range for p in pieces if p.state == state) for state in _DOUBTFUL}
+    doubtful = {state: union(p.range for p in records if p.state == state) for state in _DOUBTFUL}
     reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
     reasons += [(f"are {state} in {_show(found)}", found) for state, found in doubtful.items() if found]
     what = " and ".join(text for text, _ in reasons)

@@ -116,8 +116,8 @@ class Selection:
         return [str(m["id"]) for m in self._store.catalog["markets"].records() if m.get("event_slug") == event]
 
     def _is_fresh(self, what: str, clock: Callable[[], ServerTime]) -> bool:
-        pieces = self._store.coverage.pieces(_DISCOVERY, what)
-        return any(0 <= clock().now - p.fetched_at < LISTED_AGAIN for p in pieces)
+        listed = self._store.coverage.records(_DISCOVERY, what)
+        return any(0 <= clock().now - p.fetched_at < LISTED_AGAIN for p in listed)
 
     def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
         listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)

@@ -112,8 +112,8 @@ class ArchiveStore:
 
         is_fetched = _membership(columns)
 
-        def own(pieces: Iterable[CoverageRecord]) -> list[Range]:
-            return union(p.range for p in pieces if p.state in _OWN)
+        def own(records: Iterable[CoverageRecord]) -> list[Range]:
+            return union(p.range for p in records if p.state in _OWN)
 
         def kept(tokens: Sequence[Token], codes: Any, ts: Any, where: Mapping[str, Sequence[Range]]) -> Any:
             return _inside(tokens, codes, ts, where) & ~is_fetched(tokens, codes, ts)
@@ -121,14 +121,14 @@ class ArchiveStore:
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
             ts, names = _times(rows), {token.market_id for token in tokens} & ranges.keys()
-            where = {market: own(self.coverage.pieces(view, market)) for market in names}
+            where = {market: own(self.coverage.records(view, market)) for market in names}
             return _inside(tokens, codes, ts, ranges) & ~kept(tokens, codes, ts, where)
 
         def after(market: str, before: Sequence[CoverageRecord], version: Version) -> list[CoverageRecord]:
             left = list(before)
             for record in fresh[market]:
-                left = [part for piece in left for part in cut(piece, record.start, record.end)]
-            out = [*(piece for piece in left if piece not in before), *fresh[market]]
+                left = [part for old in left for part in cut(old, record.start, record.end)]
+            out = [*(old for old in left if old not in before), *fresh[market]]
             where = [part for one in union(ranges[market]) for part in own(within(before, one))]
             if not where:
                 return out
@@ -137,7 +137,7 @@ class ArchiveStore:
             times = held.ts[kept(held.tokens, held.token, held.ts, {market: where})]
             for run in _runs(times, where):
                 for one in within(fresh[market], run):
-                    out = [part for piece in out for part in cut(piece, one.start, one.end)]
+                    out = [part for old in out for part in cut(old, one.start, one.end)]
                     out.append(recorded_beside(one))
             return out
 
@@ -169,11 +169,11 @@ class ArchiveStore:
             near = within(before, hull)
             complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state in _STAYS]
             out = [CoverageRecord(*r, state, None, None, now, 0) for r in subtract([hull], complete)]
-            for piece in before:
-                if any(piece.start <= r.start and r.end <= piece.end for r in complete):
-                    out.append(piece._replace(rows=None, digest=None))
+            for old in before:
+                if any(old.start <= r.start and r.end <= old.end for r in complete):
+                    out.append(old._replace(rows=None, digest=None))
                 else:
-                    out += [part for part in cut(piece, *hull) if part is not piece]
+                    out += [part for part in cut(old, *hull) if part is not old]
             return out
 
         digests: dict[str, tuple[int, int]] = {}
@@ -215,7 +215,7 @@ class ArchiveStore:
                     new = table.put(rows, level_weights(rows, view))
                 prepared.result()
             with self.writer(view):
-                before = {market: self.coverage.pieces(view, market) for market in ranges}
+                before = {market: self.coverage.records(view, market) for market in ranges}
                 version = table.plan(self._plan(view, new, gone, ranges))
                 mine, new = new, []
                 records = {market: list(after(market, before[market], version)) for market in ranges}
@@ -300,7 +300,9 @@ class ArchiveStore:
         out: dict[CoverageKey, list[CoverageRecord]] = {}
         for market, wanted in ranges.items():
             for one in union(wanted):
-                known = [p for p in within(self.coverage.pieces(view, market), one) if p.state != CoverageState.MISSING]
+                known = [
+                    p for p in within(self.coverage.records(view, market), one) if p.state != CoverageState.MISSING
+                ]
                 records = [
                     p._replace(state=CoverageState.UNPROVEN, rows=None, digest=None, seq=seq)
                     for p in known

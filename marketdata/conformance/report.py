@@ -1,4 +1,4 @@
-"""Which reading of the interface a service follows, told from a fine and a coarse answer about the same time.
+"""Which reading of the interface a service follows, seen by a fine and a coarse answer about the same time.
 
 A reading is a choice where the interface is silent; only data that differs under it decides: buckets, holes, tokens.
 """

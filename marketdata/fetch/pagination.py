@@ -35,7 +35,7 @@ def paginate(
     """Pages behind a first one, until the service says that there are no more (interface 4.1).
 
     ``ask`` returns the page of a cursor (None: the first); ``keys`` what identifies the entries of a page, only called
-    if another page follows; ``bound`` how many pages there can be, told from a page. PaginationStalledError about
+    if another page follows; ``bound`` how many pages there can be, by what a page says. PaginationStalledError about
     ``what`` if a cursor repeats or is refused, or pages bring nothing new or do not end.
     """
     cursor: str | None = None

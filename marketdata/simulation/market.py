@@ -82,8 +82,8 @@ def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
     size = max(1440, _CHUNK_LEVELS // (2 * levels * max(1, len(market.spec.labels) - 1)))
     for first in range(0, len(market.path.ts), size):
         cut = slice(first, first + size)
-        piece = SimulatedMarket(market.spec, market.path.take(np.arange(len(market.path.ts))[cut]), market.volume[cut])
-        yield _observations(rng, piece, tick[cut], profile, levels)
+        part = SimulatedMarket(market.spec, market.path.take(np.arange(len(market.path.ts))[cut]), market.volume[cut])
+        yield _observations(rng, part, tick[cut], profile, levels)
 
 
 def _rng(spec: MarketSpec, part: int) -> np.random.Generator:

@@ -104,8 +104,8 @@ def around(
     check_names(source.names)
     if "ts" not in source.names:
         raise NotTidyError.from_missing("A frame of moments", ["ts"], source.names)
-    told = EagerTable(source, "series")
-    return run(frame, partial(_windows, moments=told, reach=reach, width=width), _KINDS, together="row", further=True)
+    table = EagerTable(source, "series")
+    return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
 
 
 def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Any:
@@ -132,8 +132,8 @@ def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: Buc
     )
     own = Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])
     # As polars columns: moments may be of another library than the frame.
-    told = [pl.Series(c, moments.source.raw(c)).gather(at) for c in further]
-    return Result(added.with_columns(told), [own], [*table.names, *further, _MOMENT, _OFFSET])
+    brought = [pl.Series(c, moments.source.raw(c)).gather(at) for c in further]
+    return Result(added.with_columns(brought), [own], [*table.names, *further, _MOMENT, _OFFSET])
 
 
 def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tuple[int, int]) -> tuple[Ints, Ints]:
@@ -141,14 +141,14 @@ def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tupl
     ts, when, (before, after) = table.array("ts"), moments.array("ts"), reach
     heads = table.groups
     ends = np.append(heads[1:], len(ts))[: len(heads)]
-    told = list(zip(*(moments.texts(c) for c in keys), strict=True)) if keys else [()] * len(when)
+    owner = list(zip(*(moments.texts(c) for c in keys), strict=True)) if keys else [()] * len(when)
     wanted = defaultdict(list)
-    for i, who in enumerate(told):
-        wanted[who].append(i)
+    for i, key in enumerate(owner):
+        wanted[key].append(i)
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    owners = list(zip(*(table.texts(c, heads) for c in keys), strict=True)) if keys else [()] * len(heads)
-    for who, a, b in zip(owners, heads.tolist(), ends.tolist(), strict=True):
-        some = np.array(wanted.get(who, ()), np.int64)
+    groups = list(zip(*(table.texts(c, heads) for c in keys), strict=True)) if keys else [()] * len(heads)
+    for key, a, b in zip(groups, heads.tolist(), ends.tolist(), strict=True):
+        some = np.array(wanted.get(key, ()), np.int64)
         if len(some):
             first = a + np.searchsorted(ts[a:b], when[some] - before)
             lengths = a + np.searchsorted(ts[a:b], when[some] + after) - first
@@ -169,8 +169,8 @@ def _in_engine(
     """The same of an engine's frame, by a join."""
     small = {c: pl.Series(moments.texts(c), dtype=pl.String) for c in keys}
     small |= {c: moments.source.raw(c) for c in further}
-    told = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})
-    known = nw.from_native(as_kind_of(table.data.to_native(), told))
+    joined = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})
+    known = nw.from_native(as_kind_of(table.data.to_native(), joined))
     rows = table.with_micros(_MICROS)
     data = rows.join(known, on=keys) if keys else rows.join(known, how="cross")
     data = data.with_columns((nw.col(_MICROS) - nw.col(_OFFSET)).alias(_OFFSET))

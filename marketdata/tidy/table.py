@@ -179,7 +179,7 @@ class EagerTable:
         return name in ("token_label", "level") or (name in self.identity and len(self.identity) > 2)
 
     def _prove(self, arrays: Mapping[str, NDArray[Any]], rows: Ints) -> bool:
-        """Whether nothing is missing, told by the rows where it would be first."""
+        """Whether nothing is missing, seen by the rows where it would be first."""
         if any(len(rows) and a[rows].min() == _missing(c) for c, a in arrays.items() if not self._may_lack(c)):
             return False
         self._arrays |= arrays

@@ -229,7 +229,7 @@ def merged(parts: Sequence[C]) -> C:
             a, b = borders[i : i + 2]
             slices.setdefault(token, []).append(part.slice(a, b, levels[i], levels[i + 1]))
     tokens = sorted(slices, key=lambda t: t.sort_key)
-    ordered = [piece for token in tokens for piece in slices[token]]
+    ordered = [part for token in tokens for part in slices[token]]
     lengths = [sum(map(len, slices[token])) for token in tokens]
     codes = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
     return _joined(ordered, tuple(tokens), codes, order="F").sort()

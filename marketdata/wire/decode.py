@@ -265,8 +265,8 @@ def _read_points(pages: Sequence[memoryview]) -> list[_Points]:
     as each of them is followed by ``[`` or ``]``. A side ends where it seems to: each has one ``]`` beyond those of its
     levels, at its end, and the parser found as many ``]`` as ``[``.
     """
-    pieces = [piece for page in pages for piece in (b",", page)]
-    text = np.frombuffer(bytearray().join([b"{", *pieces[1:], b"}", _ROOM]), np.uint8)
+    parts = [part for page in pages for part in (b",", page)]
+    text = np.frombuffer(bytearray().join([b"{", *parts[1:], b"}", _ROOM]), np.uint8)
     size = len(text) - len(_ROOM)
     borders = np.cumsum([1, *[len(page) + 1 for page in pages[:-1]]])  # where the first label of each page begins
     quotes = np.flatnonzero(text == _QUOTE)

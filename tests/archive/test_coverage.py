@@ -55,9 +55,9 @@ def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> 
     oracle: dict[int, CoverageRecord] = {}
     for record in some:
         oracle.update(dict.fromkeys(range(record.start, record.end), record))
-    pieces = overlay(reversed(some))
-    assert all(a.end <= b.start for a, b in itertools.pairwise(pieces))
-    shown = {t: (p.state, p.seq) for p in pieces for t in range(p.start, p.end)}
+    records = overlay(reversed(some))
+    assert all(a.end <= b.start for a, b in itertools.pairwise(records))
+    shown = {t: (p.state, p.seq) for p in records for t in range(p.start, p.end)}
     assert shown == {t: (c.state, c.seq) for t, c in oracle.items()}
 
 
@@ -66,8 +66,8 @@ def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> 
 def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
     """Rows and hash of a part are those of its whole record, or not known."""
     whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
-    for piece in overlay(some):
-        assert (piece.rows, piece.digest) == whole.get((piece.start, piece.end, piece.seq), (None, None))
+    for record in overlay(some):
+        assert (record.rows, record.digest) == whole.get((record.start, record.end, record.seq), (None, None))
 
 
 @pytest.mark.fault("AR29")
@@ -97,23 +97,23 @@ def merged(some: list[CoverageRecord], market: str = "m") -> list[CoverageRecord
 def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
     """Touching records of one state as one, record by record."""
     out: list[CoverageRecord] = []
-    for piece in some:
+    for record in some:
         last = out[-1] if out else None
-        known = last is not None and last.rows is not None and piece.rows is not None
-        unknown = last is not None and last.rows is None and piece.rows is None
-        alike = last and (last.end, last.state, last.tries) == (piece.start, piece.state, piece.tries)
-        if alike and last and piece.state == CoverageState.EMPTY:
-            alike = last.fetched_at // _APART == piece.fetched_at // _APART  # else they are asked again apart
+        known = last is not None and last.rows is not None and record.rows is not None
+        unknown = last is not None and last.rows is None and record.rows is None
+        alike = last and (last.end, last.state, last.tries) == (record.start, record.state, record.tries)
+        if alike and last and record.state == CoverageState.EMPTY:
+            alike = last.fetched_at // _APART == record.fetched_at // _APART  # else they are asked again apart
         if alike and last and (known or unknown):
             out[-1] = CoverageRecord(
-                last.start, piece.end, last.state,
-                (last.rows or 0) + (piece.rows or 0) if known else None,
-                ((last.digest or 0) + (piece.digest or 0)) % 2**64 if known else None,
-                min(last.fetched_at, piece.fetched_at), max(last.seq, piece.seq),
-                last.tries, max(last.commit, piece.commit),
+                last.start, record.end, last.state,
+                (last.rows or 0) + (record.rows or 0) if known else None,
+                ((last.digest or 0) + (record.digest or 0)) % 2**64 if known else None,
+                min(last.fetched_at, record.fetched_at), max(last.seq, record.seq),
+                last.tries, max(last.commit, record.commit),
             )  # fmt: skip
         else:
-            out.append(piece)
+            out.append(record)
     return out
 
 
@@ -130,8 +130,8 @@ def test_merging_adds_rows_and_hashes(some: list[CoverageRecord], draw: random.R
         )
         for claim in some
     ]
-    pieces = overlay(numbered)
-    assert merged(pieces) == plainly_merged(pieces)
+    records = overlay(numbered)
+    assert merged(records) == plainly_merged(records)
 
 
 @pytest.mark.fault("AR29")
@@ -173,17 +173,17 @@ def test_taking_ranges_away_leaves_the_others(wanted: list[Range], taken: list[R
 @given(coverage_records(), ranges())
 def test_cutting_and_looking_within_are_complements(some: list[CoverageRecord], wanted: Range) -> None:
     """What lies within a range and what a cut of it leaves are disjoint and make the whole."""
-    pieces = overlay(some)
-    inside = instants([p.range for p in within(pieces, wanted)])
-    outside = instants([left.range for p in pieces for left in cut(p, wanted.start, max(*wanted))])
-    assert inside == instants([p.range for p in pieces]) & instants([wanted])
-    assert outside == instants([p.range for p in pieces]) - instants([Range(wanted.start, max(*wanted))])
+    records = overlay(some)
+    inside = instants([p.range for p in within(records, wanted)])
+    outside = instants([left.range for p in records for left in cut(p, wanted.start, max(*wanted))])
+    assert inside == instants([p.range for p in records]) & instants([wanted])
+    assert outside == instants([p.range for p in records]) - instants([Range(wanted.start, max(*wanted))])
 
 
 @pytest.mark.fault("AR29")
 @given(coverage_records())
 def test_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None:
     """Only a record that says missing is not held."""
-    pieces = overlay(some)
-    shown = {t: p.state for p in pieces for t in range(p.start, p.end)}
-    assert instants(held(pieces)) == {t for t, state in shown.items() if state != CoverageState.MISSING}
+    records = overlay(some)
+    shown = {t: p.state for p in records for t in range(p.start, p.end)}
+    assert instants(held(records)) == {t for t, state in shown.items() if state != CoverageState.MISSING}

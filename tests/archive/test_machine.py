@@ -91,7 +91,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         """Points from elsewhere replace those of equal token and time."""
         places = range(1 if view == "metrics" else 2)
         points = {(t, n): value(view, data.draw) for t in places for n in range(at, at + length)}
-        final = [p for p in self.archive._store.coverage.pieces(view, market) if p.state == CoverageState.FINAL]
+        final = [p for p in self.archive._store.coverage.records(view, market) if p.state == CoverageState.FINAL]
         for key in points:
             if not any(p.start <= START + key[1] * MINUTE < p.end for p in final):
                 self.own.add((view, market, *key))
@@ -121,11 +121,11 @@ class ArchiveMachine(RuleBasedStateMachine):
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
                 got = points_of(view, self.archive.columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
-                pieces = self.archive._store.coverage.pieces(view, market)
-                spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in held(pieces)]
+                records = self.archive._store.coverage.records(view, market)
+                spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in held(records)]
                 assert all(any(a <= k[3] < b for a, b in spans) for k in want)
-                assert sum(p.rows or 0 for p in pieces) == len(want)
-                assert all(p.state != CoverageState.MISSING for p in pieces)
+                assert sum(p.rows or 0 for p in records) == len(want)
+                assert all(p.state != CoverageState.MISSING for p in records)
 
     @invariant()
     def is_proven(self) -> None:

@@ -102,14 +102,14 @@ def silent(start: int, end: int, asked: int, tries: int = 0) -> CoverageRecord:
 @pytest.mark.fault("AR27")
 def test_silent_minutes_of_a_followed_market_are_asked_again_together() -> None:
     """Minutes that were answered one after the other are asked in one range, none before its hour."""
-    pieces = [silent(n, n + 1, n + 11) for n in range(200)]
-    asked = [(now, gap) for now in range(211, 400) for gap in to_ask(pieces, span(0, 200), at(now))]
+    records = [silent(n, n + 1, n + 11) for n in range(200)]
+    asked = [(now, gap) for now in range(211, 400) for gap in to_ask(records, span(0, 200), at(now))]
     now, gap = next((now, gap) for now, gap in asked)
     assert gap.start == 0
     for now, gap in asked:
         assert gap.end // MINUTE - 1 + 11 + HOUR <= now
-    assert len(to_ask(pieces[:1], span(0, 200), at(11 + HOUR))[:1]) == 1
-    later = to_ask(pieces, span(0, 200), at(211 + HOUR))
+    assert len(to_ask(records[:1], span(0, 200), at(11 + HOUR))[:1]) == 1
+    later = to_ask(records, span(0, 200), at(211 + HOUR))
     assert later == [Gap(0, 200 * MINUTE, 1)]
 
 
@@ -178,17 +178,17 @@ def test_every_minute_of_an_answer_is_established_once(
 )
 def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, CoverageState, int, int]], now: int) -> None:
     """Gaps are disjoint and sorted; all that is neither final nor answered is in them, and nothing final."""
-    pieces = overlay(
+    records = overlay(
         CoverageRecord(*span(start, start + length), state, 0, 0, 0, seq, tries)
         for seq, (start, length, state, tries, _) in enumerate(some)
     )
-    asked = [gap.range for gap in to_ask(pieces, span(0, 100), at(now))]
+    asked = [gap.range for gap in to_ask(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)
     assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
-    answered_ = [p.range for p in pieces if p.state in (FINAL, EMPTY) or (p.state == RECORDED and p.tries)]
+    answered_ = [p.range for p in records if p.state in (FINAL, EMPTY) or (p.state == RECORDED and p.tries)]
     for gap in gaps(answered_, limit):
         assert gaps(asked, gap) == []
-    for p in pieces:
+    for p in records:
         if p.state == FINAL:
             assert gaps(asked, p.range) == [p.range]
 

@@ -42,7 +42,7 @@ def spans(draw: st.DrawFn) -> Range:
 
 
 @st.composite
-def pieces(draw: st.DrawFn) -> list[CoverageRecord]:
+def records(draw: st.DrawFn) -> list[CoverageRecord]:
     """Disjoint records of all states, asked for at some time before."""
     out = []
     for seq, one in enumerate(draw(st.lists(spans(), max_size=6))):
@@ -61,11 +61,11 @@ def clocks(draw: st.DrawFn) -> ServerTime:
     return ServerTime(at(minute) + wait + draw(st.sampled_from([-1, 0, 1, 30_000_000])), settle)
 
 
-def asked(piece: CoverageRecord) -> int:
+def asked(record: CoverageRecord) -> int:
     """How many answers had no points there, or none beside those that were added."""
-    if piece.state == CoverageState.EMPTY:
-        return piece.tries + 1
-    return piece.tries if piece.state == CoverageState.RECORDED else 0
+    if record.state == CoverageState.EMPTY:
+        return record.tries + 1
+    return record.tries if record.state == CoverageState.RECORDED else 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
             assert to_ask([record], wanted, now) == to_ask([claim], wanted, now)
 
 
-@given(pieces(), spans(), clocks(), st.booleans())
+@given(records(), spans(), clocks(), st.booleans())
 def test_everything_is_asked_for_that_is_not_known(
     some: list[CoverageRecord], wanted: Range, clock: ServerTime, refresh: bool
 ) -> None:
@@ -106,11 +106,11 @@ def test_everything_is_asked_for_that_is_not_known(
     for minute in range(wanted.start, wanted.end, MINUTE):
         if minute > clock.now:
             continue
-        piece = next((p for p in some if p.start <= minute < p.end), None)
-        times = 0 if piece is None else asked(piece)
-        if refresh or piece is None or (piece.state != CoverageState.FINAL and not times):
+        record = next((p for p in some if p.start <= minute < p.end), None)
+        times = 0 if record is None else asked(record)
+        if refresh or record is None or (record.state != CoverageState.FINAL and not times):
             want[minute] = 0
-        elif 0 < times <= len(WAITS) and clock.now - piece.fetched_at >= WAITS[times - 1]:
+        elif 0 < times <= len(WAITS) and clock.now - record.fetched_at >= WAITS[times - 1]:
             want[minute] = times
     gaps = to_ask(some, wanted, clock, refresh=refresh)
     assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))

@@ -61,41 +61,41 @@ def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
     return out
 
 
-def _put_over(pieces: list[CoverageRecord], record: CoverageRecord) -> None:
+def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
     """Put a record over disjoint sorted ones, in place."""
     if record.start >= record.end:
         return
-    low = bisect_right(pieces, record.start, key=lambda r: r.end)
+    low = bisect_right(records, record.start, key=lambda r: r.end)
     high = low
     kept: list[CoverageRecord] = []
-    while high < len(pieces) and pieces[high].start < record.end:
-        kept.extend(cut(pieces[high], record.start, record.end))
+    while high < len(records) and records[high].start < record.end:
+        kept.extend(cut(records[high], record.start, record.end))
         high += 1
     kept.append(record)
     kept.sort(key=lambda r: r.start)
-    pieces[low:high] = kept
+    records[low:high] = kept
 
 
-def cut(piece: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
+def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
     """What is left of a record outside of [start, end)."""
-    if end <= piece.start or piece.end <= start:
-        return [piece]
+    if end <= record.start or record.end <= start:
+        return [record]
     out = []
-    if piece.start < start:
-        out.append(piece._replace(end=start, rows=None, digest=None))
-    if end < piece.end:
-        out.append(piece._replace(start=end, rows=None, digest=None))
+    if record.start < start:
+        out.append(record._replace(end=start, rows=None, digest=None))
+    if end < record.end:
+        out.append(record._replace(start=end, rows=None, digest=None))
     return out
 
 
-def within(pieces: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
+def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
     """The records inside of a range, cut at its ends."""
     out = []
-    for piece in pieces:
-        start, end = max(piece.start, wanted.start), min(piece.end, wanted.end)
+    for record in records:
+        start, end = max(record.start, wanted.start), min(record.end, wanted.end)
         if start < end:
-            whole = (start, end) == (piece.start, piece.end)
-            out.append(piece if whole else piece._replace(start=start, end=end, rows=None, digest=None))
+            whole = (start, end) == (record.start, record.end)
+            out.append(record if whole else record._replace(start=start, end=end, rows=None, digest=None))
     return out
 
 
@@ -126,9 +126,9 @@ def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
     return out
 
 
-def held(pieces: Iterable[CoverageRecord]) -> list[Range]:
+def held(records: Iterable[CoverageRecord]) -> list[Range]:
     """Ranges that were added, or fetched, with or without points."""
-    return union(p.range for p in pieces if p.state != CoverageState.MISSING)
+    return union(p.range for p in records if p.state != CoverageState.MISSING)
 
 
 def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:

@@ -66,24 +66,24 @@ def whole_minutes(wanted: Range) -> Range:
     return Range(-(-wanted.start // MINUTE) * MINUTE, -(-wanted.end // MINUTE) * MINUTE)
 
 
-def to_ask(pieces: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *, refresh: bool = False) -> list[Gap]:
+def to_ask(records: Iterable[CoverageRecord], wanted: Range, clock: ServerTime, *, refresh: bool = False) -> list[Gap]:
     """Ranges of ``wanted`` to fetch: what is not final, up to the live edge."""
     wanted = Range(wanted.start, min(wanted.end, clock.edge))
     if wanted.start >= wanted.end:
         return []
     if refresh:
         return [Gap(*wanted)]
-    pieces = list(pieces)
-    known = [p.range for p in pieces if p.state == CoverageState.FINAL or _asked(p)]
-    again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(pieces, clock)]
+    records = list(records)
+    known = [p.range for p in records if p.state == CoverageState.FINAL or _asked(p)]
+    again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(records, clock)]
     return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *(gap for gap in again if gap.start < gap.end)])
 
 
-def _asked(piece: CoverageRecord) -> int:
+def _asked(record: CoverageRecord) -> int:
     """How often the service answered that it has no points there, or none beside those that were added."""
-    if piece.state == CoverageState.EMPTY:
-        return piece.tries + 1
-    return piece.tries if piece.state == CoverageState.RECORDED else 0
+    if record.state == CoverageState.EMPTY:
+        return record.tries + 1
+    return record.tries if record.state == CoverageState.RECORDED else 0
 
 
 def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
@@ -92,31 +92,33 @@ def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
     return entry._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
 
 
-def _due(pieces: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
+def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     """Ranges to fetch again: of those that touch all, once all are due or one is by half of its time.
 
     So the silent minutes of a market that is followed are fetched together, and not each a minute after the other.
     """
     i = 0
-    while i < len(pieces):
+    while i < len(records):
         j = i
         while (
-            j < len(pieces) and 0 < _asked(pieces[j]) <= _BELIEVED and (j == i or pieces[j - 1].end == pieces[j].start)
+            j < len(records)
+            and 0 < _asked(records[j]) <= _BELIEVED
+            and (j == i or records[j - 1].end == records[j].start)
         ):
             j += 1
-        run = pieces[i:j]
+        run = records[i:j]
         waited = [(clock.now - p.fetched_at) / ASK_AGAIN[_asked(p) - 1] for p in run]
         if run and (min(waited) >= 1 or max(waited) >= _LATEST):
             last: Gap | None = None
-            for piece, share in zip(run, waited, strict=True):
+            for record, share in zip(run, waited, strict=True):
                 if share < 1:
                     continue
-                if last is not None and (last.end, last.tries) == (piece.start, _asked(piece)):
-                    last = last._replace(end=piece.end)
+                if last is not None and (last.end, last.tries) == (record.start, _asked(record)):
+                    last = last._replace(end=record.end)
                 else:
                     if last is not None:
                         yield last
-                    last = Gap(piece.start, piece.end, _asked(piece))
+                    last = Gap(record.start, record.end, _asked(record))
             if last is not None:
                 yield last
         i = max(j, i + 1)

@@ -53,19 +53,19 @@ class CoverageTable:
         self._shown = -2
         self._files: dict[str, pa.Table] = {}
         self._rows: pa.Table = SCHEMA.empty_table()
-        self._pieces: dict[CoverageKey, list[CoverageRecord]] = {}
+        self._known: dict[CoverageKey, list[CoverageRecord]] = {}
 
-    def pieces(self, view: str, market_id: str) -> list[CoverageRecord]:
+    def records(self, view: str, market_id: str) -> list[CoverageRecord]:
         """Disjoint records of one market's view in time order."""
         with self._lock:
             self._refresh()
             key = (view, market_id)
-            if key not in self._pieces:
-                self._pieces[key] = overlay(_records(self._of(key)))
-            return self._pieces[key]
+            if key not in self._known:
+                self._known[key] = overlay(_records(self._of(key)))
+            return self._known[key]
 
     def _of(self, key: CoverageKey) -> pa.Table:
-        if len(self._pieces) < _FEW and "_index" not in self.__dict__:
+        if len(self._known) < _FEW and "_index" not in self.__dict__:
             # A process that reads few markets does not look at the others one by one.
             same = [pc.equal(self._rows[name], value) for name, value in zip(("view", "market_id"), key, strict=True)]
             return self._rows.filter(pc.and_(*same))
@@ -100,7 +100,7 @@ class CoverageTable:
             if mixed:
                 keys = list(places)
                 keep = pa.array(~np.isin(group, list(mixed)))
-                laid = [(keys[g], piece) for g in sorted(mixed) for piece in self.pieces(*keys[g])]
+                laid = [(keys[g], record) for g in sorted(mixed) for record in self.records(*keys[g])]
                 rows = _sorted(pa.concat_tables([rows.filter(keep), record_table(laid)]))
             return _merged(rows) if merge else rows
 
@@ -114,7 +114,7 @@ class CoverageTable:
             if path not in self._files:
                 self._files[path] = _plain(self.table.read(file))
         self._rows = pa.concat_tables([SCHEMA.empty_table(), *self._files.values()])
-        self._pieces = {}
+        self._known = {}
         self.__dict__.pop("_index", None)
         self._shown = version.number
 

@@ -45,7 +45,7 @@ const fail = (problem) => {
   say(problem.message);
 };
 
-// --- small pieces ---------------------------------------------------------------------------------------------
+// --- small parts ---------------------------------------------------------------------------------------------
 
 const make = (tag, text = "", attributes = {}) => {
   const element = document.createElement(tag);
