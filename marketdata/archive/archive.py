@@ -135,11 +135,18 @@ class Archive(Generic[Frame]):
     @property
     def _stored(self) -> ArchiveStore:
         """What reads use; NotArchivedError for a folder of other files, which is no archive by mistake."""
-        folder = Path(self._location)
+        if is_url(self._location):
+            self._store.check_layout()
+            return self._store
         with reading(f"The folder {self._location!r}"):
-            if is_url(self._location) or any((folder / name).is_dir() for name in self._store.tables):
+            # One listing: another process may make the archive at this moment.
+            try:
+                names = {path.name for path in Path(self._location).iterdir() if not path.name.startswith((".", "_"))}
+            except (FileNotFoundError, NotADirectoryError):
+                return self._store
+            if not names.isdisjoint(self._store.tables):
                 self._store.check_layout()
-            elif folder.is_dir() and any(not entry.name.startswith((".", "_")) for entry in folder.iterdir()):
+            elif names:
                 raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
         return self._store
 
