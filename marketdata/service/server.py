@@ -32,7 +32,7 @@ from marketdata.service.variants import pages_of
 GRACE_SECONDS = 10
 BACKLOG = 2048
 LOCAL_PLAN = "local"
-CURSOR_FILE = "cursor.secret"
+CURSOR_FILE = "_cursor.secret"
 _M_MMAP_THRESHOLD = -3
 # How long a thread that makes a page may keep the event loop, which answers everyone, from running [s].
 _SWITCH_SECONDS = 0.0005

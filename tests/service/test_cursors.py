@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import string
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import requests
@@ -15,6 +16,8 @@ from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, window
 from starlette.exceptions import HTTPException
 
+from marketdata.archive import Archive
+from marketdata.client import Client
 from marketdata.errors import ConfigError
 from marketdata.service.pagination import Cursors, kept_secret
 from marketdata.service.plans import AccessPlan
@@ -202,3 +205,10 @@ def test_s15_an_archive_that_grows_neither_repeats_nor_skips() -> None:
         assert times == sorted(set(times))
         expected = [m for m in range(180) if m % 7 != 3] + [200 + i for i in range(5)]
         assert len(times) == len(expected)
+
+
+def test_an_archive_without_points_is_served_twice(tmp_path: Path) -> None:
+    """The file that signs cursors makes no other folder of an empty one: it is served again, and lists nothing."""
+    for _ in range(2):
+        with serve(Archive(tmp_path)) as service:
+            assert len(Client(service.base_url, service.api_key).markets()) == 0
