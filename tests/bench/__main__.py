@@ -11,7 +11,17 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-SECTIONS = ("importing", "decoding", "aggregating", "fetching", "serving", "storing", "many_markets", "year")
+SECTIONS = (
+    "importing",
+    "decoding",
+    "aggregating",
+    "studying",
+    "fetching",
+    "serving",
+    "storing",
+    "many_markets",
+    "year",
+)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 PACKAGES = (
     "numpy",

@@ -37,15 +37,17 @@ class Took(float):
     """Seconds that a way measured itself, in another process [s]."""
 
 
-def interleaved(ways: Mapping[str, Callable[[], Any]], rounds: int = 5) -> dict[str, list[float]]:
+def interleaved(
+    ways: Mapping[str, Callable[[], Any]], rounds: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds of each way in each round; one round before that is not counted [s]."""
     out: dict[str, list[float]] = {name: [] for name in ways}
     for k in range(rounds + 1):
         for name, way in ways.items():
             gc.collect()
-            began = time.perf_counter()
+            began = clock()
             result = way()
-            took = float(result) if isinstance(result, Took) else time.perf_counter() - began
+            took = float(result) if isinstance(result, Took) else clock() - began
             del result
             if k:
                 out[name].append(took)
