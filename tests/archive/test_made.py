@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,32 @@ def test_a_folder_that_is_not_there_is_an_archive_without_data(tmp_path: Path) -
     with pytest.raises(md.NotArchivedError, match=r"There is no folder .*nowhere"):
         archive.prices("m")
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("look", range(1, 9))
+def test_a_table_that_is_made_while_a_read_looks_at_the_folder_is_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """Behind whichever look at the folder the first write comes, who reads sees an archive."""
+    archive, looks = Archive(tmp_path / "new"), itertools.count(1)
+    (tmp_path / "new").mkdir()
+
+    def watched(name: str) -> None:
+        real = getattr(Path, name)
+
+        def call(path: Path) -> Any:
+            found = real(path)
+            if next(looks) == look:
+                Archive(tmp_path / "new").add(prices=columns_of("prices", MARKETS[0], [(0, 1)], [0.5]))
+            return found
+
+        monkeypatch.setattr(Path, name, call)
+
+    watched("is_dir")
+    watched("iterdir")
+    assert len(archive.coverage()) in (0, 1)
+    monkeypatch.undo()
+    assert len(archive.coverage()) == (1 if next(looks) > look else 0)
 
 
 def test_an_add_makes_the_archive(tmp_path: Path) -> None:
