@@ -35,6 +35,7 @@ _SLACK = 5
 _GUESSES = 2
 # Parts of a window that turned out too wide.
 _PARTS = 8
+_STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 # Tokens of a market that is asked token by token which tell how wide its windows may be.
 _SAMPLES = 8
 
@@ -93,7 +94,6 @@ class _Source:
         self.todo: deque[_Task] = deque()
         self.points = 0
         self.is_looking_up = False
-        self._is_sampling = False
         self._opening: _Slot | None = None
         self.info = markets.known(window.id) if window.kind == "market" else MarketInfo()
         self.is_missing = False
@@ -111,6 +111,11 @@ class _Source:
         if not self._has_tokens:
             return Density(limit, 1)
         return Density(limit, len(self.info.tokens) if self.info is not None and self.info.tokens else 2)
+
+    @property
+    def _is_sampling(self) -> bool:
+        """Whether the density becomes known by what is on its way."""
+        return not self._density.known and any(self._lived(s.window) for s in self.slots if not s.is_complete)
 
     @property
     def is_wide(self) -> bool:
@@ -142,7 +147,7 @@ class _Source:
             return self.todo.popleft()
         if self._opening is not None:
             return self._opened(self._opening)
-        if self.is_cut or (self._is_sampling and (self.is_looking_up or not self._density.known)):
+        if self.is_cut or (self.is_looking_up and self.at > self.window.rng.start):
             return None
         if self.is_wide:
             return self._take_wide()
@@ -152,16 +157,15 @@ class _Source:
             if far or (self._density.is_empty and left > _AT_ONCE * self._density.full):
                 self.is_looking_up = True
                 return _Task(self)
-        (end, is_active), *_ = ((r.end, active) for r, active in (self.info or MarketInfo()).parts(self.rest))
-        part = replace(self.rest, rng=Range(self.at, end))
+        parts = (self.info or MarketInfo()).parts(self.window)
+        whole, is_active = next((rng, active) for rng, active in parts if rng.end > self.at)
+        part = replace(self.rest, rng=Range(self.at, whole.end))
         if not is_active:
             # Data may lie outside of the life of a market; where there is none, one request says so.
             buckets, expected = part.buckets, 1
         else:
-            if not self._density.known and part.buckets > _AT_ONCE * self._density.full:
-                if self._is_sampling:
-                    return None
-                self._is_sampling = True
+            if self._is_sampling and replace(part, rng=whole).buckets > _AT_ONCE * self._density.full:
+                return None
             buckets, expected = self._density.width(part.buckets)
         guess = is_active and self._density.is_guess(buckets)
         if guess and sum(slot.is_guess and not slot.is_complete for slot in self.slots) >= _GUESSES:
@@ -237,10 +241,8 @@ class _Source:
         slot.chunks[part] = chunk
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
-        lived = self._lived(slot.parts[part])
-        if lived or not self._density.known:
-            # A sample that turns out to lie outside of the life says so: without it nothing more would be requested.
-            self._density.see(chunk.units, lived or slot.parts[part].buckets, chunk.per_bucket)
+        if lived := self._lived(slot.parts[part]):
+            self._density.see(chunk.units, lived, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
         """Put a few parts, or as many as fit a page or two each, in the place of a slot.
@@ -270,7 +272,6 @@ class _Source:
             self.todo.clear()
         if is_wide or (info.start is not None and self.at <= info.start):
             self._density = self._unknown(self._density.limit)
-            self._is_sampling = False
 
     def drop(self) -> None:
         """Ask nothing more: there is no such market."""
@@ -356,6 +357,8 @@ class Scheduler:
                 with self._change:
                     self._fill()
                     while not (self._ready or self._error or self._stop.is_set() or self._is_over):
+                        if not self._alive:
+                            raise RuntimeError(_STUCK)
                         # A timeout, so that Ctrl-C is seen on every system.
                         self._change.wait(1.0)
                         self._fill()

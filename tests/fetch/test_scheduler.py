@@ -154,21 +154,57 @@ def test_a_point_each_half_hour_takes_two_requests(server: FaultServer, transpor
     assert len(server.asks) <= 3
 
 
-def test_the_life_of_a_market_bounds_a_long_range(server: FaultServer, transport: Transport) -> None:
-    """What lies outside of the life is asked in one request each, and what is there all the same arrives."""
+@pytest.mark.parametrize("first", ["record", "window"])
+@pytest.mark.parametrize(
+    ("before", "behind", "pages"),
+    [(10**6, 300_000, 20), (10**6, 2000, 20), (-1000, 300_000, 10), (-3000, 300_000, 0), (10**6, -100, 0)],
+    ids=["whole life", "begins within", "ends within", "ended before", "begins later"],
+)
+def test_the_life_of_a_market_bounds_a_long_range(
+    server: FaultServer, transport: Transport, before: int, behind: int, pages: int, first: str
+) -> None:
+    """Whether its record or its first window comes first, what lies outside of the life is asked in one request each.
+
+    What is there all the same arrives.
+    """
     oracle = Oracle.of_prices(2000)
-    late = START + 200_000 * MINUTE
-    oracle.points["Yes", late] = 0.5
+    start, end = START - before * MINUTE, START + behind * MINUTE
+    for t in (START - 900_000 * MINUTE, START + 200_000 * MINUTE):
+        oracle.points["Yes", t] = 0.5
     record = {"id": "m1", "tokens": [{"id": "1"}, {"id": "2"}], "start_date": to_text(START)}
     record["end_date"] = to_text(START + 2000 * MINUTE)
+    answered = {"record": threading.Event(), "window": threading.Event()}
 
     def answer(ask: Ask) -> Act:
-        return ok(record) if ask.path == "/v1/markets/slug" else oracle(ask)
+        kind = "record" if ask.path == "/v1/markets/slug" else "window"
+        if ask.path != "/v1/usage" and kind != first:
+            assert answered[first].wait(10.0)
+        act = ok(record) if kind == "record" else oracle(ask)
+        # The other one is answered a moment after this one has left.
+        threading.Timer(0.1, answered[kind].set).start()
+        return act
 
     server.answer = answer
-    year = Window("prices", "market", "slug", Range(START - 10**6 * MINUTE, START + 300_000 * MINUTE), Resolution.M1)
-    assert sorted(rows(fetch(transport, year))) == expected(oracle.points)
-    assert len(history(server)) <= 20 + 4
+    there = {key: value for key, value in oracle.points.items() if start <= key[1] < end}
+    range_ = Window("prices", "market", "slug", Range(start, end), Resolution.M1)
+    assert sorted(rows(fetch(transport, range_))) == expected(there)
+    assert len(history(server)) <= pages + 4
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize(
+    "bursts",
+    [[(400_000, 2000)], [(100_000, 1500), (450_000, 1500)], [(k * 50_000, 120) for k in range(1, 11)]],
+    ids=["one", "two", "ten small"],
+)
+def test_bursts_in_a_long_silence(
+    server: FaultServer, transport: Transport, bursts: list[tuple[int, int]], workers: int
+) -> None:
+    """In a year without other points a burst costs its pages, and four cuts into eight behind six pages each."""
+    oracle = Oracle({("Yes", START + t * MINUTE): t / 1e6 for a, n in bursts for t in range(a, a + n)})
+    server.answer = oracle
+    assert sorted(rows(fetch(transport, oracle.request(525_600), workers=workers))) == expected(oracle.points)
+    assert len(history(server)) <= sum(-(-n // 200) + 4 * (8 + 6) for _, n in bursts)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
@@ -264,8 +300,15 @@ def test_an_outage_ends(
 @pytest.mark.fault("N17")
 def test_a_burst_of_failures_is_survived(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """Where all that is on its way fails, one request finds out that the service is back, and every row arrives."""
-    asked = itertools.count()
-    server.answer = lambda ask: refuse(503) if next(asked) in range(5, 15) else oracle(ask)
+    asked, together = itertools.count(), threading.Barrier(8, timeout=10.0)
+
+    def answer(ask: Ask) -> Act:
+        number = next(asked)
+        if number in range(5, 13):
+            together.wait()
+        return refuse(503) if number in range(5, 15) else oracle(ask)
+
+    server.answer = answer
     assert sorted(rows(fetch(transport, oracle.request(3000), workers=8))) == expected(oracle.points)
 
 
@@ -289,6 +332,15 @@ def test_a_bug_is_not_a_hang(transport: Transport, oracle: Oracle, monkeypatch: 
 
     monkeypatch.setattr("marketdata.fetch.reader.decode_page", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
+        list(fetch(transport, oracle.request(3000)))
+
+
+def test_a_fetch_that_cannot_go_on_is_no_hang(
+    transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is on its way, and nothing of what is left can be requested, an error says whose it is."""
+    monkeypatch.setattr("marketdata.fetch.scheduler._Source.take", lambda source: None)
+    with pytest.raises(RuntimeError, match="an error in marketdata"):
         list(fetch(transport, oracle.request(3000)))
 
 
