@@ -420,6 +420,11 @@ def test_an_import_counts_what_is_reduced(folder) -> None:
     told = {row["kind"]: (row["rows"], row["points"], row["stored"]) for row in json.loads(done.stdout)}
     assert told["books"] == (4 * 2 * 2 * 3, 8, 8)
     assert told["prices"] == (40, 20, 2 * seconds["ts"].dt.truncate("1m").n_unique())
+    done = marketdata("import", "seconds", folder / "fine", "--base", "1s", "--json", cwd=folder)
+    assert {row["kind"]: row["stored"] for row in json.loads(done.stdout)} == {"markets": 1, "books": 8, "prices": 20}
+    assert len(rows_of(marketdata("export", "seconds", "prices", "-r", "1s", cwd=folder).stdout)) == 20
+    done = marketdata("import", "fine-copy", folder / "fine", "--base", "1s", cwd=folder)
+    assert (done.returncode, "base='1m'" in done.stderr) == (2, True)
 
 
 def test_records_are_listed_as_markets_are(folder, market) -> None:

@@ -19,6 +19,7 @@ from marketdata.archive.pull import Pull, asked_frame, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
 from marketdata.archive.scan import (
     EngineName,
+    Query,
     by_market,
     checked_engine,
     query_of,
@@ -31,11 +32,11 @@ from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.resolution import BucketWidth
+from marketdata.resolution import BASES
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns
-from marketdata.wire.views import VIEWS, View, empty
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,8 +49,9 @@ _MADE = "Is the path right? The first add or pull makes an archive there."
 class Archive(Generic[Frame]):
     """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
 
-    Points are stored at 1m; coarser ones are derived on reading by the service's rules (interface 4.2 to 4.4). The
-    object is cheap to make, keeps no lock and no open file, and may be used by many threads.
+    Points are stored at 1m, or own recordings at 1s; coarser ones are derived on reading by the service's rules
+    (interface 4.2 to 4.4). The object is cheap to make, keeps no lock and no open file, and may be used by many
+    threads.
 
     Parameters
     ----------
@@ -62,6 +64,10 @@ class Archive(Generic[Frame]):
     as_of : time, optional
         Show the archive as it was then [UTC], read only: back to the start of the commit log (30 days) and the last
         ``vacuum``.
+    base : {"1m", "1s"}, optional
+        Width of the points that a new archive holds, fixed when it is made: by default 1m. At "1s" it is for own
+        recordings, and takes no pull: the service has 1m, and a mean of both would weigh one minute as one second.
+        ConfigError if the archive has another base; without ``base`` it is opened as it is.
 
     Examples
     --------
@@ -80,6 +86,7 @@ class Archive(Generic[Frame]):
         frame: Literal["pandas"] = "pandas",
         storage_options: dict[str, str] | None = None,
         as_of: Any = None,
+        base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
     @overload
@@ -90,6 +97,7 @@ class Archive(Generic[Frame]):
         frame: Literal["polars"],
         storage_options: dict[str, str] | None = None,
         as_of: Any = None,
+        base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
     @overload
@@ -100,6 +108,7 @@ class Archive(Generic[Frame]):
         frame: FrameKind,
         storage_options: dict[str, str] | None = None,
         as_of: Any = None,
+        base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
     def __init__(
@@ -109,6 +118,7 @@ class Archive(Generic[Frame]):
         frame: FrameKind = "pandas",
         storage_options: dict[str, str] | None = None,
         as_of: Any = None,
+        base: Literal["1s", "1m"] | None = None,
     ) -> None:
         if frame not in ("pandas", "polars"):
             raise ConfigError(f"frame={frame!r} does not exist; allowed are 'pandas' and 'polars'.")
@@ -121,8 +131,12 @@ class Archive(Generic[Frame]):
         self._frame: FrameKind = frame
         self._client: Any = None
         self._progress: bool | None = None
+        if base is not None and base not in BASES:
+            raise ConfigError("does not exist; an archive holds points at '1m' or '1s'.", argument="base", value=base)
         then = None if as_of is None else to_micros(as_of, "as_of")
-        self._store = ArchiveStore(self._location, storage_options, then)
+        self._store = ArchiveStore(self._location, storage_options, then, base)
+        if base is not None:
+            self._store.base  # noqa: B018  an archive of another base is refused here, not at the first read
 
     def __repr__(self) -> str:
         return f"Archive({self._location!r})"
@@ -165,10 +179,10 @@ class Archive(Generic[Frame]):
         """Add records and points. Points of equal token and time are replaced, everything else stays.
 
         What is added is ``recorded``: stored, but not said to be complete, so that a pull still fetches it; ranges that
-        were complete stay so. Recordings finer than 1m or irregular are reduced to 1m: the last book, the mean of
-        prices and metrics. Adding the same again changes nothing. After an ArchiveFullError what was there before is
-        intact; an ArchiveError says that rows have a token that no market of the archive has, or a coarser grid than
-        what they would replace. For an example see `Archive`.
+        were complete stay so. Recordings finer than the base (1m) or irregular are reduced to it: the last book, the
+        mean of prices and metrics. Adding the same again changes nothing. After an ArchiveFullError what was there
+        before is intact; an ArchiveError says that rows have a token that no market of the archive has, or a coarser
+        grid than what they would replace. For an example see `Archive`.
 
         Parameters
         ----------
@@ -195,7 +209,7 @@ class Archive(Generic[Frame]):
 
         Columns tell what a file has; of ``paths``, files or folders, records are added before points. Returns a list of
         AddedFile: ``file kind rows points stored``: its rows or messages, the points these are (a snapshot of a book is
-        one, duplicates count once), and the points stored at 1m. ConfigError if a file is missing or of no known kind;
+        one, duplicates count once), and the points stored. ConfigError if a file is missing or of no known kind;
         nothing is added then. Other errors as `add`.
 
         Parameters
@@ -363,7 +377,8 @@ class Archive(Generic[Frame]):
             Id or slug.
         start, end : time, optional
             Start inclusive, end exclusive [UTC]; by default as far as the archive reaches.
-        resolution : {"1m", "10m", "1h", "6h", "1d"}
+        resolution : str
+            "1m" or a coarser width of `marketdata.resample`, or "1s" where that is the base.
         levels : int, optional
             At most so many best levels of each side.
         frame : {"pandas", "polars"}, optional
@@ -421,12 +436,13 @@ class Archive(Generic[Frame]):
         """Points of one market as BookColumns, PriceColumns or MetricColumns, sorted by token and time; see `books`.
 
         Returns empty columns where nothing is there; coverage is not looked at. ``market_id`` is the id, never a slug,
-        ``token_id`` one token only; ``rng`` selects base points (1m) with start <= ts < end [microseconds UTC], which
-        are then aggregated; ``view`` is "books", "prices" or "metrics".
+        ``token_id`` one token only; ``rng`` selects 1m points with start <= ts < end [microseconds UTC], which are then
+        aggregated; ``view`` is "books", "prices" or "metrics".
         """
-        width = BucketWidth.of(resolution)
-        table = self._store.points[checked_view(view)]
-        return query.coarser(query.read(table, view, market_id, rng, token_id), width)
+        store, ranges = self._store, {market_id: rng or query.ALL_TIME}
+        return query.derived(
+            store.points[checked_view(view)], view, ranges, store.base, store.width(resolution), token_id
+        )
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive with a client, from which its reads with ``on_missing="fetch"`` fill gaps; see `pull`."""
@@ -512,17 +528,18 @@ class Archive(Generic[Frame]):
         """A view as a lazy frame of an engine, for archives larger than memory.
 
         Returns the tidy columns of one committed version, ids as text, an empty side of a book as one marker row.
-        Predicates on ``ts`` and ids, the choice of columns and limits reach the files. At 1m rows of polars are sorted
-        by market, token and time within each file, else unordered. DuckDB compares page checksums as it reads; the
-        others do not: run `verify`. ModuleNotFoundError if the engine is not installed, ConfigError if no Spark session
-        runs. For ``levels`` see `books`.
+        Predicates on ``ts`` and ids, the choice of columns and limits reach the files. At the base (1m) rows of polars
+        are sorted by market, token and time within each file, else unordered. DuckDB compares page checksums as it
+        reads; the others do not: run `verify`. ModuleNotFoundError if the engine is not installed, ConfigError if no
+        Spark session runs. For ``levels`` see `books`.
 
         Parameters
         ----------
         view, market, start, end
             "books", "prices" or "metrics"; ids or slugs, by default all; the half-open range [UTC].
         resolution : str
-            "1m" or a coarser width of `marketdata.resample`; books are aggregated as whole snapshots.
+            "1m" or a coarser width of `marketdata.resample`, or "1s" where that is the base; books are aggregated as
+            whole snapshots.
         engine : {"polars", "arrow", "duckdb", "dask", "spark"}
             Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames whose partitions have whole
             markets; Spark is that of the running session, whose workers must reach the files.
@@ -536,10 +553,7 @@ class Archive(Generic[Frame]):
         """
         table, engine = self._stored.points[checked_view(view)], checked_engine(engine)
         ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
-        wanted, width = _range(start, end), BucketWidth.of(resolution)
-        what = query_of(
-            table, view, self._store.options, ids, wanted, width, levels=checked_levels(levels), nested=nested
-        )
+        what = self._query(view, ids, _range(start, end), resolution, levels=checked_levels(levels), nested=nested)
         if engine == "polars":
             return what.lazy()
         if engine == "arrow":
@@ -570,8 +584,7 @@ class Archive(Generic[Frame]):
         connection = sql.connect()
         for view, table in self._stored.points.items():
             if re.search("books|snapshots" if view == "books" else view, statement, re.IGNORECASE):
-                stored = query_of(table, view, self._store.options, None, query.ALL_TIME)
-                connection.register("snapshots" if view == "books" else view, sql.dataset(table, stored))
+                sql.define(connection, table, self._query(view, None, query.ALL_TIME, "1m", nested=view == "books"))
         if re.search("books", statement, re.IGNORECASE):
             sql.define_books(connection)
         for name in ("markets", "events", "series", "coverage"):
@@ -582,6 +595,23 @@ class Archive(Generic[Frame]):
         kind = frame or self._frame
         register(kind)
         return cast("Frame", rows if kind == "polars" else rows.to_pandas())
+
+    def _query(
+        self,
+        view: View,
+        markets: Sequence[str] | None,
+        wanted: Range,
+        resolution: str,
+        *,
+        levels: int | None = None,
+        nested: bool = False,
+    ) -> Query:
+        store = self._store
+        width = store.width(resolution)
+        wanted = query.clipped(wanted, store.base, width)
+        return query_of(
+            store.points[view], view, store.options, markets, wanted, width, store.base, levels=levels, nested=nested
+        )
 
     def markets(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
@@ -691,8 +721,8 @@ class Archive(Generic[Frame]):
         """What is stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC;
-        state is final, provisional, recorded, empty_observed, unproven or missing; rows and hash are of the points at
-        1m, null if unknown.
+        state is final, provisional, recorded, empty_observed, unproven or missing, by the minute; rows and hash are of
+        the points that are stored, null if unknown.
 
         Examples
         --------
@@ -785,15 +815,14 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         from marketdata.accessor import to_frame
 
-        width, missing = BucketWidth.of(resolution), checked_missing(on_missing)
+        width, missing = self._store.width(resolution), checked_missing(on_missing)
         if missing == "fetch":
             wanted = self._span(start, end)
             ranges = dict.fromkeys(self._fill(view, market, wanted), wanted)
         else:
             ids = dict.fromkeys(map(self._market_id, checked_markets(market)))
             ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
-        columns = query.read(self._store.points[view], view, ranges, ranges) if ranges else empty(view)
-        columns = query.coarser(columns, width)
+        columns = query.derived(self._store.points[view], view, ranges, self._store.base, width)
         if levels is not None and isinstance(columns, BookColumns):
             columns = columns.cut(levels)
         return cast("Frame", to_frame(columns, frame or self._frame))

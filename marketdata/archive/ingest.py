@@ -11,9 +11,9 @@ from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
-from marketdata.archive.store import BASE, ArchiveStore, by_market
+from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy.schema import LISTS, is_count
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, Columns, Token
@@ -26,6 +26,8 @@ _ENOUGH = 12
 def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> None:
     """Keep records; events and series that are not given are derived from the markets."""
     catalog = store.catalog
+    if not (markets is None and events is None and series is None) and store.base.text != "1m":
+        store.fix_base(store.base)
     new_events = None if events is None else [records.event(r) for r in records.rows_of(events)]
     new_series = None if series is None else [records.series(r) for r in records.rows_of(series)]
     if markets is not None:
@@ -41,29 +43,29 @@ def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> 
 
 
 def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
-    """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored at 1m."""
-    markets = store.catalog["markets"]
+    """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
+    markets, base = store.catalog["markets"], store.base
     read = identified(view, _columns(view, data, markets), markets)
-    columns = _base(view, read)
+    columns = _at(base, view, read)
     if not len(columns):
         return 0, 0
     if complete:
         _check_tokens(view, columns, markets)
-    ranges = {m: Range(int(p.ts.min()), int(p.ts.max()) + BASE) for m, p in by_market(columns).items()}
-    coarse = coarse_grid(columns)
+    ranges = {m: minutes_of(part) for m, part in by_market(columns).items()}
+    coarse = coarse_grid(columns, base)
     if coarse is not None:
         _check_width(store, view, ranges, coarse)
     markets.upsert(seen_markets(columns, markets))
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
     if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
         warn(
-            f"The {view} rows have the grid of {coarse}. They are kept as the 1m points of these moments, "
+            f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
             "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
-            "1m points they were made of instead.",
+            f"{base} points they were made of instead.",
             PartialCoverageWarning,
         )
         state = CoverageState.UNPROVEN
-    store.upsert(view, columns, state, whole=replace)
+    store.upsert(view, columns, base, state, whole=replace)
     return len(read), len(columns)
 
 
@@ -98,27 +100,27 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         market_id = held.tokens[int(held.token[fine[0]])].market_id
         raise ArchiveError(
             f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are held in "
-            f"{ranges[market_id]}, which they would replace. An archive holds 1m points and derives coarser ones: "
-            "there is no need to add those."
+            f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives coarser "
+            "ones: there is no need to add those."
         )
 
 
-def _base(view: View, columns: AnyColumns) -> AnyColumns:
-    """Points at 1m, in tidy order; NotTidyError if a level is not finite or rows of one token and time differ."""
+def _at(base: BucketWidth, view: View, columns: AnyColumns) -> AnyColumns:
+    """Base points, in tidy order; NotTidyError if a level is not finite or rows of one token and time differ."""
     columns = _distinct(view, _finite(columns))
-    if bool(np.all(columns.ts % BASE == 0)):
+    if bool(np.all(columns.ts % base.micros == 0)):
         return columns
     from marketdata.tidy.runs import resample_columns
 
-    return resample_columns(columns, Resolution.M1)  # type: ignore[type-var]
+    return resample_columns(columns, base)  # type: ignore[type-var]
 
 
-def coarse_grid(columns: AnyColumns) -> Resolution | None:
-    """The widest resolution above 1m on whose grid all of at least three times are; None without one."""
+def coarse_grid(columns: AnyColumns, base: BucketWidth) -> Resolution | None:
+    """The widest resolution above the base on whose grid all of at least three times are; None without one."""
     times = np.unique(columns.ts)
     if len(times) < 3:
         return None
-    found = [r for r in Resolution if r is not Resolution.M1 and not (times % r.micros).any()]
+    found = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()]
     return max(found, key=lambda r: r.micros, default=None)
 
 

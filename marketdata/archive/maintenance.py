@@ -21,7 +21,7 @@ from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
 from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
-from marketdata.archive.store import BASE, ArchiveStore, by_market
+from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
@@ -267,7 +267,7 @@ def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> N
 
 def rebuild(store: ArchiveStore) -> None:
     """Recreate damaged or missing commit logs from the data files, not in an object store; old logs are set aside."""
-    rebuilt = {}
+    rebuilt, said = {}, store.said_of(store.base)
     for name, table in store.tables.items():
         if table.remote:
             raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
@@ -275,9 +275,18 @@ def rebuild(store: ArchiveStore) -> None:
         if table.damage is not None:
             with errors.writing(f"Rebuilding {table.uri}"):
                 files = _data_files(table)
+                if (
+                    name in VIEWS
+                    and not store.is_made
+                    and any(t % store.base.micros for f, _ in files for t in (f.ts_min, f.ts_max))
+                ):
+                    raise ArchiveError(
+                        f"No commit log of {store.root} says at which base its points are, and some lie between "
+                        "minutes. Open it with base='1s' to rebuild it."
+                    )
                 # Each file of records has all of them.
                 rebuilt[name] = files[-1:] if name in KINDS else files
-                _new_log(table, rebuilt[name])
+                _new_log(table, rebuilt[name], said if name not in KINDS else {})
     if not rebuilt:
         return
     # Versions count from the start again, and later records have to come behind these.
@@ -303,7 +312,7 @@ def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
     return [(file, schema) for _, file, schema in sorted(found, key=lambda one: one[0])]
 
 
-def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
+def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], said: dict[bytes, bytes]) -> None:
     """Write a log that names these files beside the old one, then put it in its place."""
     root = Path(table.uri)
     beside = root / "_rebuilt"
@@ -311,6 +320,7 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
     known = table.version().schema
     extra = {f.name: f for _, schema in files for f in schema if f.name not in known.names}
     fresh = Table(str(beside), pa.schema([*known, *(extra[n].with_type(pa.float64()) for n in sorted(extra))]))
+    fresh.create(said)
     fresh.plan(lambda _: ([file for file, _ in files], []))
     for path in (beside / LOG_FOLDER).iterdir():
         flush(path)
@@ -336,7 +346,7 @@ def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataF
         every = concat([part for part in parts if len(part)])  # type: ignore[type-var]
         newest = _newest(every)
         if len(newest) < len(every):
-            span = Interval(market, int(every.ts.min()), int(every.ts.max()) + BASE, CoverageState.UNPROVEN)
+            span = Interval(market, *minutes_of(every), CoverageState.UNPROVEN)
             before = store.coverage.records(view, market)
             store.commit(view, newest, [span])
             # The hashes say which of the points are those that were written; what is another one becomes missing.
@@ -358,7 +368,5 @@ def _record_what_is_not(store: ArchiveStore, view: View) -> None:
     for file in table.version().files:
         for market, part in by_market(from_tables(view, [table.read(file)]).sort()).items():
             if market not in known:
-                record = CoverageRecord(
-                    int(part.ts.min()), int(part.ts.max()) + BASE, CoverageState.UNPROVEN, None, None, 0, 0
-                )
+                record = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, None, 0, 0)
                 store.coverage.append({(view, market): overlay([record])})

@@ -14,6 +14,7 @@ import numpy as np
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, within
 from marketdata.archive.coverage.policy import (
     HOLE,
+    MINUTE,
     SETTLE_WITHOUT_CLOCK,
     Gap,
     ServerTime,
@@ -67,6 +68,11 @@ class Pull:
         progress: bool | None = None,
         stop: threading.Event | None = None,
     ) -> None:
+        if store.base.micros != MINUTE:
+            raise ConfigError(
+                f"The archive {store.root!r} holds own recordings at {store.base}, and takes no pull: the service has "
+                "1m, and points of both must not be mixed. Pull into an archive of its own."
+            )
         self._store = store
         self._client = client
         self._dry_run = dry_run

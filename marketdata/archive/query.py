@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.coverage.intervals import CoverageRecord, gaps, held, union, within
+from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
@@ -18,17 +19,18 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
-from marketdata.resolution import BucketWidth, Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns
-from marketdata.wire.views import VIEWS, View
+from marketdata.wire.columns import AnyColumns, concat
+from marketdata.wire.views import VIEWS, View, empty
 
 Missing = Literal["warn", "raise", "partial", "fetch"]
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
 _MANY_FILES = 4
 _THREADS = min(8, os.cpu_count() or 1)
+_DAY = 1440 * MINUTE
 # Up to so many slices of a batch cost less than a copy of its rows.
 _SLICES = 16
 _DOUBTFUL = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
@@ -120,13 +122,50 @@ def _is_in(array: pa.Array, names: Sequence[str]) -> Any:
     return wanted[codes.to_numpy(zero_copy_only=False)]
 
 
-def coarser(columns: AnyColumns, width: BucketWidth) -> AnyColumns:
-    """Base points by the aggregation rules at a resolution."""
-    if width.micros == Resolution.M1.micros:
-        return columns
+def derived(
+    table: Table,
+    view: View,
+    ranges: Mapping[str, Range],
+    base: BucketWidth,
+    width: BucketWidth,
+    token_id: str | None = None,
+) -> AnyColumns:
+    """Points of some markets, each in a range, at a resolution: base points by the aggregation rules."""
     from marketdata.tidy.runs import resample_columns
 
-    return resample_columns(columns, width)  # type: ignore[type-var]
+    ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
+    version, parts = table.version(), list[AnyColumns]()
+    for part in _portions(version, ranges, base, width):
+        points = read(table, view, part, part, token_id, version=version)
+        parts.append(points if width == base else resample_columns(points, width))  # type: ignore[type-var]
+    if len(parts) == 1:
+        return parts[0]
+    return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
+
+
+def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
+    """A range of base points: it selects those of 1m, unless seconds are read as they are."""
+    return whole_minutes(wanted) if base.micros < MINUTE and width != base else wanted
+
+
+def _portions(
+    version: Version, ranges: Mapping[str, Range], base: BucketWidth, width: BucketWidth
+) -> Iterator[Mapping[str, Range]]:
+    """The ranges as they are, or of seconds to aggregate a day at a time: a year of them is too much at once."""
+    if base.micros == MINUTE or width == base:
+        if ranges:
+            yield ranges
+        return
+    files = [f for m, wanted in ranges.items() for f in files_of(version, [m], wanted)]
+    at = width.floor(min((f.ts_min for f in files), default=0))
+    end = max((f.ts_max for f in files), default=-1)
+    while at <= end:
+        until = at + max(width.micros, _DAY)
+        some = {m: Range(max(r.start, at), min(r.end, until)) for m, r in ranges.items()}
+        some = {m: r for m, r in some.items() if r.start < r.end}
+        if some:
+            yield some
+        at = until
 
 
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
 _ENGINES = ("polars", "arrow", "duckdb", "dask", "spark")
-BASE = BucketWidth.of("1m")
 # Partitions of Dask and Spark: few enough that each is worth its start.
 _PARTITIONS = 64
 
@@ -46,7 +45,8 @@ class Query:
     options: dict[str, str] | None
     markets: tuple[str, ...] | None
     wanted: Range
-    width: BucketWidth = BASE
+    width: BucketWidth
+    base: BucketWidth
     levels: int | None = None
     nested: bool = False
 
@@ -63,8 +63,10 @@ class Query:
         rows, ids = self._within(rows), id_columns(self.view)
         if self.view != "books":
             values = [name for name in schema if name not in {"ts", *ids}]
-            return rows.select("ts", *ids, *values) if self.width == BASE else _means(rows, ids, values, self.width)
-        rows = rows if self.width == BASE else _last(rows, ids, self.width)
+            return (
+                rows.select("ts", *ids, *values) if self.width == self.base else _means(rows, ids, values, self.width)
+            )
+        rows = rows if self.width == self.base else _last(rows, ids, self.width)
         if self.levels is not None:
             rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in SIDES)
         return rows.select("ts", *ids, *SIDES) if self.nested else _levels(rows)
@@ -97,7 +99,8 @@ def query_of(
     options: dict[str, str] | None,
     markets: Sequence[str] | None,
     wanted: Range,
-    width: BucketWidth = BASE,
+    width: BucketWidth,
+    base: BucketWidth,
     *,
     levels: int | None = None,
     nested: bool = False,
@@ -111,7 +114,7 @@ def query_of(
     addresses = tuple(table.store.address(f.path) for f in files)
     some = None if markets is None else tuple(markets)
     return Query(
-        view, addresses, version.schema, options if table.remote else None, some, wanted, width, levels, nested
+        view, addresses, version.schema, options if table.remote else None, some, wanted, width, base, levels, nested
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from marketdata.archive.scan import BASE, Query
+from marketdata.archive.scan import Query
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError
@@ -45,7 +45,18 @@ def dataset(table: Table, query: Query) -> Any:
     return table.store.dataset(query.files, query.schema, style)
 
 
-def statement(query: Query) -> str:
+def define(connection: Any, table: Table, query: Query) -> None:
+    """Make the rows of a query a view of its name, or of books ``snapshots``."""
+    name = "snapshots" if query.view == "books" else query.view
+    if query.width == query.base:
+        connection.register(name, dataset(table, query))
+        return
+    rows = f"{_ROWS}_{name}"
+    connection.register(rows, dataset(table, query))
+    connection.execute(f"create view {name} as {statement(query, rows)}")
+
+
+def statement(query: Query, stored: str = _ROWS) -> str:
     """The query as SQL on its rows."""
     ids = ", ".join(id_columns(query.view))
     limits = ["market_id in (select unnest($markets))"] if query.markets else []
@@ -53,20 +64,20 @@ def statement(query: Query) -> str:
         limits.append(f"ts >= TIMESTAMPTZ '{to_text(query.wanted.start)}'")
     if query.wanted.end < 2**60:
         limits.append(f"ts < TIMESTAMPTZ '{to_text(query.wanted.end)}'")
-    rows = f"select * from {_ROWS}" + (f" where {' and '.join(limits)}" if limits else "")
+    rows = f"select * from {stored}" + (f" where {' and '.join(limits)}" if limits else "")
     origin = f"make_timestamp({query.width.offset})"
     step = f"INTERVAL '{query.width.micros} microseconds'"
     bucket = f"time_bucket({step}, ts AT TIME ZONE 'UTC', {origin}) AT TIME ZONE 'UTC'"
     if query.view != "books":
         values = [name for name in query.schema.names if name not in {"ts", *id_columns(query.view)}]
-        if query.width == BASE:
+        if query.width == query.base:
             return f"select ts, {ids}, {', '.join(map(_quoted, values))} from ({rows})"
         means = ", ".join(f"sum({v}) / nullif(count({v}), 0) as {v}" for v in map(_quoted, values))
         return f"select {bucket} as ts, {ids}, {means} from ({rows}) group by {bucket}, {ids}"
     cut = "" if query.levels is None else f"[1:{query.levels}]"
     lists = ", ".join(f"{side}{cut} as {side}" for side in SIDES)
     books = f"select ts, {ids}, {lists} from ({rows})"
-    if query.width != BASE:
+    if query.width != query.base:
         newest = f"row_number() over (partition by {ids}, {bucket} order by ts desc) = 1"
         books = f"select * replace ({bucket} as ts) from ({books} qualify {newest})"
     return books if query.nested else levels_of(books)

@@ -25,13 +25,15 @@ from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
-from marketdata.errors import ArchiveError
-from marketdata.resolution import Resolution
+from marketdata.errors import ArchiveError, ConfigError
+from marketdata.resolution import BASES, BucketWidth, Resolution
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Token
 from marketdata.wire.views import VIEWS, View, empty
 
-BASE = Resolution.M1.micros
+MINUTE = Resolution.M1.micros
+# Said in the schema of the tables, so that it is fixed by the commit that makes them.
+_BASE = b"marketdata.base"
 # How long a writer waits for another one of the same view [s].
 _WAIT = 600.0
 # Points of these may be anybody's: a fetch replaces those that it brings, and leaves the others.
@@ -45,10 +47,14 @@ Gone = Callable[[pa.Table], Any]
 class ArchiveStore:
     """Everything that is stored under one root."""
 
-    def __init__(self, root: str, options: dict[str, str] | None, as_of: int | None = None) -> None:
+    def __init__(
+        self, root: str, options: dict[str, str] | None, as_of: int | None = None, base: str | None = None
+    ) -> None:
         self.root = root
         self.options = options
         self._as_of = as_of
+        self._asked = base
+        self._stored: BucketWidth | None = None
         self._is_checked = False
 
         def table(name: str, schema: Any) -> Table:
@@ -59,7 +65,7 @@ class ArchiveStore:
         self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "options": self.options, "as_of": self._as_of}
+        return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._asked}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -78,6 +84,45 @@ class ArchiveStore:
                 table.version()
             self._is_checked = True
 
+    @property
+    def base(self) -> BucketWidth:
+        """Width of the points that are stored, fixed with the coverage table; ConfigError if another was asked for."""
+        if self._stored is None:
+            # Its log may be damaged: then the tables of points tell.
+            for table in (self.coverage.table, *self.points.values()):
+                version = table.version()
+                if version.number >= 0:
+                    said = version.schema.field(0).metadata or {}
+                    self._stored = BASES[said.get(_BASE, b"1m").decode()]
+                    break
+        base = self._stored or BASES[self._asked or "1m"]
+        if self._asked not in (None, base.text):
+            raise ConfigError(
+                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; base={self._asked!r} "
+                "needs another folder. Without base= it is opened as it is."
+            )
+        return base
+
+    @property
+    def is_made(self) -> bool:
+        """Whether a commit log says what the base is."""
+        return self._stored is not None
+
+    def fix_base(self, base: BucketWidth) -> None:
+        """Make the coverage table, and with it the base; ConfigError if another process made it with another one."""
+        self.coverage.table.create(self.said_of(base))
+        if self.base != base:
+            raise ConfigError(f"The archive {self.root!r} was just made with base={self.base.text!r}; open it again.")
+
+    @staticmethod
+    def said_of(base: BucketWidth) -> dict[bytes, bytes]:
+        """What tables of points at ``base`` say of it."""
+        return {} if base == BASES["1m"] else {_BASE: base.text.encode()}
+
+    def width(self, resolution: Any) -> BucketWidth:
+        """The width of a resolution, which may be the base."""
+        return self.base if resolution == self.base.text else BucketWidth.of(resolution)
+
     def writer(self, view: View) -> AbstractContextManager[None]:
         """One writer of a view at a time, among the processes of one machine."""
         return lock(self.root, view, _WAIT, f"writing {view}")
@@ -87,7 +132,7 @@ class ArchiveStore:
     ) -> None:
         """Replace the points inside the intervals, then record what is known of them.
 
-        ``columns`` are all points of all intervals, at 1m, in tidy order; intervals are disjoint per market, one
+        ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market, one
         without points is empty; ``fetched_at`` [microseconds UTC] is now by default. Where points were added, and
         nothing was said to be complete, those of other tokens and times stay, and are recorded as such. ArchiveError
         if a point is outside; ArchiveFullError leaves what was there intact.
@@ -110,7 +155,8 @@ class ArchiveStore:
                     CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
                 )
 
-        is_fetched = _membership(columns)
+        base = self.base
+        is_fetched = _membership(columns, base)
 
         def own(records: Iterable[CoverageRecord]) -> list[Range]:
             return union(p.range for p in records if p.state in _OWN)
@@ -141,20 +187,22 @@ class ArchiveStore:
                     out.append(recorded_beside(one))
             return out
 
-        self._replace(view, columns, gone, ranges, after, prepare, {})
+        self._replace(view, columns, base, gone, ranges, after, prepare, {})
 
-    def upsert(self, view: View, columns: AnyColumns, state: CoverageState, *, whole: bool = False) -> None:
-        """Add points: equal (token, ts) are replaced, the rest stays; ``whole`` replaces first to last of a token.
+    def upsert(
+        self, view: View, columns: AnyColumns, base: BucketWidth, state: CoverageState, *, whole: bool = False
+    ) -> None:
+        """Add points at ``base``: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
-        What was complete stays so; the rest of each market, from its first to its last point, gets ``state``.
+        What was complete stays so; the rest of each market, from its first to its last minute, gets ``state``.
         """
         columns = columns.sort()
         parts = by_market(columns)
-        hulls = {m: [Range(int(part.ts.min()), int(part.ts.max()) + BASE)] for m, part in parts.items()}
+        hulls = {m: [minutes_of(part)] for m, part in parts.items()}
         spans = _spans(columns)
         places = {_who(token): code for code, token in enumerate(columns.tokens)}
         now = time.time_ns() // 1000
-        is_added = _membership(columns)
+        is_added = _membership(columns, base)
 
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
@@ -181,12 +229,13 @@ class ArchiveStore:
         def prepare() -> None:
             digests.update({market: (len(part), content_hash(part)) for market, part in parts.items()})
 
-        self._replace(view, columns, gone, hulls, after, prepare, digests)
+        self._replace(view, columns, base, gone, hulls, after, prepare, digests)
 
     def _replace(
         self,
         view: View,
         columns: AnyColumns,
+        base: BucketWidth,
         gone: Gone,
         ranges: Mapping[str, Sequence[Range]],
         after: Callable[[str, Sequence[CoverageRecord], Version], Sequence[CoverageRecord]],
@@ -202,8 +251,8 @@ class ArchiveStore:
         while files are written, such as ``digests``, rows and hash of all new points; it is done before ``after``.
         """
         table = self.points[view]
-        self.coverage.table.create()  # what cannot be recorded is not written
-        table.create()
+        self.fix_base(base)  # what cannot be recorded is not written
+        table.create(self.said_of(base))
         new: list[DataFile] = []
         try:
             with ThreadPoolExecutor(1) as pool:
@@ -348,29 +397,29 @@ def _who(token: Token) -> tuple[str | None, ...]:
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
-def _membership(columns: AnyColumns) -> Callable[[Sequence[Token], Any, Any], Any]:
+def _membership(columns: AnyColumns, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
     """Which of some points have the token and time of one of the columns."""
     places = {_who(token): code for code, token in enumerate(columns.tokens)}
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
-    reach = (last - first) // BASE + 1
-    mine = columns.token.astype(np.int64) * reach + (columns.ts - first) // BASE
+    reach = (last - first) // base.micros + 1
+    mine = columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
     def is_one(tokens: Sequence[Token], codes: Any, ts: Any) -> Any:
         same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
         out = (same >= 0) & (ts >= first) & (ts <= last)
-        out[out] = np.isin(same[out] * reach + (ts[out] - first) // BASE, mine)
+        out[out] = np.isin(same[out] * reach + (ts[out] - first) // base.micros, mine)
         return out
 
     return is_one
 
 
 def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
-    """Ranges from point to point, each inside of one of some ranges, with less than an hour between two points."""
+    """Minutes from point to point, each inside of one of some ranges, with less than an hour between two points."""
     for one in where:
-        inside = np.unique(times[(times >= one.start) & (times < one.end)])
+        inside = np.unique(times[(times >= one.start) & (times < one.end)] // MINUTE * MINUTE)
         for run in np.split(inside, np.flatnonzero(np.diff(inside) > HOLE) + 1):
             if len(run):
-                yield Range(int(run[0]), int(run[-1]) + BASE)
+                yield Range(int(run[0]), int(run[-1]) + MINUTE)
 
 
 def _spans(columns: AnyColumns) -> Any:
@@ -399,6 +448,11 @@ def _inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, S
         start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
         out |= (ts >= start[codes]) & (ts < end[codes])
     return out
+
+
+def minutes_of(columns: AnyColumns) -> Range:
+    """From the minute of the first point to the end of that of the last: coverage is known by the minute."""
+    return Range(int(columns.ts.min()) // MINUTE * MINUTE, int(columns.ts.max()) // MINUTE * MINUTE + MINUTE)
 
 
 def by_market(columns: AnyColumns) -> dict[str, AnyColumns]:

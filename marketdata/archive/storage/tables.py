@@ -248,8 +248,8 @@ class Table:
                 return handle, found
         return None, self._nothing
 
-    def create(self) -> None:
-        """Make the empty table if it is not there yet."""
+    def create(self, said: dict[bytes, bytes] | None = None) -> None:
+        """Make the empty table if it is not there yet; ``said`` is kept as metadata of its first column."""
         if self._as_of is not None:
             raise ConfigError("An archive opened with as_of= shows the past and cannot be written to.")
         number = self.version().number
@@ -263,12 +263,14 @@ class Table:
         with errors.writing(f"Creating {self.uri}"), self._lock:
             if not self.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
-            said = {_FILES: Version(0, (), self._nothing.schema).fingerprint}
+            schema = self._nothing.schema
+            if said:
+                schema = schema.set(0, schema.field(0).with_metadata(said))
+            properties = _properties({_FILES: Version(0, (), schema).fingerprint})
             for attempt in range(3):
                 try:
                     DeltaTable.create(
-                        self.uri, self._nothing.schema, mode="ignore", storage_options=self._options,
-                        commit_properties=_properties(said),
+                        self.uri, schema, mode="ignore", storage_options=self._options, commit_properties=properties
                     )  # fmt: skip
                     break
                 except (DeltaError, OSError):
@@ -438,7 +440,8 @@ def _properties(said: dict[str, str]) -> Any:
 def _version_of(handle: Any, uri: str) -> Version:
     with errors.reading(f"The commit log of {uri}"):
         rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
-        schema = pa.schema([pa.field(f.name, f.type) for f in pa.schema(handle.schema().to_arrow())])
+        fields = pa.schema(handle.schema().to_arrow())
+        schema = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in fields])
     return Version(handle.version(), tuple(_data_files(rows)), schema)
 
 

@@ -207,6 +207,9 @@ def import_(
     source: Annotated[
         list[Path], typer.Argument(metavar="FILES", help="Files, or folders of files, of records and points.")
     ],
+    base: Annotated[
+        Literal["1m", "1s"] | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")
+    ] = None,
     *,
     as_json: Json = False,
     as_csv: Csv = False,
@@ -214,13 +217,14 @@ def import_(
     """Add recorded files to an archive, and count what was reduced.
 
     Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those that are called markets, events, series,
-    books, prices and metrics. Recordings finer than 1m are reduced to 1m: each file is shown with its rows, the points
-    that these are (a snapshot of a book is one), and the points stored. The first import creates the archive.
+    books, prices and metrics. Recordings finer than the base are reduced to it: each file is shown with its rows, the
+    points that these are (a snapshot of a book is one), and the points stored. The first import creates the archive.
 
     \b
     Examples:
       marketdata import history recordings/
       marketdata import history markets.ndjson books.parquet
+      marketdata import seconds recordings/ --base 1s
     """
     import polars as pl
 
@@ -228,7 +232,7 @@ def import_(
     from marketdata.archive.files import AddedFile
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    added = Archive(archive, frame="polars").add_files(recordings(source))
+    added = Archive(archive, frame="polars", base=base).add_files(recordings(source))
     output.show(pl.DataFrame(added, list(AddedFile._fields), orient="row"), fmt, _EVERY_ROW)
 
 

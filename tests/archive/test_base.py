@@ -1,0 +1,342 @@
+"""Own recordings at one second: what is stored, what is derived from it, and that the base stays what it was."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import plain
+import polars as pl
+import pytest
+from archive.source import MARKETS, START, Source
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from properties.test_foreign import close, plain_rows
+
+import marketdata as md
+from marketdata.accessor import to_frame
+from marketdata.archive import Archive
+from marketdata.errors import ArchiveError, ConfigError
+from marketdata.testing import foreign
+from marketdata.times import Range
+from marketdata.wire.views import VIEWS, View
+
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+M, SECOND = MARKETS[0], 1_000_000
+WIDTHS = {"1s": 1, "1m": 60, "5m": 300, "1h": 3600}
+VALUES = {"prices": ("price",), "metrics": ("volume", "liquidity", "spread")}
+DRAWN = {
+    "books": foreign.books(faults=False, width=1) | foreign.nested(faults=False, width=1),
+    "prices": foreign.prices(faults=False, width=1),
+    "metrics": foreign.metrics(faults=False, width=1),
+}
+WAYS: dict[str, Callable[[Archive, View, str], Any]] = {
+    "read": lambda a, v, r: getattr(a, v)(sorted(set(a.coverage()["market_id"])), resolution=r),
+    "polars": lambda a, v, r: a.scan(v, resolution=r),
+    "arrow": lambda a, v, r: pl.DataFrame(pl.from_arrow(a.scan(v, resolution=r, engine="arrow").read_all())),
+    "duckdb": lambda a, v, r: a.scan(v, resolution=r, engine="duckdb").pl(),
+    "sql": lambda a, v, r: a.sql(f"select * from {v}"),
+}
+
+
+def made(base: Any = "1s") -> Archive:
+    return Archive(Path(tempfile.mkdtemp()) / "archive", frame="polars", base=base)
+
+
+def quotes(at: list[float], values: list[float] | None = None, market: str = "m") -> pl.DataFrame:
+    """Prices of one token so many seconds after the start."""
+    times = [START + round(second * SECOND) for second in at]
+    ts = pl.Series("ts", times, pl.Int64).cast(pl.Datetime("us", "UTC"))
+    named = {"market_id": [market] * len(at), "token_id": ["1"] * len(at), "token_label": ["Yes"] * len(at)}
+    return pl.DataFrame([ts]).with_columns(
+        *(pl.Series(name, column, pl.String) for name, column in named.items()),
+        pl.Series("price", values or [n / 64 for n in range(len(at))]),
+    )
+
+
+def at(second: float) -> float:
+    """Unix seconds of a time after the start."""
+    return START / SECOND + second
+
+
+def in_order(rows: Any) -> list[dict[str, Any]]:
+    """Rows in tidy order, whatever order an engine gives them in."""
+    places = {"bid": 0, "ask": 1}
+
+    def key(row: dict[str, Any]) -> Any:
+        side, level = places.get(row.get("side", ""), 0), row.get("level")
+        return row["market_id"], row.get("token_id") or "", row["ts"], side, -1 if level is None else level
+
+    return sorted(plain_rows(rows), key=key)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: st.DataObject) -> None:
+    """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
+    drawn = data.draw(DRAWN[view])
+    archive = made()
+    archive.add(**{view: drawn.frame})
+    if not drawn.rows:
+        return
+    way = data.draw(st.sampled_from(list(WAYS)))
+    resolution = "1m" if way == "sql" else data.draw(st.sampled_from(list(WIDTHS)))
+    width = WIDTHS[resolution]
+    got = in_order(WAYS[way](archive, view, resolution))
+    want = plain.resampled_books(drawn.rows, width) if view == "books" else plain.means(drawn.rows, width, VALUES[view])
+    if view == "books":  # not every frame has rows for an empty side
+        got, want = ([row for row in rows if row["price"] is not None] for rows in (got, want))
+    names = [c for row in want[:1] for c in row if not c.endswith("_count")]
+    assert len(got) == len(want)
+    assert all(close(mine[c], row[c]) for mine, row in zip(got, in_order(want), strict=True) for c in names)
+    assert archive.verify().is_empty()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject) -> None:
+    """Also of ranges that begin and end inside of minutes: they select the points of 1m, as in any archive."""
+    drawn = data.draw(DRAWN[view])
+    fine, coarse = made(), made("1m")
+    for archive in (fine, coarse):
+        archive.add(**{view: drawn.frame})
+    if not drawn.rows:
+        return
+    first, last = (pick(row["ts"] for row in drawn.rows) for pick in (min, max))
+    start, end = sorted(data.draw(st.tuples(st.integers(first - 90, last + 90), st.integers(first - 90, last + 90))))
+    for market in sorted({row["market_id"] for row in drawn.rows}):
+        found = [archive.columns(view, market, Range(start * SECOND, end * SECOND)) for archive in (fine, coarse)]
+        rows = [plain_rows(to_frame(columns, "polars")) for columns in found]
+        assert len(rows[0]) == len(rows[1])
+        assert all(close(a[c], b[c]) for a, b in zip(*rows, strict=True) for c in a)
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_through_the_minute_an_hour_is_the_same(data: st.DataObject) -> None:
+    """1s to 1m to 1h by `md.resample`, whose means carry their counts, is what the archive gives at 1h."""
+    view: View = data.draw(st.sampled_from(sorted(VIEWS)))
+    drawn = data.draw(DRAWN[view])
+    archive = made()
+    archive.add(**{view: drawn.frame})
+    if not drawn.rows:
+        return
+    twice = in_order(md.resample(md.resample(archive.scan(view, resolution="1s").collect(), "1m"), "1h"))
+    once = in_order(archive.scan(view, resolution="1h"))
+    assert len(once) == len(twice)
+    assert all(close(a[c], b[c]) for a, b in zip(once, twice, strict=True) for c in a)
+
+
+def test_what_is_finer_than_a_second_is_reduced_to_it() -> None:
+    """The mean of the prices of each second, once each, and the same again after another add of the same."""
+    archive, rows = made(), quotes([0, 0.25, 0.75, 1.5, 61], [0.25, 0.5, 0.75, 0.125, 1.0])
+    for _ in range(2):
+        archive.add(prices=rows)
+        assert archive.prices("m", resolution="1s")["price"].to_list() == [0.5, 0.125, 1.0]
+        assert archive.prices("m")["price"].to_list() == [0.3125, 1.0]
+
+
+def test_a_second_that_is_corrected_replaces_that_second_alone() -> None:
+    """Points of equal token and time are replaced, those of other seconds of the minute stay."""
+    archive = made()
+    archive.add(prices=quotes([0, 20, 40, 70]))
+    archive.add(prices=quotes([20], [0.875]))
+    assert archive.prices("m", resolution="1s")["price"].to_list() == [0, 0.875, 2 / 64, 3 / 64]
+    archive.add(prices=quotes([0, 40], [0.5, 0.75]), replace=True)
+    assert archive.prices("m", resolution="1s")["price"].to_list() == [0.5, 0.75, 3 / 64]
+    assert archive.verify().is_empty()
+
+
+def test_coverage_is_by_the_minute() -> None:
+    """From the minute of the first second to the end of that of the last, with the count of the stored points."""
+    archive = made()
+    archive.add(prices=quotes([30, 31, 95]))
+    (row,) = archive.coverage().iter_rows(named=True)
+    assert (row["start"].timestamp(), row["end"].timestamp(), row["rows"]) == (at(0), at(120), 3)
+    archive.add(prices=quotes([130]), complete=True)
+    assert archive.coverage()["state"].to_list() == ["recorded", "final"]
+    assert archive.prices("m", on_missing="raise").height == 3
+
+
+def test_rows_on_the_grid_of_minutes_are_told_apart_from_recordings() -> None:
+    """Among seconds they are refused, for they may be means; where nothing is they are kept as unproven."""
+    archive = made()
+    archive.add(prices=quotes([*range(3000)]))
+    with pytest.raises(ArchiveError, match=r"grid of 1m, while finer points .* holds 1s points"):
+        archive.add(prices=quotes([60.0 * n for n in range(20)]))
+    with pytest.warns(md.PartialCoverageWarning, match=r"grid of 1m.*kept as the 1s points"):
+        archive.add(prices=quotes([60.0 * n for n in range(20)], market="n"))
+    assert archive.coverage().filter(pl.col("market_id") == "n")["state"].to_list() == ["unproven"]
+
+
+def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
+    """At every resolution a bucket is the same whether or not the archive already has points from behind it."""
+    times = [float(n * n % 4001) for n in range(300)]
+    rows = quotes(times, [n % 64 / 64 for n in range(300)]).unique("ts", keep="first").sort("ts")
+    every, cut = made(), START + 1861 * SECOND
+    every.add(prices=rows)
+    until = made()
+    until.add(prices=rows.filter(pl.col("ts").dt.epoch("us") < cut))
+    for resolution, width in WIDTHS.items():
+        closed = pl.col("ts").dt.epoch("us") + width * SECOND <= cut
+        a, b = (x.prices("m", resolution=resolution).filter(closed) for x in (every, until))
+        assert a.height or resolution == "1h"
+        assert_frame_equal(a, b)
+    events = list(md.replay(prices=every.prices("m"), resolution="1m"))
+    for event in events:
+        inside = rows.filter(pl.col("ts").is_between(event.ts, event.available_at, closed="left"))
+        assert event.available_at - event.ts == dt.timedelta(minutes=1)
+        assert event.data == pytest.approx(inside["price"].mean())
+
+
+def test_the_service_answers_minutes() -> None:
+    """A service over seconds gives 1m and coarser as the archive derives them, and no seconds."""
+    archive = made()
+    rows = quotes([*range(0, 9000, 7)], [n % 64 / 64 for n in range(len(range(0, 9000, 7)))])
+    archive.add(prices=rows, markets=[{"market_id": "m", "slug": "m", "token_ids": ["1"], "token_labels": ["Yes"]}])
+    with md.serve(archive) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        for resolution in ("1m", "10m", "1h"):
+            for start, end in ((at(0), at(9000)), (at(605), at(7333))):
+                got, want = (x.prices("m", start, end, resolution) for x in (client, archive))
+                assert_frame_equal(got.select("ts", "price"), want.select("ts", "price"))
+        with pytest.raises(ConfigError, match="1s"):
+            client.prices("m", at(0), at(60), "1s")
+        client.close()
+
+
+def test_it_takes_no_pull(tmp_path: Path) -> None:
+    """A pull, its plan, follow and a read through it say why; nothing is asked, and the seconds stay as they were."""
+    archive, source = made(), Source()
+    archive.add(prices=quotes([0, 1, 2], market=M))
+    span = {"start": at(0), "end": at(600)}
+    calls: list[Callable[[], Any]] = [
+        lambda: archive.pull(source, M, **span),
+        lambda: archive.pull(source, M, **span, dry_run=True),
+        lambda: next(archive.follow(source, M, start=at(0))),
+        lambda: archive.attach(source).prices(M, at(0), at(600), on_missing="fetch"),
+        lambda: Archive(tmp_path / "new", base="1s").pull(source, M, **span),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match="own recordings at 1s"):
+            call()
+    assert source.requests == []
+    assert not (tmp_path / "new").exists()
+    assert archive.prices(M, resolution="1s").height == 3
+
+
+def test_the_base_is_fixed_when_the_archive_is_made() -> None:
+    """By the first records or points; another one is refused by name, and without one it is opened as it is."""
+    for first in ({"markets": [{"market_id": "m", "slug": "m"}]}, {"prices": quotes([0, 1, 2])}):
+        archive = made()
+        archive.add(**first)
+        with pytest.raises(ConfigError, match=r"made with base='1s'.*base='1m' needs another folder"):
+            Archive(archive.location, base="1m")
+        again = Archive(archive.location, frame="polars")
+        again.add(prices=quotes([3, 4]))
+        assert again.prices("m", resolution="1s", on_missing="partial").height >= 2
+        assert pickle.loads(pickle.dumps(again)).prices("m", resolution="1s").height >= 2
+    minutes = made("1m")
+    minutes.add(prices=quotes([0, 61]))
+    with pytest.raises(ConfigError, match=r"made with base='1m'.*base='1s'"):
+        Archive(minutes.location, base="1s")
+    with pytest.raises(ConfigError, match="resolution='1s'"):
+        minutes.prices("m", resolution="1s")
+    with pytest.raises(ConfigError, match="base='2s' does not exist"):
+        Archive(minutes.location, base="2s")  # type: ignore[call-overload]
+
+
+def test_another_process_finds_the_seconds() -> None:
+    """Opened without a base elsewhere it reads, derives and adds at 1s."""
+    archive = made()
+    archive.add(prices=quotes([0, 1, 2]))
+    text = f"""
+import marketdata as md, polars as pl
+archive = md.Archive({archive.location!r}, frame="polars")
+rows = archive.prices("m", resolution="1s")
+archive.add(prices=rows.with_columns(pl.col("ts") + pl.duration(seconds=3)))
+print(rows.height, archive.prices("m").height)
+"""
+    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=120)
+    assert out.stdout.split() == ["3", "1"]
+    assert archive.prices("m", resolution="1s").height == 6
+
+
+def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
+    """Writers that begin with different bases: all of one base are stored, all of the other get an error."""
+    for n in range(4):
+        place, done, start = tmp_path / str(n), dict[str, Any](), threading.Barrier(2)
+
+        def write(base: Any, place: Path = place, done: dict[str, Any] = done, start: Any = start) -> None:
+            archive = Archive(place, frame="polars", base=base)
+            start.wait()
+            try:
+                archive.add(prices=quotes([0, 1, 2]))
+                done[base] = archive.prices("m", resolution=base).height
+            except ConfigError as problem:
+                done[base] = str(problem)
+
+        threads = [threading.Thread(target=write, args=(base,)) for base in ("1s", "1m")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        counts = {base: found for base, found in done.items() if isinstance(found, int)}
+        assert counts in ({"1s": 3}, {"1m": 1})
+        assert all("base=" in found for found in done.values() if isinstance(found, str))
+
+
+@pytest.mark.fault("AR17")
+def test_a_lost_log_does_not_make_minutes_of_seconds() -> None:
+    """The other logs tell the base; where none is left, a rebuild needs it said."""
+    archive = made()
+    archive.add(prices=quotes([0, 1, 62]))
+    before = archive.prices("m", resolution="1s")
+    location = Path(archive.location)
+    shutil.rmtree(location / "coverage" / "_delta_log")
+    fresh = Archive(location, frame="polars")
+    assert fresh.scan("prices").collect().height == 2
+    fresh.rebuild()
+    assert_frame_equal(Archive(location, frame="polars").prices("m", resolution="1s"), before)
+    for log in location.glob("*/_delta_log"):
+        shutil.rmtree(log)
+    with pytest.raises(ArchiveError, match="base='1s'"):
+        Archive(location, frame="polars").rebuild()
+    Archive(location, frame="polars", base="1s").rebuild()
+    again = Archive(location, frame="polars")
+    assert_frame_equal(again.prices("m", resolution="1s"), before)
+    assert again.verify().is_empty()
+
+
+def test_compaction_and_maintenance_keep_the_seconds() -> None:
+    """Joined files hold the same points, and the archive reads as before."""
+    archive = made()
+    for n in range(3):
+        archive.add(prices=quotes([float(n), n + 60.0]))
+    before = archive.prices("m", resolution="1s")
+    assert archive.compact() > 0
+    archive.vacuum(0)
+    assert_frame_equal(archive.prices("m", resolution="1s"), before)
+    assert archive.verify().is_empty()
+    assert before.height == 6
+
+
+def test_an_object_store_keeps_the_base(bucket: tuple[str, dict[str, str]]) -> None:
+    """Also there it is made with the archive, and found by the next one that opens it."""
+    where, options = f"{bucket[0]}-seconds", bucket[1]
+    Archive(where, storage_options=options, base="1s").add(prices=quotes([0, 1, 61]))
+    again = Archive(where, frame="polars", storage_options=options)
+    assert [again.prices("m", resolution=r).height for r in ("1s", "1m")] == [3, 2]
+    with pytest.raises(ConfigError, match="base='1m'"):
+        Archive(where, storage_options=options, base="1m")
