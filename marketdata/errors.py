@@ -187,7 +187,8 @@ class NotTidyError(MarketDataError, ValueError):
         """Name what is missing beside what is there."""
         return cls(
             f"{needed_for} needs the columns {sorted(missing)}, which the frame lacks; it has {list(present)}. "
-            "Rename your own columns to these; frames of a client, an archive and md.read_pages have them."
+            "Rename your own columns to these (those of a pandas index by frame.reset_index()); frames of a client, an "
+            "archive and md.read_pages have them."
         )
 
 

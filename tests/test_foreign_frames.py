@@ -341,3 +341,42 @@ def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
     assert np.shares_memory(table.array("ts"), frame["ts"].array.asi8)
     assert np.shares_memory(table.array("token_id"), frame["token_id"].array.codes)
     assert table.book() is table
+
+
+@pytest.mark.parametrize("column", ["ts", "price", "token_id", "side"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda n: pd.period_range("2026-01-01", periods=n, freq="min"),
+        lambda n: pd.to_timedelta(range(n), "min"),
+        lambda n: pd.interval_range(0, n),
+        lambda n: [[1.0]] * n,
+        lambda n: [b"1"] * n,
+    ],
+    ids=["periods", "timedeltas", "intervals", "lists", "bytes"],
+)
+def test_a_column_of_another_meaning_is_refused_by_name(column: str, values: Any) -> None:
+    """Periods are no times, durations no prices: NotTidyError, which names the column."""
+    frame = md.testing.prices("pandas").assign(side="bid", level=0, size=1.0)
+    with pytest.raises(md.NotTidyError, match=column):
+        md.bbo(frame.assign(**{column: values(len(frame))}))
+
+
+def test_sparse_numbers_are_numbers() -> None:
+    """A sparse column of pandas is read as the column that it stands for."""
+    frame = md.testing.prices("pandas")
+    want = md.resample(frame, "1h")
+    assert md.resample(frame.assign(price=pd.arrays.SparseArray(frame["price"])), "1h").equals(want)
+
+
+def test_a_frame_whose_times_are_its_index_is_told_to_reset_it() -> None:
+    """What is in the index of a pandas frame is no column, and the message says how to make it one."""
+    with pytest.raises(md.NotTidyError, match=r"frame\.reset_index\(\)"):
+        md.resample(md.testing.prices("pandas").set_index("ts"), "1h")
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_prices_are_refused() -> None:
+    """A level without end is refused in one sentence, and no warning of arithmetic."""
+    with pytest.raises(md.NotTidyError, match="missing or infinite"):
+        md.bbo(md.testing.books("pandas").assign(price=float("inf")))

@@ -296,11 +296,13 @@ class PandasSource:
         import pandas as pd
 
         column = self.frame[name] if rows is None else pd.Series(self.frame[name].array.take(rows), copy=False)
+        if isinstance(column.dtype, pd.SparseDtype):
+            column = pd.Series(column.to_numpy())
         dtype, array = column.dtype, column.array
         masked: Any = dtype
         if isinstance(dtype, pd.CategoricalDtype):
             return _categories(array)
-        if hasattr(array, "asi8"):
+        if dtype.kind == "M" and not isinstance(dtype, pd.ArrowDtype):
             return _instants(array)
         if isinstance(dtype, np.dtype):
             return column.tolist() if dtype.kind == "O" else pl.Series(_plain(column.to_numpy()))

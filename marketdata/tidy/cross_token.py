@@ -13,6 +13,7 @@ import polars as pl
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import run
+from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import as_kind_of
 from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
@@ -45,7 +46,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
 
 def _mirrored(table: Any, counts: Counts) -> Any:
-    data = (table.book() if table.is_eager else table).frame()
+    data = within_0_1((table.book() if table.is_eager else table).frame(), "price")
     ids = data.select(*ID_COLUMNS).unique()
     pairs = ids.join(ids.rename({c: f"__{c}" for c in ID_COLUMNS[1:]}), on="market_id")
     pairs = pairs.filter(nw.col("token_id") != nw.col("__token_id"))
@@ -161,7 +162,7 @@ def _known(ids: Any, counts: Counts) -> Any:
 
 def _sums(table: Any, counts: Counts, *, sizes: bool = False) -> Any:
     """Sums over the tokens of a market; null where one of them is missing."""
-    data = top(table)
+    data = within_0_1(top(table), "best_bid", "best_ask")
     # One column per aggregate, made before: engines group by plain sums only.
     values = {name: nw.col(c).fill_null(0.0) for name, c in _SUMS.items()}
     there = {f"__{c}": (~nw.col(c).is_null()).cast(nw.Int64) for c in _SUMS.values()}
@@ -203,7 +204,7 @@ def _scaled(table: Any, counts: Counts) -> Any:
         data, ids = ordered.frame(), ordered.take(ordered.groups).frame()
     else:
         ids = data = table.frame()
-    known = _known(ids, counts)
+    data, known = within_0_1(data, value), _known(ids, counts)
     if table.is_eager:
         rows, small = data.to_native(), known.to_native()
         data = nw.from_native(rows.join(small, on="market_id", how="left", maintain_order="left"))

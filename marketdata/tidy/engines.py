@@ -20,6 +20,9 @@ _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 # DuckDB keeps the zone in the connection: only a time with one is the same instant in all of them.
 _NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
 
+# What sums and means of probabilities may be off by.
+_HAIR = 1e-6
+
 
 class EngineTable:
     """A `Table` of an engine: ``data`` is the whole frame behind narwhals, its tidy columns in their types."""
@@ -169,6 +172,31 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
     from pyspark.sql import functions
 
     return native.withColumn("ts", functions.expr(f"CASE {cases} ELSE ts END"))
+
+
+def within_0_1(data: Any, *names: str) -> Any:
+    """The rows, behind narwhals; NotTidyError where one of these columns is no probability, as cents are not.
+
+    An engine refuses when it computes.
+    """
+    hint = "outside of 0 to 1; prices are probabilities: divide cents by 100."
+    if isinstance(data, nw.DataFrame):
+        for name in names:
+            wrong = data.filter((nw.col(name) < -_HAIR) | (nw.col(name) > 1 + _HAIR))
+            if len(wrong):
+                raise NotTidyError(f"{name} is {wrong[name][0]:g}, {hint} md.check lists such rows.")
+        return data
+    native, is_duckdb = data.to_native(), data.implementation.is_duckdb()
+    for name in names:
+        error = f"CAST({'error' if is_duckdb else 'raise_error'}('NotTidyError: {name} is {hint}') AS DOUBLE)"
+        case = f"CASE WHEN {name} < {-_HAIR} OR {name} > {1 + _HAIR} THEN {error} ELSE {name} END"
+        if is_duckdb:
+            native = native.project(f"* REPLACE ({case} AS {name})")
+        else:
+            from pyspark.sql import functions
+
+            native = native.withColumn(name, functions.expr(case))
+    return nw.from_native(native)
 
 
 def _check_session(zone: str) -> None:

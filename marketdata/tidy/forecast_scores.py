@@ -16,6 +16,7 @@ from marketdata.errors import ConfigError
 from marketdata.tidy import partitions
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, run
+from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs, as_kind_of, tokens_of
 from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.schema import ID_COLUMNS, Kind
@@ -175,6 +176,7 @@ def _sums(table: Any, *, counted: Payoff, keys: Mapping[str, nw.Expr], error: nw
     """Number of forecasts by some keys, and sums of the forecasts, their payoffs and their errors."""
     value = "price" if table.kind == "prices" else "mid"
     data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
+    data = within_0_1(data.select(*ID_COLUMNS, value), value)
     data = _with_payoff(data.select(*ID_COLUMNS, nw.col(value).alias(_P)), counted)
     sums = [_P, _PAID]
     if error is not None:

@@ -474,7 +474,8 @@ class EagerTable:
             half.append(tops[np.isnan(price) != np.isnan(size)])
             two = tops + 1 < until
             rows, above = (tops + 1, price) if two.all() else (tops[two] + 1, price[two])
-            worse = self.array("price")[rows] - above
+            with np.errstate(invalid="ignore"):
+                worse = self.array("price")[rows] - above
             deeper.append(rows[~(worse >= 0 if tops is asks else worse <= 0)])
         return np.concatenate(half), np.concatenate(deeper)
 
@@ -491,13 +492,14 @@ class EagerTable:
                 f"A level has a price and no size, or a size and no price, first {self.shown(int(half.min()))}; give "
                 "both, or neither for the marker row of an empty side."
             )
-        rise = price[deeper] - price[deeper - 1]
+        with np.errstate(invalid="ignore"):
+            rise = price[deeper] - price[deeper - 1]
         wrong = np.isnan(rise) | np.where(side[deeper] != 0, rise < 0, rise > 0)
         if wrong.any():
             first = int(deeper[np.argmax(wrong)])
             raise NotTidyError(
-                f"Level {level[first]} of {self.shown(first)} has a better price than the one before, or one of both "
-                "has none; level 0 is the best price of its side: number the levels anew."
+                f"Level {level[first]} of {self.shown(first)} has a better price than the one before, or one of them "
+                "is missing or infinite; level 0 is the best price of its side: number the levels anew."
             )
 
 

@@ -16,6 +16,7 @@ from marketdata.errors import NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, in_memory, opened, source_of
+from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.schema import ID_COLUMNS, check_names
 from marketdata.tidy.table import EagerTable
@@ -96,6 +97,7 @@ def trades(
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
     rows = in_memory(books)
     table = opened(rows, ("books",)).book()
+    within_0_1(table.frame("price"), "price")
     ladders = _Ladders(table)
     orders = _orders(signals, delay * width)
     payoffs = (

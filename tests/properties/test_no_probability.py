@@ -1,0 +1,85 @@
+"""Prices that are no probabilities: verbs that take them for some refuse, and do not give scores of cents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from engines import engine
+
+import marketdata as md
+
+PRICES = md.testing.prices("polars", markets=2, buckets=3)
+BOOKS = md.testing.books("polars", markets=2, buckets=3)
+WON = {"rain": "Yes"}
+FIRST = BOOKS.select("ts", "market_id", "token_id").head(1)
+SIGNALS = FIRST.with_columns(side=pl.lit("buy"), size=pl.lit(1.0))
+OF_PRICES: dict[str, Callable[[Any], Any]] = {
+    "brier": lambda f: md.brier(f, WON),
+    "brier of all": lambda f: md.brier(f, WON, of="all"),
+    "log_score": lambda f: md.log_score(f, WON),
+    "calibration": lambda f: md.calibration(f, WON),
+    "probabilities": md.probabilities,
+}
+OF_BOOKS: dict[str, Callable[[Any], Any]] = {
+    **OF_PRICES,
+    "complement": md.complement,
+    "overround": md.overround,
+    "arbitrage": md.arbitrage,
+}
+CASES = [*((name, "prices") for name in OF_PRICES), *((name, "books") for name in OF_BOOKS)]
+KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "polars": lambda f: f,
+    "lazy": pl.DataFrame.lazy,
+    "pandas": lambda f: f.to_pandas(),
+    "arrow": pl.DataFrame.to_arrow,
+}
+
+
+def in_cents(view: str, *, one: bool = False) -> pl.DataFrame:
+    frame = PRICES if view == "prices" else BOOKS
+    wrong = pl.col("price") * 100
+    last = (pl.col("ts") == frame["ts"].max()) & (pl.col("market_id") == "rain")
+    return frame.with_columns(price=pl.when(last).then(wrong).otherwise("price") if one else wrong)
+
+
+def computed(frame: Any) -> Any:
+    """The rows of what is lazy."""
+    compute = getattr(frame, "collect", None) or getattr(frame, "fetchall", None)
+    return frame if compute is None else compute()
+
+
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "view"), CASES)
+def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind: str, one: bool) -> None:
+    """Whether all prices are cents or those of one time: NotTidyError, which names the value and what to do."""
+    frame = KINDS[kind](in_cents(view, one=one))
+    with pytest.raises(md.NotTidyError, match="outside of 0 to 1; prices are probabilities: divide cents by 100"):
+        computed(OF_BOOKS[name](frame))
+
+
+@pytest.mark.parametrize("name", ["duckdb", "spark"])
+@pytest.mark.parametrize("view", ["prices", "books"])
+def test_an_engine_refuses_cents_when_it_computes(name: str, view: str) -> None:
+    """The error is that of the engine, with the same text."""
+    with engine(name) as running:
+        frame = running.frame(in_cents(view))
+        for verb in (OF_PRICES if view == "prices" else OF_BOOKS).values():
+            with pytest.raises(Exception, match="outside of 0 to 1; prices are probabilities"):
+                computed(verb(frame))
+
+
+def test_trades_refuses_cents() -> None:
+    """A taker at 42 USD a share would have settled at 1."""
+    md.trades(SIGNALS, BOOKS, resolution="1m")
+    with pytest.raises(md.NotTidyError, match="outside of 0 to 1"):
+        md.trades(SIGNALS, in_cents("books"), resolution="1m")
+
+
+def test_zero_one_and_what_sums_are_off_by_are_probabilities() -> None:
+    """Prices of 0 and 1, and of some bits beyond, are taken."""
+    frame = PRICES.with_columns(price=pl.when(pl.int_range(pl.len()) % 2 == 0).then(-1e-12).otherwise(1 + 1e-12))
+    assert len(md.brier(frame, WON)) == 2
