@@ -33,8 +33,12 @@ def create_app(
     keys: Keys,
     rate_limiter: RateLimiter,
     clock: Callable[[], float] = time.time,
+    when_warm: Callable[[], object] | None = None,
 ) -> FastAPI:
-    """The application; ``AccessMiddleware`` is before it and has let the request through."""
+    """The application; ``AccessMiddleware`` is before it and has let the request through.
+
+    ``when_warm`` is called once everything that the first request needs is loaded.
+    """
     listings, simulated = Listings(source), source.simulated
 
     @contextlib.asynccontextmanager
@@ -43,6 +47,8 @@ def create_app(
         # Libraries, logs and listings that the first request would otherwise wait for.
         pages.in_background(pages.coverage.warm)
         pages.in_background(listings.warm)
+        if when_warm is not None:
+            pages.in_background(when_warm)
         yield
         pages.close()
 

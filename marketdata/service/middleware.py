@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
-from uuid import uuid4
 
 from starlette.exceptions import HTTPException
 
@@ -47,6 +48,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
+# Of every process others; counted, as to draw each would let go of the interpreter, which a thread then holds for long.
+_IDS = count(secrets.randbits(63))
 _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -124,7 +127,7 @@ class _Exchange:
     send_on: Send
     simulated: bool
     queue: FairQueue
-    request_id: str = field(default_factory=lambda: uuid4().hex[:16])
+    request_id: str = field(default_factory=lambda: f"{next(_IDS):016x}")
     begun: float = field(default_factory=time.perf_counter)
     status: int = 0
     client: str | None = None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import OrderedDict, deque
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -27,6 +29,34 @@ _METHODS = (b"DELETE", b"GET", b"HEAD", b"POST", b"PUT", b"CONNECT", b"OPTIONS",
 _UNKNOWN_METHOD = re.compile(rb"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /", re.ASCII)
 
 
+class ParseQueue:
+    """Connections with bytes to parse: one in each turn of the loop, and of each sender in rotation.
+
+    Hundreds of requests may arrive at once. A sender is the key that a connection used last, or an address.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[LimitedProtocol]] = OrderedDict()
+
+    def add(self, sender: str, connection: LimitedProtocol) -> None:
+        """Have a part of what has arrived on a connection parsed in its turn."""
+        if not self._waiting:
+            connection.loop.call_soon(self._parse_next)
+        self._waiting.setdefault(sender, deque()).append(connection)
+
+    def _parse_next(self) -> None:
+        sender, connections = self._waiting.popitem(last=False)
+        connection = connections.popleft()
+        if connections:
+            self._waiting[sender] = connections
+        if self._waiting:
+            connection.loop.call_soon(self._parse_next)
+        connection.parse_part()
+
+
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, ParseQueue] = WeakKeyDictionary()
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """One connection, with limits."""
 
@@ -42,12 +72,15 @@ class LimitedProtocol(HttpToolsProtocol):
     stalled_at = 0.0
     # An answer is complete but not read; the next request waits for that.
     _unread = False
-    _parses_soon = False
+    _in_queue = False
+    _sender = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connects and owes a request head."""
         super().connection_made(transport)
         self._unparsed = bytearray()
+        self._queue = _queues.setdefault(self.loop, ParseQueue())
+        self._sender = self.client[0] if self.client else ""
         # The middleware writes the access log; the one here would show queries, and keys in them.
         self.access_log = False
         self._await_head()
@@ -73,7 +106,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes arrive."""
         self._unparsed += data
-        self._parse()
+        if len(self._unparsed) > PARSED_AT_ONCE:
+            self.flow.pause_reading()
+        self._await_turn()
 
     def on_body(self, body: bytes) -> None:
         """No route reads a body."""
@@ -84,8 +119,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._unread = True
             self.flow.pause_reading()
             return
+        grant = self.cycle.scope["state"].get("grant")
+        if grant is not None:
+            self._sender = f"key {grant.key_id}"
         super().on_response_complete()
-        self._parse()
+        self._await_turn()
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -129,27 +167,33 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete)
 
-    def _parse(self) -> None:
-        """Parse a part of what has arrived; the rest when the loop comes back, or when there is room for answers."""
-        if self._unread or self.pipeline or self._parses_soon or not self._unparsed:
+    def _await_turn(self) -> None:
+        if not self._in_queue and not self._must_wait:
+            self._in_queue = True
+            self._queue.add(self._sender, self)
+
+    @property
+    def _must_wait(self) -> bool:
+        """Nothing is there to parse, or there is no room for answers."""
+        return self._unread or bool(self.pipeline) or not self._unparsed
+
+    def parse_part(self) -> None:
+        """Parse a part of what has arrived; the rest when its turn comes again, or when there is room for answers."""
+        self._in_queue = False
+        if self._must_wait:
             return
         data = bytes(self._unparsed[:PARSED_AT_ONCE])
         del self._unparsed[:PARSED_AT_ONCE]
-        self._parse_part(data)
+        self._feed(data)
         if self.transport.is_closing():
             self._unparsed.clear()
         elif self._unparsed:
             self.flow.pause_reading()
-            self._parses_soon = True
-            self.loop.call_soon(self._parse_soon)
+            self._await_turn()
         elif not self.pipeline:
             self.flow.resume_reading()
 
-    def _parse_soon(self) -> None:
-        self._parses_soon = False
-        self._parse()
-
-    def _parse_part(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
         if self._idle:

@@ -153,6 +153,46 @@ def test_s41_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) ->
         assert {read_answer(connection)[0] for connection in waiting} == {404}
 
 
+def test_s41_of_a_burst_the_requests_of_others_are_read_first(
+    archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S41: where 200 connections of one key and then one of another send at the same moment, its request is second."""
+    keys = Keys([Entry(name, digest(name.encode()), "p") for name in ("a", "b")], {"p": AccessPlan("p")})
+    app = build(archive, keys)
+    asked: list[str] = []
+    acquire = app.queue.acquire
+
+    async def noted(client: str) -> None:
+        asked.append(client)
+        await acquire(client)
+
+    monkeypatch.setattr(app.queue, "acquire", noted)
+    with start(app) as service, contextlib.ExitStack() as stack:
+        host, port = service.base_url.removeprefix("http://").split(":")
+        senders = ["a"] * 200 + ["b"]
+        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in senders]
+
+        def ask_and_read(gate: threading.Event) -> None:
+            for connection, key in zip(connections, senders, strict=True):
+                connection.sendall(f"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: {key}\r\n\r\n".encode())
+            gate.set()
+            assert {read_answer(connection)[0] for connection in connections} == {200}
+
+        ask_and_read(threading.Event())
+        asked.clear()
+        held, gate = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            held.set()
+            gate.wait(20)
+
+        service._server.servers[0].get_loop().call_soon_threadsafe(hold)
+        held.wait(20)
+        ask_and_read(gate)
+    assert len(asked) == 201
+    assert asked.index("key b") == 1
+
+
 @given(
     st.lists(st.sampled_from("abcd"), max_size=60),
     st.integers(1, 4),
