@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.deduplicate import deduplicate
-from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import Answer
+from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.times import SECOND, Range, to_text
@@ -33,7 +32,6 @@ from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.views import View
 
-E = TypeVar("E", bound=MarketDataError)
 # How often a window of one bucket is asked again, and how often a window whose count stays wrong is halved.
 _AGAIN = 3
 _DOUBTS = 3
@@ -41,30 +39,6 @@ _DOUBTS = 3
 _BUDGET = 2
 # Said once a fetch, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
-
-
-class Asks(Protocol):
-    """What fetching needs of a transport."""
-
-    pacer: Pacer
-
-    @property
-    def latency(self) -> float | None:
-        """Seconds of one request [s]."""
-
-    def get(
-        self, segments: Sequence[str], params: Mapping[str, str] | None = None, *, stop: threading.Event | None = None
-    ) -> Answer:
-        """One answer."""
-
-    def redacted(self, error: E, attempts: int | None = None) -> E:
-        """The error without anything secret."""
-
-    def check_cursor(self, cursor: str | None) -> None:
-        """Refuse a cursor that no service issues."""
-
-    def learn_limits(self) -> None:
-        """Tell the pacer what the key may spend, if nobody did."""
 
 
 @dataclass
@@ -111,7 +85,7 @@ class Reader:
 
     def __init__(
         self,
-        transport: Asks,
+        transport: Transport,
         memory: Memory,
         report: Report,
         *,

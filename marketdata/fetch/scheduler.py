@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import STOP, Stop
-from marketdata.fetch.reader import Asks, Chunk, Memory, Reader, TooWideError
+from marketdata.fetch.http.transport import STOP, Stop, Transport
+from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError
 from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
@@ -317,7 +317,7 @@ class Scheduler:
 
     def __init__(
         self,
-        transport: Asks,
+        transport: Transport,
         windows: Sequence[Window],
         markets: Markets,
         *,
@@ -343,7 +343,6 @@ class Scheduler:
         self._many = len({w.id for w in windows}) > 1
         self._begun: list[_Source] = []
         self._ready: deque[Arrival] = deque()
-        self._held = 0  # slots that are asked or came, and are not handed out
         self._alive = 0
         self._error: BaseException | None = None
         self._missing: list[_Source] = []
@@ -365,7 +364,6 @@ class Scheduler:
                     if self._error or not self._ready:
                         break
                     arrival = self._ready.popleft()
-                    self._held -= 1
                 yield arrival
             if not (self._error or self._is_over):
                 self._error = NetworkError("The fetch was given up.")
@@ -398,6 +396,11 @@ class Scheduler:
             return rest, Resume(tuple(left))
 
     # -- handing out
+
+    @property
+    def _held(self) -> int:
+        """Slots that are requested or came, and are not handed out."""
+        return len(self._ready) + sum(len(source.slots) for source in self._begun)
 
     @property
     def _is_over(self) -> bool:
@@ -441,25 +444,17 @@ class Scheduler:
             self._usage = False
             if not self._transport.pacer.known:
                 return _Task()
-        workers = self._workers()
-        room = math.inf if self._buffer is None else self._buffer if self._fixed else max(self._buffer, 2 * workers)
+        has_room = self._buffer is None or self._held < max(self._buffer, 0 if self._fixed else 2 * self._workers())
         for source in self._begun:
             # What is held waits for the first slot, where nothing can be taken: that one may always be asked for.
             first = self._in_order and source is self._begun[0] and not (source.slots or self._ready)
-            if (self._held < room or source.is_open or first) and (task := self._taken(source)) is not None:
+            if (has_room or source.is_open or first) and (task := source.take()) is not None:
                 return task
-        while self._waiting and self._held < room:
-            source = self._waiting.popleft()
-            self._begun.append(source)
-            if (task := self._taken(source)) is not None:
+        while self._waiting and has_room:
+            self._begun.append(self._waiting.popleft())
+            if (task := self._begun[-1].take()) is not None:
                 return task
         return None
-
-    def _taken(self, source: _Source) -> _Task | None:
-        before = len(source.slots)
-        task = source.take()
-        self._held += len(source.slots) - before
-        return task
 
     def _work(self, task: _Task | None) -> None:
         while task is not None:
@@ -474,8 +469,8 @@ class Scheduler:
                     outcome = self._reader.read(slot.parts[task.part], source.most(slot))
             except BaseException as error:  # whatever it is, it belongs to the thread that takes what comes
                 outcome = error
-            if isinstance(outcome, TooManyTokensError) and source is not None and not source.is_wide:
-                outcome = self._tokens_of(source, outcome)
+                if isinstance(error, TooManyTokensError) and source is not None and not source.is_wide:
+                    outcome = self._tokens_of(source, error)
             with self._change:
                 try:
                     self._settle(task, outcome)
@@ -493,27 +488,21 @@ class Scheduler:
             info = self._markets.look_up(source.window.id)
         except MarketDataError as problem:
             return problem
-        self._learn(source, info)
-        return error
-
-    def _learn(self, source: _Source, info: MarketInfo) -> None:
         with self._change:
-            before = len(source.slots)
             source.learn(info)
-            self._held += len(source.slots) - before
+        return error
 
     def _settle(self, task: _Task, outcome: Chunk | MarketInfo | BaseException | None) -> None:
         """Take in an outcome; called under the lock."""
         source, slot = task.source, task.slot
         if source is None or slot is None:
             if isinstance(outcome, MarketInfo) and source is not None:
-                self._learn(source, outcome)
+                source.learn(outcome)
             elif isinstance(outcome, BaseException):
                 self._fail(outcome)
             return
         if slot not in source.slots:
             return  # of a market that does not exist, or of a window that was cut anew or is asked token by token
-        before = len(source.slots)
         if isinstance(outcome, Chunk):
             source.see(slot, task.part, outcome)
         elif isinstance(outcome, TooWideError):
@@ -524,7 +513,6 @@ class Scheduler:
             source.drop()
         elif isinstance(outcome, BaseException):
             self._fail(outcome)
-        self._held += len(source.slots) - before
         self._hand_out(source)
 
     def _fail(self, error: BaseException) -> None:
@@ -549,7 +537,7 @@ class Scheduler:
             self._change.notify_all()
 
 
-def run_all(transport: Asks, calls: Sequence[Callable[[], object]]) -> None:
+def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None:
     """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
     todo, errors, lock = deque(calls), [], threading.Lock()
     stop = Stop(STOP.get())
