@@ -117,7 +117,7 @@ class Far(Transport):
     def _attempt(self, path: str, tried: int) -> Answer | Failure:
         if path.count("/") == 3 and "?" not in path:
             self._window.wait(self._clock.monotonic())
-            self._measure(self._distance)
+            self.latency = self._distance
             return Answer(body(path, self._window.rate), None, path)
         with self._count:
             went, came = (self._distance * self._dice.uniform(0.4, 0.6) for _ in range(2))
@@ -127,7 +127,7 @@ class Far(Transport):
         self._clock.sleep(came)
         if wait is not None:
             return Failure(RateLimitError("429", status=429), "throttled", float(int(wait) + 1))
-        self._measure(went + came)
+        self.latency = went + came
         return Answer(body(path, self._window.rate), None, path)
 
 

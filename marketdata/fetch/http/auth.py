@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 from urllib.parse import quote
 
 from marketdata.errors import ConfigError
+from marketdata.fetch.http.fork_lock import ForkLock
 
 VARIABLE = "MARKETDATA_API_KEY"
 _HINT = f"Pass api_key=... or set {VARIABLE}."
@@ -79,18 +79,13 @@ class KeyProvider:
     environment.
     """
 
-    __slots__ = ("_call", "_held", "_lock", "_text")
+    __slots__ = ("_held", "_lock", "_source")
 
     def __init__(self, source: str | Callable[[], str] | None = None) -> None:
         source = veiled(source)
-        self._lock = threading.Lock()
-        self._text: Secret | None = None
-        self._call: Callable[[], str] | None = None
+        self._lock = ForkLock()
+        self._source = check_key(source) if source is not None and not callable(source) else source
         self._held: Secret | None = None
-        if callable(source):
-            self._call = source
-        elif source is not None:
-            self._text = check_key(source)
 
     def get(self) -> Secret:
         """The key; ConfigError if there is none, or a header cannot carry it."""
@@ -109,24 +104,16 @@ class KeyProvider:
         """A name for this key at this address, from which the key cannot be read back."""
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
-    def renew_lock(self) -> None:
-        """In a forked child, where the thread with the lock does not exist."""
-        self._lock = threading.Lock()
-
     def _read(self) -> Secret:
-        if self._text is not None:
-            return self._text
-        if self._call is not None:
-            return check_key(self._call())
-        found = veiled(os.environ.get(VARIABLE))
-        if found is None:
+        source = veiled(os.environ.get(VARIABLE)) if self._source is None else self._source
+        if source is None:
             raise ConfigError("is missing.", argument="api_key", hint=_HINT)
-        return check_key(found)
+        return check_key(source() if callable(source) else source)
 
     def __repr__(self) -> str:
-        if self._text is not None:
-            return f"KeyProvider({self._text!r})"
-        return f"KeyProvider({'a callable' if self._call else VARIABLE})"
+        if isinstance(self._source, str):
+            return f"KeyProvider({self._source!r})"
+        return f"KeyProvider({'a callable' if self._source else VARIABLE})"
 
     def __reduce__(self) -> tuple[type[KeyProvider], tuple[Callable[[], str] | None]]:
-        return KeyProvider, (self._call,)
+        return KeyProvider, (self._source if callable(self._source) else None,)

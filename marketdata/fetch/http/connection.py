@@ -9,10 +9,9 @@ import io
 import itertools
 import os
 import socket
-import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
@@ -23,6 +22,7 @@ from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
+from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.retry import Policy
 
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
@@ -124,13 +124,13 @@ class Sessions:
         self._base_url = base_url
         self._pid = os.getpid()
         self._idle: list[Connection] = []
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
         """A session that no other thread uses meanwhile; it is reused unless the block fails."""
         if self._pid != os.getpid():
-            self._pid, self._idle, self._lock = os.getpid(), [], threading.Lock()
+            self._pid, self._idle = os.getpid(), []
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or Connection(self._base_url)
@@ -159,20 +159,25 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     name = encoding.strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip"):
         raise ContractError(f"The answer is encoded as {name[:40]!r}; asked was gzip or nothing.")
-    chunks = _chunks(raw, policy, until)
-    first = next(chunks, b"")
-    # A recorder or a proxy may undo gzip and leave its header; gzip never begins like this.
-    zipped = "gzip" in name and not first.startswith((b"{", b"["))
+    # A recorder's answer has no such option.
+    options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
     came = went = 0
 
     def arriving() -> Iterator[bytes]:
         nonlocal came
-        for data in itertools.chain([first], chunks):
+        while data := raw.read1(_STEP, **options):
+            if time.monotonic() > until:
+                raise NetworkError(f"The answer took longer than {policy.total:g} s.")
             came += len(data)
             yield data
 
+    chunks = arriving()
+    first = next(chunks, b"")
+    chunks = itertools.chain([first], chunks)
+    # A recorder or a proxy may undo gzip and leave its header; gzip never begins like this.
+    zipped = "gzip" in name and not first.startswith((b"{", b"["))
     parts: list[bytes] = []
-    for out in _inflated(arriving()) if zipped else arriving():
+    for out in _inflated(chunks) if zipped else chunks:
         went += len(out)
         if went > policy.largest_body:
             raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
@@ -182,16 +187,7 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     return b"".join(parts)
 
 
-def _chunks(raw: Any, policy: Policy, until: float) -> Iterator[bytes]:
-    # A recorder's answer has no such option.
-    options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
-    while data := raw.read1(_STEP, **options):
-        if time.monotonic() > until:
-            raise NetworkError(f"The answer took longer than {policy.total:g} s.")
-        yield data
-
-
-def _inflated(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _inflated(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Gzip, of one member or several, in bounded steps; the end of the stream and its checksum must have been seen."""
     stream = zlib.decompressobj(31)
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
 
 from marketdata.clock import SYSTEM, Clock
+from marketdata.fetch.http.fork_lock import ForkLock
 
 _WINDOW = 60.0
 # Requests that leave evenly may arrive closer together; a hundredth keeps a strict server content.
@@ -23,7 +23,7 @@ class Pacer:
 
     def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._slots: deque[float] = deque()
         self._due = float("-inf")  # when the next request is due in an even spacing
         self._gate = float("-inf")
@@ -35,7 +35,6 @@ class Pacer:
         self.refusals = 0
         if requests_per_minute is not None:
             self.allow(requests_per_minute)
-        _ALL.add(self)
 
     @property
     def known(self) -> bool:
@@ -55,11 +54,6 @@ class Pacer:
             back = min(_WINDOW, reset_in) if reset_in is not None and reset_in > 0 else _WINDOW
             if spent > 0:
                 self._slots = deque(sorted([*self._slots, *[now - (_WINDOW - back)] * spent]))
-
-    def reserve(self, now: float) -> float:
-        """The steady time at which one more request may leave [s]."""
-        with self._lock:
-            return self._reserve(now)
 
     def wait(self, stop: threading.Event | None = None) -> None:
         """Return when one more request may leave, or when ``stop`` is set."""
@@ -93,6 +87,7 @@ class Pacer:
             self._due = gate + self._burst() * self._spacing()
 
     def _reserve(self, now: float) -> float:
+        """The steady time at which one more request may leave [s]; called under the lock."""
         if now - self._eased_at > _WINDOW and self._ease > 1.0:
             self._ease, self._eased_at = max(1.0, self._ease * 0.9), now
         slot = max(now, self._gate)
@@ -128,30 +123,15 @@ class Pacer:
         sent = sum(1 for s in self._slots if now - _WINDOW < s <= now)
         self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
 
-    def renew_lock(self) -> None:
-        """In a forked child, where the thread with the lock does not exist."""
-        self._lock = threading.Lock()
 
-
-_ALL: weakref.WeakSet[Pacer] = weakref.WeakSet()
 _BY_KEY: weakref.WeakValueDictionary[str, Pacer] = weakref.WeakValueDictionary()
-_REGISTRY = [threading.Lock()]
+_REGISTRY = ForkLock()
 
 
 def pacer_for(digest: str) -> Pacer:
     """The one pacer of this process for a key at an address, named by ``KeyProvider.digest``."""
-    with _REGISTRY[0]:
+    with _REGISTRY:
         found = _BY_KEY.get(digest)
         if found is None:
             found = _BY_KEY[digest] = Pacer()
         return found
-
-
-def _after_fork() -> None:
-    _REGISTRY[0] = threading.Lock()
-    for pacer in list(_ALL):
-        pacer.renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -17,6 +17,7 @@ from marketdata.errors import (
     RedirectError,
     RequestError,
 )
+from marketdata.fetch.http.fork_lock import ForkLock
 
 # Statuses that may pass when asked again.
 RETRYABLE = frozenset({408, 500, 502, 503, 504})
@@ -109,7 +110,7 @@ class Quota:
     retry_cost: int = 14
     throttle_cost: int = 5
     left: int = field(init=False)
-    _lock: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
+    _lock: ForkLock = field(init=False, repr=False, default_factory=ForkLock)
 
     def __post_init__(self) -> None:
         self.left = self.size
@@ -128,10 +129,6 @@ class Quota:
         with self._lock:
             self.left = min(self.size, self.left + taken + 1)
 
-    def renew_lock(self) -> None:
-        """In a forked child, where the thread with the lock does not exist."""
-        self._lock = threading.Lock()
-
 
 class Outage:
     """Failures in a row, of all threads of a client: then one request at a time tries, and the others wait for it.
@@ -143,7 +140,7 @@ class Outage:
 
     def __init__(self) -> None:
         self._failures = 0
-        self._turn = threading.Lock()
+        self._turn = ForkLock()
         self.given_up = 0
 
     @property

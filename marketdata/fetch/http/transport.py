@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import http.client
-import os
 import random
 import threading
 import time
@@ -27,8 +26,9 @@ from marketdata.errors import (
     RedirectError,
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
-from marketdata.fetch.http.connection import ATTEMPT, Connection, Sessions, read_body
+from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
 from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
+from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
 from marketdata.fetch.http.retry import (
     FAILED,
@@ -97,7 +97,8 @@ class Answer:
 class Transport:
     """GET requests to one service with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
 
-    ``pacer`` is by default the one of this process for this key; ``policy`` has attempts, deadlines and caps.
+    ``pacer`` is by default the one of this process for this key; ``policy`` has attempts, deadlines and caps;
+    ``latency``: smoothed seconds from request to whole answer [s], None before the first.
     """
 
     def __init__(
@@ -123,17 +124,11 @@ class Transport:
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
-        self._measured: float | None = None
+        self.latency: float | None = None
         self._dated: tuple[float, float] | None = None
         self._asked_usage = False
-        self._count = threading.Lock()
-        self._pid = os.getpid()
+        self._count = ForkLock()
         self.requests, self.retries = 0, 0
-
-    @property
-    def latency(self) -> float | None:
-        """Smoothed seconds from request to whole answer [s], None before the first."""
-        return self._measured
 
     @property
     def server_time(self) -> float | None:
@@ -158,8 +153,6 @@ class Transport:
         none of the interface.
         """
         path = target(segments, params)
-        if self._pid != os.getpid():
-            self._renew_locks()
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
         stop = stop or STOP.get()
@@ -262,14 +255,6 @@ class Transport:
         """Close idle connections."""
         self._sessions.close()
 
-    def _renew_locks(self) -> None:
-        """In a forked child, where threads with these locks do not exist."""
-        self._pid = os.getpid()
-        self._count = threading.Lock()
-        self.quota.renew_lock()
-        self.outage = Outage()
-        self.keys.renew_lock()
-
     def _prepare_retry(
         self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None
     ) -> int | None:
@@ -302,18 +287,26 @@ class Transport:
 
     def _attempt(self, path: str, tried: int) -> Answer | Failure:
         """One request. Library errors end here: they contain the header with the key (and are not chained)."""
-        url = self.base_url + path.partition("?")[0]
-        policy = self.policy
-        until = time.monotonic() + policy.total
-        token = ATTEMPT.set((until, policy.silence))
+        whole, policy, key = self.base_url + path, self.policy, self.keys.get()
+        url = whole.partition("?")[0]
+        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        began = time.monotonic()
+        token = ATTEMPT.set((began + policy.total, policy.silence))
         reused = False
-        key = self.keys.get()
         try:
             with self._sessions.connection() as connection:
                 reused = connection.answered > 0
-                outcome = self._exchange(connection, path, url, key, until, tried)
+                prepared = connection.session.prepare_request(requests.Request("GET", whole, headers=headers))
+                if prepared.url != whole:
+                    raise ConfigError("The path would be changed on its way; this id or slug cannot be asked for.")
+                timeout = (policy.connect, policy.silence)
+                with connection.session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
+                    status, head = response.status_code, response.headers
+                    if 300 <= status < 400 and status != 304:
+                        raise RedirectError(redirect_text(status, head.get("Location", "")))
+                    encoding = head.get("Content-Encoding", "")
+                    body = read_body(response.raw, encoding, policy, began + policy.total)
                 connection.answered += 1
-                return outcome
         except MarketDataError as error:
             self.redacted(error)
             if isinstance(error, NetworkError):
@@ -321,36 +314,21 @@ class Transport:
             return Failure(error, again_after(error))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
+            if reused and tried == 1 and failed.again == "yes":
+                self._sessions.close()
+                return failed._replace(again="at_once")
+            return failed
         finally:
             ATTEMPT.reset(token)
-        if reused and tried == 1 and failed.again == "yes":
-            self._sessions.close()
-            return failed._replace(again="at_once")
-        return failed
-
-    def _exchange(
-        self, connection: Connection, path: str, url: str, key: Secret, until: float, tried: int
-    ) -> Answer | Failure:
-        session, policy = connection.session, self.policy
-        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
-        prepared = session.prepare_request(requests.Request("GET", self.base_url + path, headers=headers))
-        if prepared.url != self.base_url + path:
-            raise ConfigError("The path would be changed on its way; this id or slug cannot be asked for.")
-        began = time.monotonic()
-        response = session.send(prepared, stream=True, allow_redirects=False, timeout=(policy.connect, policy.silence))
-        with response:
-            status, head = response.status_code, response.headers
-            date = server_date(head.get("Date"))
-            kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
-            if 300 <= status < 400 and status != 304:
-                raise RedirectError(redirect_text(status, head.get("Location", "")))
-            body = read_body(response.raw, head.get("Content-Encoding", ""), policy, until)
-        if status == 200 and kind not in ("text/html", "application/xhtml+xml"):
-            self._measure(time.monotonic() - began)
-            self._dated = None if date is None else (date, time.monotonic())
-            notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
-            return Answer(body, date, url, tried, notes)
-        return self._refused(status, head, kind, body, url, key, date)
+        date, now = server_date(head.get("Date")), time.monotonic()
+        kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
+        if status != 200 or kind in ("text/html", "application/xhtml+xml"):
+            return self._refused(status, head, kind, body, url, key, date)
+        before, seconds = self.latency, now - began
+        self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
+        self._dated = None if date is None else (date, now)
+        notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
+        return Answer(body, date, url, tried, notes)
 
     def _refused(
         self, status: int, head: Mapping[str, str], kind: str, body: bytes, url: str, key: Secret, date: float | None
@@ -373,10 +351,6 @@ class Transport:
                 if str.__str__(self.keys.refresh()) != str.__str__(key):
                     return Failure(error, "new_key")
         return Failure(error)
-
-    def _measure(self, seconds: float) -> None:
-        before = self._measured
-        self._measured = seconds if before is None else 0.9 * before + 0.1 * seconds
 
     def __repr__(self) -> str:
         if not hasattr(self, "keys"):
