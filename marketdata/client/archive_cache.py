@@ -31,7 +31,7 @@ class KeepsHistory(Protocol):
 class _Counted:
     """A client whose fetches are counted in one report."""
 
-    def __init__(self, client: Any, report: Report) -> None:
+    def __init__(self, client: Any, report: Report | None) -> None:
         self._client = client
         self._report = report
 
@@ -51,7 +51,7 @@ def read_through(
     span: tuple[Any, Any],
     resolution: str,
     levels: int | None,
-    report: Report,
+    report: Report | None,
     progress: bool | None,
 ) -> Any:
     """A view from an archive, once it has fetched what it lacks; an error has ``.partial`` and no ``.resume``."""

@@ -277,19 +277,19 @@ class Client(Generic[Frame]):
         >>> sum(map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h")))
         8
         """
-        return self._iter("books", market, (start, end), resolution, levels, report)
+        return self._frames("books", "market", market, (start, end), resolution, levels, report)
 
     def iter_prices(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._iter("prices", market, (start, end), resolution, None, report)
+        return self._frames("prices", "market", market, (start, end), resolution, None, report)
 
     def iter_metrics(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._iter("metrics", market, (start, end), resolution, None, report)
+        return self._frames("metrics", "market", market, (start, end), resolution, None, report)
 
     def iter_columns(
         self,
@@ -310,7 +310,7 @@ class Client(Generic[Frame]):
         """
         limit = self._options.page_limit
         every = [w for view, name, rng in asked for w in windows(view, "market", name, rng, resolution, limit)]
-        fetch = self._history.fetch(every, report if report is not None else Report(), buffer=_BUFFERED)
+        fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
             for arrival in fetch:
                 yield arrival.asked, arrival.window.rng, arrival.columns, arrival.proven
@@ -327,8 +327,8 @@ class Client(Generic[Frame]):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
         if not resume.windows:
             raise ConfigError("Nothing is left to resume: all rows are in .partial.")
-        account = report if report is not None else Report()
-        return cast("Frame", self._history.frame(resume.windows, account, levels, self.frame, resumed=True))
+        [frame] = self._history.frames(resume.windows, report, levels, self.frame, is_whole=True, is_resumed=True)
+        return cast("Frame", frame)
 
     def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
         """Which reading the service follows where the interface is silent (interface 2.3, 4.1 to 4.4).
@@ -525,26 +525,27 @@ class Client(Generic[Frame]):
         levels: int | None,
         report: Report | None,
     ) -> Frame:
-        account = report if report is not None else Report()
         if self._archive is not None and kind == "market":
             progress = self._options.progress
-            frame = read_through(self._archive, self, view, ids, span, resolution, levels, account, progress)
+            frame = read_through(self._archive, self, view, ids, span, resolution, levels, report, progress)
         else:
-            asked = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
-            frame = self._history.frame(asked, account, levels, self.frame)
+            [frame] = self._frames(view, kind, ids, span, resolution, levels, report, is_whole=True)
         return cast("Frame", frame)
 
-    def _iter(
+    def _frames(
         self,
         view: View,
-        market: Any,
+        kind: IdKind,
+        ids: Any,
         span: tuple[Any, Any],
         resolution: str,
         levels: int | None,
         report: Report | None,
+        *,
+        is_whole: bool = False,
     ) -> Iterator[Frame]:
-        asked = windows(view, "market", market, to_range(*span), resolution, self._options.page_limit)
-        return self._history.frames(asked, report if report is not None else Report(), levels, self.frame)
+        asked = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
+        return self._history.frames(asked, report, levels, self.frame, is_whole=is_whole)
 
     def _listing(
         self, kind: records.RecordKind, params: dict[str, str | None], max_rows: int | None, page_size: int

@@ -51,50 +51,41 @@ class History:
         self._options = options
         self._memory = Memory()
 
-    def fetch(
-        self, windows: Sequence[Window], report: Report, *, in_order: bool = False, buffer: int | None = None
-    ) -> Scheduler:
+    def fetch(self, windows: Sequence[Window], report: Report | None, **how: Any) -> Scheduler:
         """What comes of windows; iterate over it once."""
+        strict = self._options.strict
         return Scheduler(
-            self.transport,
-            windows,
-            self.markets,
-            memory=self._memory,
-            report=report,
-            strict=self._options.strict,
-            in_order=in_order,
-            buffer=buffer,
+            self.transport, windows, self.markets, memory=self._memory, report=report, strict=strict, **how
         )
 
-    def frame(
-        self, windows: Sequence[Window], report: Report, levels: int | None, frame: FrameKind, *, resumed: bool = False
-    ) -> Any:
-        """Everything that the windows bring; a failure carries the frame so far and how to go on."""
-        arrived = _Arrived(windows[0].view, levels)
-        fetch = self.fetch(windows, report)
-        with self._watched(fetch, windows, arrived, frame) as show:
-            for arrival in fetch:
-                arrived.add(arrival)
-                show(arrival)
-        self._warn(fetch, resumed=resumed)
-        return to_frame(arrived.joined(), frame)
+    def frames(
+        self,
+        windows: Sequence[Window],
+        report: Report | None,
+        levels: int | None,
+        frame: FrameKind,
+        *,
+        is_whole: bool = False,
+        is_resumed: bool = False,
+    ) -> Iterator[Any]:
+        """Frames in time order, market after market, each of a bounded number of points; or one of everything.
 
-    def frames(self, windows: Sequence[Window], report: Report, levels: int | None, frame: FrameKind) -> Iterator[Any]:
-        """Frames in time order, market after market, each of a bounded number of points."""
+        A failure carries the frame so far and how to go on.
+        """
         arrived = _Arrived(windows[0].view, levels)
-        fetch = self.fetch(windows, report, in_order=True, buffer=_BUFFERED)
+        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
         with self._watched(fetch, windows, arrived, frame) as show:
             current = 0
             for arrival in fetch:
-                whole = arrived.points * VIEWS[arrived.view].point_bytes >= _FRAME_BYTES
-                if arrived.points and (arrival.asked != current or whole):
+                is_full = arrived.points * VIEWS[arrived.view].point_bytes >= _FRAME_BYTES
+                if arrived.points and not is_whole and (arrival.asked != current or is_full):
                     yield to_frame(arrived.taken(), frame)
                 current = arrival.asked
                 arrived.add(arrival)
                 show(arrival)
-            if arrived.points:
+            if arrived.points or is_whole:
                 yield to_frame(arrived.taken(), frame)
-        self._warn(fetch)
+        self._warn(fetch, is_resumed=is_resumed)
 
     @contextmanager
     def _watched(
@@ -118,7 +109,7 @@ class History:
             try:
                 yield lambda arrival: bar.update(arrival.window.buckets)
             except MarketDataError as error:
-                error.partial = to_frame(arrived.joined(), frame)
+                error.partial = to_frame(arrived.taken(), frame)
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
                 raise
@@ -126,16 +117,16 @@ class History:
                 rest, resume = fetch.leave()
                 for arrival in rest:
                     arrived.add(arrival)
-                stop.partial, stop.resume = to_frame(arrived.joined(), frame), resume  # type: ignore[attr-defined]
+                stop.partial, stop.resume = to_frame(arrived.taken(), frame), resume  # type: ignore[attr-defined]
                 raise
             finally:
                 fetch.close()
 
-    def _warn(self, fetch: Scheduler, *, resumed: bool = False) -> None:
+    def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
         if fetch.report.warnings:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
-        for window in () if resumed else fetch.empty[:_FEW]:
+        for window in () if is_resumed else fetch.empty[:_FEW]:
             if window.kind == "market" and (words := self._outside(window)):
                 warn(words, EmptyRangeWarning)
 
@@ -173,11 +164,8 @@ class _Arrived:
         self._parts.append(columns)
         self.points += len(columns)
 
-    def joined(self) -> AnyColumns:
-        parts = [p for p in self._parts if len(p)]
-        return merged(parts) if parts else empty(self.view)  # type: ignore[type-var]
-
     def taken(self) -> AnyColumns:
-        out = self.joined()
+        """What was added since it was last taken, as one."""
+        parts = [p for p in self._parts if len(p)]
         self._parts, self.points = [], 0
-        return out
+        return merged(parts) if parts else empty(self.view)  # type: ignore[type-var]

@@ -62,34 +62,24 @@ def make_plan(
     windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
 ) -> Plan:
     """Count what uncut windows cost now, from the tokens of each market (a metric counts as one) and ``usage``."""
-    limits = _limits(usage)
+    limits = (usage or {}).get("limits")
+    limits = limits if isinstance(limits, Mapping) else {}
     rate = limits.get("requests_per_minute")
     rate = rate if isinstance(rate, int) and rate > 0 else None
     pages = points = memory = 0
     refused: list[str] = []
     for window in windows:
-        count = tokens_of(window, tokens)
+        known = tokens if isinstance(tokens, int) else tokens.get(window.id, 2)
+        count = max(1, known) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
         points += window.buckets * count
         memory += window.buckets * count * VIEWS[window.view].point_bytes
-        pages += pages_of(window, count)
-        refused += refusals(window, limits, now)
+        pages += max(1, math.ceil(window.buckets / max(1, window.limit // count)))  # a page has whole buckets
+        refused += _refusals(window, limits, now)
     minutes = pages / rate if rate else None
     return Plan(pages, points, minutes, memory, tuple(refused), rate)
 
 
-def tokens_of(window: Window, tokens: Mapping[str, int] | int) -> int:
-    """Points that one bucket of a window has."""
-    if window.kind == "token" or not VIEWS[window.view].has_tokens:
-        return 1
-    return max(1, tokens if isinstance(tokens, int) else tokens.get(window.id, 2))
-
-
-def pages_of(window: Window, tokens: int) -> int:
-    """Pages of a window whose every bucket has its points; a page has whole buckets."""
-    return max(1, math.ceil(window.buckets / max(1, window.limit // tokens)))
-
-
-def refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
+def _refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
     """Parts of a window that a plan does not allow, in words."""
     out = []
     allowed = _allowed(limits.get("granularity_allowed"))
@@ -103,11 +93,6 @@ def refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
             part = Range(window.rng.start, min(first, window.rng.end))
             out.append(f"{window.view} of {window.kind} {window.id} in {part}: the plan reaches back {days} days")
     return out
-
-
-def _limits(usage: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    limits = (usage or {}).get("limits")
-    return limits if isinstance(limits, Mapping) else {}
 
 
 def _allowed(text: object) -> list[Resolution] | None:

@@ -214,6 +214,7 @@ class Reader:
         return page
 
     def _decoded(self, window: Window, answer: Answer, miscounted: list[AnyColumns]) -> Page:
+        """The page of an answer; apart, as the error shows no frame below the one that raises it, and so no bytes."""
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
         self._transport.check_cursor(page.next_cursor)
         self._check_identity(window, page)
@@ -323,17 +324,16 @@ class _Left:
 
 def _joined(parts: Sequence[Chunk]) -> Chunk:
     first, second = parts
-    columns: AnyColumns = concat([first.columns, second.columns]).sort()  # type: ignore[type-var]
     return Chunk(
-        columns,
-        first.market_id,
-        max(first.labels, second.labels),
-        first.units + second.units,
-        max(first.per_bucket, second.per_bucket),
-        min(first.limit, second.limit),
-        first.proven and second.proven,
-        first.pages + second.pages,
-        first.notes + second.notes,
+        columns=concat([first.columns, second.columns]).sort(),  # type: ignore[type-var]
+        market_id=first.market_id,
+        labels=max(first.labels, second.labels),
+        units=first.units + second.units,
+        per_bucket=max(first.per_bucket, second.per_bucket),
+        limit=min(first.limit, second.limit),
+        proven=first.proven and second.proven,
+        pages=first.pages + second.pages,
+        notes=first.notes + second.notes,
     )
 
 

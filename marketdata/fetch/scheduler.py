@@ -345,8 +345,7 @@ class Scheduler:
         self._ready: deque[Arrival] = deque()
         self._alive = 0
         self._error: BaseException | None = None
-        self._missing: list[_Source] = []
-        self._not_found: NotFoundError | None = None
+        self._missing: dict[_Source, NotFoundError] = {}
         self._usage = sum(s.pages for s in self._waiting) > _WORTH_USAGE
         self.empty: list[Window] = []  # asked, and without a point
 
@@ -373,8 +372,8 @@ class Scheduler:
                 if isinstance(self._error, MarketDataError):
                     self._error.resume = resume
                 raise self._error
-            if self._not_found is not None:
-                raise self._of_the_missing(self._not_found)
+            if self._missing:
+                raise self._of_the_missing()
         finally:
             self.close()
 
@@ -508,8 +507,7 @@ class Scheduler:
         elif isinstance(outcome, TooWideError):
             source.cut_anew(slot)
         elif isinstance(outcome, NotFoundError) and self._many:
-            self._missing.append(source)
-            self._not_found = self._not_found or outcome
+            self._missing[source] = outcome
             source.drop()
         elif isinstance(outcome, BaseException):
             self._fail(outcome)
@@ -520,8 +518,9 @@ class Scheduler:
             self._error = error
             self._stop.set()
 
-    def _of_the_missing(self, error: NotFoundError) -> NotFoundError:
+    def _of_the_missing(self) -> NotFoundError:
         """The error about the markets that do not exist, once the others have come."""
+        error = next(iter(self._missing.values()))
         missing = sorted(self._missing, key=lambda source: source.index)
         names = ", ".join(map(repr, list(dict.fromkeys(source.window.id for source in missing))[:10]))
         hint = f"The rows of the others are in .partial. {error.hint}".rstrip()

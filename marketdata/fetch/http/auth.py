@@ -84,8 +84,10 @@ class KeyProvider:
     def __init__(self, source: str | Callable[[], str] | None = None) -> None:
         source = veiled(source)
         self._lock = ForkLock()
-        self._source = check_key(source) if source is not None and not callable(source) else source
         self._held: Secret | None = None
+        self._source: Secret | Callable[[], str] | None = None  # also while a key is refused: a crash report shows it
+        if source is not None:
+            self._source = source if callable(source) else check_key(source)
 
     def get(self) -> Secret:
         """The key; ConfigError if there is none, or a header cannot carry it."""
