@@ -24,11 +24,22 @@ FAILURES = (
 _SERVER = """
 import json, sys, threading
 from urllib.parse import parse_qsl
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 backend = DomainDispatcherApplication(create_backend_app)
 lock, left, failure, seen = threading.Lock(), 0, {}, {}
+
+def copied(old, new, gone):
+    # By requests each object is one, and listings read all objects of a bucket.
+    store = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for name, key in list(store.get_bucket("history").keys.items()):
+        if gone and name.startswith(gone + "/"):
+            store.delete_object("history", name)
+        if name.startswith(old + "/"):
+            store.copy_object(key, "history", new + name.removeprefix(old))
 
 def answer(environ, start):
     global left, failure
@@ -40,6 +51,10 @@ def answer(environ, start):
             seen.clear()
         start("200 OK", [("Content-Type", "application/json")])
         return [said.encode()]
+    if environ["PATH_INFO"] == "/copied":
+        copied(**dict(parse_qsl(environ["QUERY_STRING"])))
+        start("200 OK", [])
+        return []
     with lock:
         method = environ["REQUEST_METHOD"]
         seen[method] = seen.get(method, 0) + 1
@@ -80,12 +95,10 @@ class Bucket:
             said = json.load(response)
         return said["failed"], said["seen"]
 
-    def copy(self, old: str, new: str) -> None:
-        """Copy all objects of one prefix to another."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="history", Prefix=f"{old}/")
-        for key in [one["Key"] for page in pages for one in page.get("Contents", ())]:
-            source = {"Bucket": "history", "Key": key}
-            self.client.copy_object(Bucket="history", Key=new + key.removeprefix(old), CopySource=source)
+    def copy(self, old: str, new: str, gone: str) -> None:
+        """Copy all objects of one prefix to another, and delete those of a third."""
+        with urllib.request.urlopen(f"{self.url}/copied?{urlencode({'old': old, 'new': new, 'gone': gone})}"):
+            pass
 
 
 @contextlib.contextmanager

@@ -121,9 +121,9 @@ def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Cou
         fill(Archive("s3://history/base", frame="polars", storage_options=options))
 
     def made() -> Archive:
-        name = f"copy-{next(COPIES)}"
-        store.copy("base", name)
-        return Archive(f"s3://history/{name}", frame="polars", storage_options=options)
+        number = next(COPIES)
+        store.copy("base", f"copy-{number}", gone=f"copy-{number - 1}")
+        return Archive(f"s3://history/copy-{number}", frame="polars", storage_options=options)
 
     def armed(_: Archive, n: int) -> None:
         store.tell(n, FAILURES[n % len(FAILURES)])
