@@ -113,3 +113,16 @@ def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:
     assert not isinstance(failed.value, md.ArchiveCorruptError)
     assert "\x1b" not in str(failed.value)
     assert "\n" not in str(failed.value)
+
+
+def test_a_frame_or_record_where_ids_belong_is_named() -> None:
+    """Client and archive take ids and slugs; a frame of markets is told which column they are."""
+    archive = md.simulate(events=1, days=0.1)
+    record = archive.records("markets")[0]
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
+        for ask in (client.books, archive.books):
+            for wrong in (client.markets(), record):
+                with pytest.raises(md.ConfigError, match=r"market is a .*; pass an id or slug, .*frame\['market_id'\]"):
+                    ask(wrong, "2025-12-31", "2026-01-01")
+        with pytest.raises(md.NotFoundError, match=f"Near ones: '{record['slug']}'"):
+            client.books(f" {record['slug'].upper()} ", "2025-12-31", "2026-01-01")

@@ -16,7 +16,7 @@ from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round, period
 from marketdata.archive.pull import Pull, asked_frame, wanted_range
-from marketdata.archive.query import Missing, checked_levels, checked_markets, checked_missing, checked_view
+from marketdata.archive.query import Missing, checked_levels, checked_missing, checked_view
 from marketdata.archive.scan import (
     EngineName,
     Query,
@@ -33,6 +33,7 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.resolution import BASES
+from marketdata.tidy.arguments import names
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns
@@ -552,7 +553,7 @@ class Archive(Generic[Frame]):
         4
         """
         table, engine = self._stored.points[checked_view(view)], checked_engine(engine)
-        ids = None if market is None else [self._market_id(one) for one in checked_markets(market)]
+        ids = None if market is None else [self._market_id(one) for one in names("market", market)]
         what = self._query(view, ids, _range(start, end), resolution, levels=checked_levels(levels), nested=nested)
         if engine == "polars":
             return what.lazy()
@@ -820,7 +821,7 @@ class Archive(Generic[Frame]):
             wanted = self._span(start, end)
             ranges = dict.fromkeys(self._fill(view, market, wanted), wanted)
         else:
-            ids = dict.fromkeys(map(self._market_id, checked_markets(market)))
+            ids = dict.fromkeys(map(self._market_id, names("market", market)))
             ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
         columns = query.derived(self._store.points[view], view, ranges, self._store.base, width)
         if levels is not None and isinstance(columns, BookColumns):

@@ -233,15 +233,6 @@ def checked_missing(on_missing: Any) -> Missing:
     return on_missing or "warn"
 
 
-def checked_markets(market: Any) -> list[str]:
-    """Check a ``market`` argument: an id or slug, or several."""
-    some = [market] if isinstance(market, str) else list(market) if isinstance(market, Iterable) else [market]
-    for one in some:
-        if not isinstance(one, str) or not one:
-            raise ConfigError(f"market={one!r} is refused; pass an id or slug as text, or a list of them.")
-    return some
-
-
 def checked_levels(levels: Any) -> int | None:
     """Check a ``levels`` argument."""
     if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 1):

@@ -12,9 +12,9 @@ from marketdata.archive import records
 from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.policy import ServerTime
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.query import checked_markets
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
+from marketdata.tidy.arguments import names
 from marketdata.times import SECOND
 
 # How long a listing is used again, by the server's clock.
@@ -51,7 +51,7 @@ class Selection:
         self._way = way
         self._value: Any = ways.get(way)
         if way in ("markets", "file"):
-            self._value = list(dict.fromkeys(checked_markets(markets) if way == "markets" else names_in(file)))
+            self._value = names("markets", markets) if way == "markets" else list(dict.fromkeys(names_in(file)))
             if not self._value:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
                 raise ConfigError(problem, argument=way, value=markets if way == "markets" else file)

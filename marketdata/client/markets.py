@@ -21,6 +21,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import IdKind, MarketInfo, Window
 from marketdata.resolution import Resolution
+from marketdata.tidy.arguments import names
 from marketdata.times import Range, parse_iso
 from marketdata.wire.views import View
 
@@ -78,20 +79,21 @@ class Markets:
             params = {"limit": str(_LARGEST_PAGE), **({"search": search} if search else {})}
             with suppress(MarketDataError, KeyError, TypeError, AttributeError):
                 listed = self._transport.get_json(("markets",), params)["data"]
-                slugs = [r["slug"] for r in listed if isinstance(r.get("slug"), str)]
-                if found := difflib.get_close_matches(name, slugs, n=3, cutoff=0.75):
-                    return found
+                slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
+                if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
+                    return [slugs[slug] for slug in found]
         return []
 
 
 def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
     """One window for all of the range per id, each id once; ConfigError if there are none or they are no texts."""
     name = "market" if kind == "market" else "token_id"
-    given = [ids] if isinstance(ids, str) else list(ids) if isinstance(ids, Iterable) else None
-    if not given or not all(isinstance(i, str) and i for i in given):
-        raise ConfigError(f"{name}={ids!r}: give an id{' or slug' if kind == 'market' else ''}, or a list of them.")
+    what = "an id or slug" if kind == "market" else "an id"
+    given = names(name, ids, what)
+    if not given:
+        raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
     width = Resolution.of(resolution)
-    return [Window(view, kind, i, rng, width, limit) for i in dict.fromkeys(map(str, given))]
+    return [Window(view, kind, i, rng, width, limit) for i in given]
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -1,10 +1,11 @@
-"""Checks of arguments that count, measure or last."""
+"""Checks of arguments that count, measure, last or name."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marketdata.errors import ConfigError
@@ -38,3 +39,15 @@ def duration(name: str, value: Any) -> int:
     if match is None:
         raise ConfigError(f"{name}={value!r} is refused; allowed are a timedelta from 0 and texts: 90s 30m 2h 1d 1w.")
     return int(match[1]) * _SECONDS[match[2]] * SECOND
+
+
+def names(name: str, value: Any, what: str = "an id or slug") -> list[str]:
+    """The argument, a text or several, as a list of each once; a frame, a record and what is no text: ConfigError."""
+    if isinstance(value, Mapping) or hasattr(value, "columns"):
+        column = "token_id" if name == "token_id" else "market_id"
+        raise ConfigError(f"{name} is a {type(value).__name__}; pass {what}, or a list of them: frame[{column!r}].")
+    some = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in some:
+        if not isinstance(one, str) or not one:
+            raise ConfigError(f"{name}={one!r} is refused; pass {what} as text, or a list of them.")
+    return list(dict.fromkeys(map(str, some)))
