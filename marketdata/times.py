@@ -25,6 +25,8 @@ _ISO = re.compile(
 _BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(\d\d(?:[.,]\d{1,18})?)?)?(Z|[+-]\d\d(?:\d\d)?)?", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
 ALLOWED = (
     "an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, "
     "a datetime (without a zone: UTC), or Unix seconds"
@@ -101,6 +103,31 @@ def to_micros(value: Any, name: str) -> int:
     if not _FIRST <= micros < _LAST:
         raise ConfigError("is outside of the years 1 to 9999.", argument=name, value=value)
     return micros
+
+
+def to_duration(value: Any, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
+    """Microseconds of the argument ``name``, a timedelta or a text such as "90s" or "2h"; else a ConfigError.
+
+    ``least``, ``most``: its limits; ``numbers``: whether it may be a number of seconds too.
+    """
+    micros = _duration(value)
+    if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MILLISECONDS_FROM:
+        micros = round(value * SECOND)
+    if micros is None or micros < _duration(least) or (most is not None and micros > _duration(most)):
+        kinds = "a timedelta, a number of seconds" if numbers else "a timedelta"
+        limits = f"from {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(
+            f"is refused; allowed are {kinds} and texts such as 90s 30m 2h 1d 1w, {limits}.", argument=name, value=value
+        )
+    return int(micros)
+
+
+def _duration(value: Any) -> Any:
+    """Microseconds of a timedelta or text, or None."""
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
+    return None if match is None else int(match[1]) * _UNITS[match[2]] * SECOND
 
 
 def to_range(start: Any, end: Any) -> Range:

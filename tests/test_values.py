@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from marketdata.errors import ConfigError, ContractError
 from marketdata.tidy.frames import to_frame
-from marketdata.times import Range, to_micros, to_range, to_text
+from marketdata.times import Range, to_duration, to_micros, to_range, to_text
 from marketdata.wire.columns import Page
 from marketdata.wire.decode import decode_page
 
@@ -318,3 +319,52 @@ def test_arithmetic_is_exact_utc_everywhere() -> None:
     assert to_micros("1970-01-01", "start") == 0 == to_micros(0, "start")
     assert to_micros("1969-12-31T23:59:59.5Z", "start") == -500_000 == to_micros(-0.5, "start")
     assert to_micros("2026-03-29T03:00+02:00", "start") - to_micros("2026-03-29T01:59+01:00", "start") == 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1w", 604_800), ("0s", 0), ("999999999s", 999_999_999)],
+)
+def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
+    """Both are exact microseconds; a number of seconds only where it is said to be one, within the limits."""
+    for one in (value, dt.timedelta(seconds=seconds)):
+        assert to_duration(one, "tolerance") == seconds * 1_000_000
+    assert to_duration(dt.timedelta(microseconds=1), "tolerance") == 1
+    with pytest.raises(ConfigError, match=r"tolerance=.*a timedelta and texts such as 90s"):
+        to_duration(seconds, "tolerance")
+    if 1 <= seconds <= 86_400:
+        for one in (value, seconds, float(seconds)):
+            assert to_duration(one, "every", least="1s", most="1d", numbers=True) == seconds * 1_000_000
+    else:
+        with pytest.raises(ConfigError, match=r"every=.*a number of seconds and texts.*from 1s to 1d"):
+            to_duration(seconds, "every", least="1s", most="1d", numbers=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "s",
+        "1",
+        "1.5h",
+        "-1s",
+        " 1s",
+        "1 s",
+        "1S",
+        "1y",
+        "1234567890s",
+        "\u0661s",
+        None,
+        True,
+        math.nan,
+        math.inf,
+        [1],
+        dt.timedelta(microseconds=-1),
+        dt.date(2026, 1, 1),
+    ],
+)
+def test_what_is_no_duration_is_refused(value: Any) -> None:
+    """The error names the argument, whether or not numbers are taken."""
+    for numbers in (False, True):
+        with pytest.raises(ConfigError, match="after="):
+            to_duration(value, "after", numbers=numbers)

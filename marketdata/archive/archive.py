@@ -14,7 +14,7 @@ from marketdata.archive import files, ingest, maintenance, query, sql
 from marketdata.archive.catalog import KINDS, RecordKind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
-from marketdata.archive.follow import Follower, Round, period
+from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, asked_frame, wanted_range
 from marketdata.archive.query import Missing, checked_levels, checked_missing, checked_view
 from marketdata.archive.scan import (
@@ -34,7 +34,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.resolution import BASES
 from marketdata.tidy.arguments import names
-from marketdata.times import Range, to_datetime, to_micros, to_range
+from marketdata.times import Range, to_datetime, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns
 from marketdata.wire.views import VIEWS, View
@@ -333,8 +333,8 @@ class Archive(Generic[Frame]):
         (1, None)
         """
         some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
-        seconds, wanted = period(every), wanted_range(start, None)
-        return Follower(self._store, client, selection, some).rounds(wanted, seconds, stop or threading.Event())
+        step, wanted = to_duration(every, "every", least="1s", most="1d", numbers=True), wanted_range(start, None)
+        return Follower(self._store, client, selection, some).rounds(wanted, step, stop or threading.Event())
 
     def _wanted(
         self,

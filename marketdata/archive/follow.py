@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from marketdata.archive import maintenance
 from marketdata.archive.coverage.policy import SETTLE
-from marketdata.archive.pull import Pull
+from marketdata.archive.pull import Pull, check_base
 from marketdata.archive.selection import LISTED_AGAIN, Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
@@ -24,11 +23,8 @@ from marketdata.errors import (
     PlanError,
     RateLimitError,
 )
-from marketdata.times import Range, to_datetime
+from marketdata.times import SECOND, Range, to_datetime
 from marketdata.wire.views import View
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DAY = 86_400.0
 
 
 class Round(NamedTuple):
@@ -42,9 +38,10 @@ class Round(NamedTuple):
 
 
 class Follower:
-    """Rounds of a pull without an end, one every so many seconds."""
+    """Rounds of a pull without an end."""
 
     def __init__(self, store: ArchiveStore, client: Any, selection: Selection, views: Sequence[View]) -> None:
+        check_base(store)
         self._store = store
         self._client = client
         self._selection = selection
@@ -52,13 +49,13 @@ class Follower:
         self._markets: list[str] = []
         self._listed: int | None = None
 
-    def rounds(self, wanted: Range, every: float, stop: threading.Event) -> Iterator[Round]:
-        """One report per round, until ``stop`` is set; raises errors that waiting does not cure."""
+    def rounds(self, wanted: Range, every: int, stop: threading.Event) -> Iterator[Round]:
+        """One report per round, every so many microseconds until ``stop`` is set; raises what waiting does not cure."""
         while not stop.is_set():
             began = SYSTEM.monotonic()
             done = self._round(wanted, stop)
             yield done
-            wait = began + every - SYSTEM.monotonic()
+            wait = began + every / SECOND - SYSTEM.monotonic()
             if isinstance(done.error, RateLimitError) and done.error.retry_at is not None:
                 wait = max(wait, done.error.retry_at - SYSTEM.time())
             SYSTEM.sleep(wait, stop)
@@ -97,16 +94,3 @@ class Follower:
         if isinstance(problem, AuthenticationError | PlanError | ConfigError):
             return False
         return isinstance(problem, ArchiveBusyError) or not isinstance(problem, ArchiveError)
-
-
-def period(every: Any) -> float:
-    """Seconds of a period such as ``"30s"``, ``"2h"`` or a number [s]; ConfigError if not from a second to a day."""
-    match = re.fullmatch(r"([0-9]{1,6})([smhd])", every, re.ASCII) if isinstance(every, str) else None
-    if match is not None:
-        seconds = float(int(match[1]) * _UNITS[match[2]])
-    else:
-        seconds = float(every) if isinstance(every, int | float) and not isinstance(every, bool) else 0.0
-    if not 1.0 <= seconds <= _DAY:
-        problem = "is refused; allowed are periods from 1s to 1d, such as 30s, 1m or 2h, or a number of seconds."
-        raise ConfigError(problem, argument="every", value=every)
-    return seconds

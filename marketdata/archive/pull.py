@@ -55,6 +55,15 @@ class Asked(NamedTuple):
     rows: int | None
 
 
+def check_base(store: ArchiveStore) -> None:
+    """ConfigError where points of the service, which are of minutes, would be among recordings of seconds."""
+    if store.base.micros != MINUTE:
+        raise ConfigError(
+            f"The archive {store.root!r} holds own recordings at {store.base}, and takes no pull: the service has 1m, "
+            "and points of both must not be mixed. Pull into an archive of its own."
+        )
+
+
 class Pull:
     """One run over some markets and views."""
 
@@ -68,11 +77,7 @@ class Pull:
         progress: bool | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        if store.base.micros != MINUTE:
-            raise ConfigError(
-                f"The archive {store.root!r} holds own recordings at {store.base}, and takes no pull: the service has "
-                "1m, and points of both must not be mixed. Pull into an archive of its own."
-            )
+        check_base(store)
         self._store = store
         self._client = client
         self._dry_run = dry_run

@@ -10,6 +10,7 @@ from marketdata.archive.scan import Query
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.tidy import nested
 from marketdata.times import to_text
 
 _ROWS = "stored"
@@ -31,7 +32,8 @@ def relation(table: Table, query: Query) -> Any:
     """The rows of a query as a DuckDB relation."""
     connection = connect()
     connection.register(_ROWS, dataset(table, query))
-    return connection.sql(statement(query), params={"markets": list(query.markets)} if query.markets else None)
+    rows = connection.sql(statement(query), params={"markets": list(query.markets)} if query.markets else None)
+    return _levels(rows) if query.view == "books" and not query.nested else rows
 
 
 def dataset(table: Table, query: Query) -> Any:
@@ -57,7 +59,7 @@ def define(connection: Any, table: Table, query: Query) -> None:
 
 
 def statement(query: Query, stored: str = _ROWS) -> str:
-    """The query as SQL on its rows."""
+    """The query as SQL on its rows; books as one row per snapshot."""
     ids = ", ".join(id_columns(query.view))
     limits = ["market_id in (select unnest($markets))"] if query.markets else []
     if query.wanted.start > -(2**60):
@@ -80,27 +82,16 @@ def statement(query: Query, stored: str = _ROWS) -> str:
     if query.width != query.base:
         newest = f"row_number() over (partition by {ids}, {bucket} order by ts desc) = 1"
         books = f"select * replace ({bucket} as ts) from ({books} qualify {newest})"
-    return books if query.nested else levels_of(books)
-
-
-def levels_of(snapshots: str) -> str:
-    """One row per level of a side, and a row of nulls for an empty side."""
-    ids = ", ".join(id_columns("books"))
-
-    def side(name: str) -> str:
-        def column(values: str) -> str:
-            return f"unnest(case when len({name}_price) > 0 then {values} else [null] end)"
-
-        place = f"{column(f'range(len({name}_price))')}::INTEGER as level"
-        numbers = ", ".join(f"{column(f'{name}_{what}')} as {what}" for what in ("price", "size"))
-        return f"select ts, {ids}, '{name}' as side, {place}, {numbers} from snapshots_"
-
-    return f"with snapshots_ as materialized ({snapshots}) {side('bid')} union all {side('ask')}"
+    return books
 
 
 def define_books(connection: Any) -> None:
     """Make the view ``books`` of tidy rows over the view ``snapshots``."""
-    connection.execute(f"create view books as {levels_of('select * from snapshots')}")
+    _levels(connection.view("snapshots")).create_view("books")
+
+
+def _levels(snapshots: Any) -> Any:
+    return nested.exploded(snapshots, ["ts", *id_columns("books")], is_duckdb=True)
 
 
 def answer(connection: Any, text: str) -> pa.Table:

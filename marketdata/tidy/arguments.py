@@ -1,17 +1,12 @@
-"""Checks of arguments that count, measure, last or name."""
+"""Checks of arguments that count, measure or name."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marketdata.errors import ConfigError
-from marketdata.times import SECOND
-
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def whole(name: str, value: Any) -> int:
@@ -29,16 +24,6 @@ def number(name: str, value: Any, *, least: float | None = None) -> float:
         allowed = "above 0" if least is None else f"from {least:g}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
     return float(value)
-
-
-def duration(name: str, value: Any) -> int:
-    """The argument, a timedelta from 0 or a text such as "90s" or "2h", in microseconds; else a ConfigError."""
-    if isinstance(value, dt.timedelta) and value >= dt.timedelta(0):
-        return value // dt.timedelta(microseconds=1)
-    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
-    if match is None:
-        raise ConfigError(f"{name}={value!r} is refused; allowed are a timedelta from 0 and texts: 90s 30m 2h 1d 1w.")
-    return int(match[1]) * _SECONDS[match[2]] * SECOND
 
 
 def names(name: str, value: Any, what: str = "an id or slug") -> list[str]:

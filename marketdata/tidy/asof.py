@@ -14,13 +14,12 @@ from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, closed, kind_name, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
 from marketdata.tidy.table import EagerTable
-from marketdata.times import SECOND
+from marketdata.times import SECOND, to_duration
 from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
@@ -106,7 +105,7 @@ def asof_join(
         on=on,
         by=(by,) if isinstance(by, str) else None if by is None else tuple(by),
         width=width,
-        tolerance=None if tolerance is None else duration("tolerance", tolerance),
+        tolerance=None if tolerance is None else to_duration(tolerance, "tolerance"),
         exact=allow_exact_matches,
         suffix=suffix,
     )

@@ -13,12 +13,11 @@ import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import duration
 from marketdata.tidy.backends import Result, Taken, in_memory, run, source_of
 from marketdata.tidy.outcomes import as_kind_of, resolution_times
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
 from marketdata.tidy.table import EagerTable
-from marketdata.times import SECOND
+from marketdata.times import SECOND, to_duration
 from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
@@ -98,7 +97,7 @@ def around(
     >>> md.around(prices, moments, before="1m", after="2m").select("offset", "price", "news").rows()
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
-    reach = duration("before", before), duration("after", after)
+    reach = to_duration(before, "before"), to_duration(after, "after")
     width = None if resolution is None else BucketWidth.of(resolution)
     source = source_of(in_memory(moments))
     check_names(source.names)

@@ -10,6 +10,7 @@ their own words for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -216,14 +217,18 @@ def best_rows(table: EngineTable) -> Any:
 
 def level_rows_of(table: EngineTable, more: list[str] | None = None) -> EngineTable:
     """A table of books: one row per level and a marker row per empty side."""
-    native = table.data.to_native()
     others = [_quoted(c, table) for c in ("ts", *table.keys, *(more or ()))]
-    nothing = "[NULL]" if table.is_duckdb else "array(CAST(NULL AS double))"
-    size = "len" if table.is_duckdb else "size"
+    return table.of(exploded(table.data.to_native(), others, is_duckdb=table.is_duckdb), "books")
+
+
+def exploded(native: Any, others: Sequence[str], *, is_duckdb: bool) -> Any:
+    """Level rows of a frame of an engine, with these columns of its snapshots."""
+    nothing = "[NULL]" if is_duckdb else "array(CAST(NULL AS double))"
+    size = "len" if is_duckdb else "size"
 
     def both(what: str) -> str:
         sides = (f"CASE WHEN {size}({side}_{what}) > 0 THEN {side}_{what} ELSE {nothing} END" for side in (BID, ASK))
-        return f"{'list_concat' if table.is_duckdb else 'concat'}({', '.join(sides)})"
+        return f"{'list_concat' if is_duckdb else 'concat'}({', '.join(sides)})"
 
     lists = [f"{both(what)} AS {what}" for what in ("price", "size")]
     lists.append(f"greatest({size}(bid_price), 1) AS {_BIDS}")
@@ -231,15 +236,15 @@ def level_rows_of(table: EngineTable, more: list[str] | None = None) -> EngineTa
     level = f"CASE WHEN {is_empty} THEN NULL WHEN {is_bid} THEN {_PLACE} ELSE {_PLACE} - {_BIDS} END"
     rows = [*others, f"CASE WHEN {is_bid} THEN '{BID}' ELSE '{ASK}' END AS side", f"CAST({level} AS INT) AS level"]
     rows += ["price", "size"]
-    if table.is_duckdb:
+    if is_duckdb:
         each = ["unnest(price) AS price", "unnest(size) AS size", f"unnest(range(len(price))) AS {_PLACE}"]
         for columns in ([*others, *lists], [*others, _BIDS, *each], rows):
             native = native.project(", ".join(columns))
-        return table.of(native, "books")
+        return native
     one = native.selectExpr(*others, *lists)
     one = one.selectExpr(*others, _BIDS, f"posexplode(arrays_zip(price, size)) AS ({_PLACE}, {_LEVEL})")
     one = one.selectExpr(*others, _BIDS, _PLACE, f"{_LEVEL}.price AS price", f"{_LEVEL}.size AS size")
-    return table.of(one.selectExpr(*rows), "books")
+    return one.selectExpr(*rows)
 
 
 def list_rows(table: EngineTable, more: list[str]) -> Any:

@@ -224,7 +224,7 @@ def test_it_takes_no_pull(tmp_path: Path) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: archive.pull(source, M, **span),
         lambda: archive.pull(source, M, **span, dry_run=True),
-        lambda: next(archive.follow(source, M, start=at(0))),
+        lambda: archive.follow(source, M, start=at(0)),
         lambda: archive.attach(source).prices(M, at(0), at(600), on_missing="fetch"),
         lambda: Archive(tmp_path / "new", base="1s").pull(source, M, **span),
     ]
