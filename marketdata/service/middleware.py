@@ -30,8 +30,8 @@ MAX_PARAMETERS = 64
 TOO_MANY_PARAMETERS = f"The URL has more than {MAX_PARAMETERS} parameters."
 # Requests that wait or are worked on, of all clients together.
 MAX_IN_FLIGHT = 2048
-# Requests that are worked on at once, of all and of one client. Pages are made of Python and numpy, so more than cores
-# only wait for each other; a few more, because some wait for a disk or an object store.
+# Requests that are worked on at once, of all and of one client that is alone. Pages are made of Python and numpy, so
+# more than cores only wait for each other; a few more, because some wait for a disk or an object store.
 SLOTS = 6
 CLIENT_SLOTS = 2
 KEY_HEADER = b"x-api-key"
@@ -56,8 +56,9 @@ _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-stor
 class FairQueue:
     """Whose request is next: clients take turns, however many requests one of them has waiting.
 
-    ``slots``, ``client_slots``: requests in work at once, of all and of one client. ``room``: requests that wait or are
-    in work; beyond it the client with the most waiting loses its newest one, so a flood crowds out nobody but itself.
+    ``slots``: requests in work at once. ``client_slots``: those of one client while no other has one in work; beside
+    others it has one, since requests in work slow each other down. ``room``: requests that wait or are in work; beyond
+    it the client with the most waiting loses its newest one, so a flood crowds out nobody but itself.
     """
 
     def __init__(self, slots: int = SLOTS, client_slots: int = CLIENT_SLOTS, room: int = MAX_IN_FLIGHT) -> None:
@@ -71,7 +72,7 @@ class FairQueue:
 
     async def acquire(self, client: str) -> None:
         """Wait for a slot; HTTPException 503 if there is no room for another waiting request of this client."""
-        if self._running.total() < self._slots and self._running[client] < self._client_slots:
+        if self._may_start(client):
             self._running[client] += 1
             self.in_flight += 1
             return
@@ -90,14 +91,16 @@ class FairQueue:
             raise
 
     def release(self, client: str) -> None:
-        """Give a slot to whose turn it is."""
+        """Give a slot to whose turn it is: the first of those that have fewest in work."""
         self.in_flight -= 1
         self._running[client] -= 1
         if not self._running[client]:
             del self._running[client]
-        while self._running.total() < self._slots:
-            name = next((c for c in self._waiting if self._running[c] < self._client_slots), None)
-            if name is None:
+        if client in self._waiting:
+            self._waiting.move_to_end(client)
+        while self._waiting:
+            name = min(self._waiting, key=self._running.__getitem__)
+            if not self._may_start(name):
                 return
             turn = self._waiting[name][0]
             self._waiting.move_to_end(name)
@@ -106,6 +109,10 @@ class FairQueue:
                 self.in_flight += 1
                 self._running[name] += 1
                 turn.set_result(None)
+
+    def _may_start(self, client: str) -> bool:
+        in_work, own = self._running.total(), self._running[client]
+        return in_work < self._slots and own < (self._client_slots if own == in_work else 1)
 
     def _drop_newest(self, client: str) -> None:
         turn = self._waiting[client][-1]

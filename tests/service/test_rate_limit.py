@@ -200,8 +200,8 @@ def test_s41_of_a_burst_the_requests_of_others_are_read_first(
     st.randoms(use_true_random=False),
 )
 def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int, order: random.Random) -> None:
-    """S41: no more run than may, a free slot is never left, and between two starts of a client that waits every other
-    one that waits starts once.
+    """S41: no more run than may, of a client more than one only where it is alone, no free slot is left for which one
+    may start, and between two starts of a client that waits every other one that waits starts once.
     """
 
     async def run() -> None:
@@ -219,7 +219,9 @@ def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int,
             assert len(running) <= slots
             assert all(running.count(client) <= client_slots for client in running)
             left = Counter(asked) - Counter(started)
-            assert len(running) == slots or all(running.count(client) == client_slots for client in left)
+            assert len(running) == slots or all(
+                running.count(client) >= (client_slots if set(running) <= {client} else 1) for client in left
+            )
             assert queue.in_flight == len(running) + left.total()
             if not running:
                 break
@@ -239,6 +241,43 @@ def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int,
         waits[took] = 0
         # Beside the turns of the three others, those in which its own slots are taken.
         assert client_slots > 1 or slots > 1 or all(count <= 3 for count in waits.values())
+
+
+@given(st.integers(1, 8), st.integers(0, 8), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_s41_the_next_request_that_is_started_is_that_of_the_other_key(
+    slots: int, others: int, client_slots: int, order: random.Random
+) -> None:
+    """S41: while 700 requests of a key wait, the request of another key is the next one that is started: at once where
+    a slot is free, else when the next request is done, whosever that is; and beside it the flood keeps one slot.
+    """
+
+    async def run() -> None:
+        queue, started = FairQueue(slots, client_slots), []
+
+        async def request(client: str) -> None:
+            await queue.acquire(client)
+            started.append(client)
+
+        tasks = [asyncio.create_task(request(f"other {i}")) for i in range(min(others, slots - 1))]
+        tasks += [asyncio.create_task(request("flood")) for _ in range(700)]
+        await asyncio.sleep(0)
+        running = started.copy()
+        started.clear()
+        tasks.append(asyncio.create_task(request("quiet")))
+        await asyncio.sleep(0)
+        if len(running) == slots:
+            queue.release(running.pop(order.randrange(len(running))))
+            await asyncio.sleep(0)
+        assert started[0] == "quiet"
+        while "flood" in running:
+            running.remove("flood")
+            queue.release("flood")
+            await asyncio.sleep(0)
+        assert started == ["quiet", *["flood"] * (slots > len(running) + 1)]
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(run())
 
 
 def test_s41_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
