@@ -24,11 +24,10 @@ from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
 from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
-from marketdata.service.pagination import Cursors, kept_secret
+from marketdata.service.pagination import Cursors, Pages, kept_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.rate_limit import RateLimiter
-from marketdata.service.variants import pages_of
 
 GRACE_SECONDS = 10
 BACKLOG = 2048
@@ -83,12 +82,11 @@ def serve(
     trusted_proxies: Sequence[str] = (),
     host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
-    variants: Mapping[str, str] | None = None,
 ) -> Service:
     """Answer the interface over HTTP from an archive, in a thread.
 
     Returns a Service with ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
-    ConfigError if keys, plans, variants, proxies or the address are refused; warns if ``host`` can be reached from
+    ConfigError if keys, plans, proxies or the address are refused; warns if ``host`` can be reached from
     outside and no proxy is named that could encrypt.
 
     Parameters
@@ -109,9 +107,6 @@ def serve(
         Names that the Host header may have, beside loopback ones where the service listens there only.
     clock : callable
         Unix time [seconds].
-    variants : mapping of str to str, optional
-        Other readings of what the interface leaves open, to try `Client.verify`: ``label`` end; ``averages`` means or
-        last; ``books`` first; ``empty`` null or previous; ``limit`` times.
 
     Examples
     --------
@@ -131,7 +126,6 @@ def serve(
         host=host,
         host_names=host_names,
         clock=clock,
-        variants=variants,
     )
     return start(app, host, port, api_key, trusted_proxies)
 
@@ -223,14 +217,14 @@ def build(
     host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     max_in_flight: int = MAX_IN_FLIGHT,
-    variants: Mapping[str, str] | None = None,
+    pages: Pages | None = None,
     when_warm: Callable[[], object] | None = None,
 ) -> AccessMiddleware:
     """The whole service as an ASGI application."""
     rate_limiter = RateLimiter()
     app = create_app(
         archive,
-        pages=pages_of(archive, cache_bytes, variants),
+        pages=pages or Pages(archive, cache_bytes=cache_bytes),
         cursors=Cursors([secret or _secret(archive)], clock=clock),
         keys=keys,
         rate_limiter=rate_limiter,

@@ -17,8 +17,8 @@ import marketdata as md
 from marketdata.conformance.predict import predict
 from marketdata.conformance.report import READINGS, Finding, Verification
 from marketdata.resolution import Resolution
-from marketdata.service.variants import VARIANTS
 from marketdata.testing.strategies import START
+from marketdata.testing.variants import VARIANTS, serve_variants
 from marketdata.times import Range, to_text
 
 ALONE = [(name, choice) for name, choices in VARIANTS.items() for choice in choices[1:]]
@@ -32,7 +32,7 @@ def simulated() -> md.Archive:
 
 @contextmanager
 def verified(archive: Any, variants: dict[str, str], market: str | None = None, **more: Any) -> Iterator[Verification]:
-    with md.serve(archive, variants=variants, requests_per_minute=1_000_000) as service:
+    with serve_variants(archive, variants, requests_per_minute=1_000_000) as service:
         client = md.Client(service.base_url, service.api_key)
         start, end = more.pop("span", DAYS)
         yield client.verify(market or archive.records("markets")[0]["id"], start, end, **more)
@@ -139,7 +139,7 @@ def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
     """A variant that does not exist is refused before the service starts, with what is allowed."""
     for wrong in ({"label": "middle"}, {"colour": "red"}):
         with pytest.raises(md.ConfigError, match=r"allowed are label: start, end; averages: points, means, last"):
-            md.serve(simulated, variants=wrong)
+            serve_variants(simulated, wrong, requests_per_minute=60)
 
 
 @pytest.mark.parametrize(

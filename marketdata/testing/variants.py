@@ -1,4 +1,4 @@
-"""Other readings of what the interface leaves open, to be switched on where a client's `verify` is tried out."""
+"""A service with other readings of what the interface leaves open, to try `Client.verify`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
-from marketdata.service.cache import CACHE_BYTES, CachedChunk, ServedArchive, Subject
+from marketdata.service.auth import Entry, Keys, digest, new_key
+from marketdata.service.cache import CachedChunk, ServedArchive, Subject
 from marketdata.service.pagination import PageRows, Pages, ServedPage
+from marketdata.service.plans import AccessPlan
+from marketdata.service.server import Service, build, start
 from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, concat
@@ -27,10 +30,12 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def pages_of(source: ServedArchive, cache_bytes: int = CACHE_BYTES, variants: Mapping[str, str] | None = None) -> Pages:
-    """Pages of an archive, under other readings if requested; ConfigError if a variant does not exist."""
-    chosen = {name: choice for name, choice in (variants or {}).items() if _checked(name, choice)}
-    return _VariedPages(source, cache_bytes, chosen) if chosen else Pages(source, cache_bytes=cache_bytes)
+def serve_variants(archive: ServedArchive, variants: Mapping[str, str], *, requests_per_minute: int) -> Service:
+    """Answer the interface under other readings, with a key of its own; ConfigError if a variant does not exist."""
+    chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
+    key, plan = new_key(), AccessPlan("local", requests_per_minute)
+    keys = Keys([Entry("local", digest(key.encode()), plan.name)], {plan.name: plan})
+    return start(build(archive, keys, pages=_VariedPages(archive, chosen)), api_key=key)
 
 
 def _checked(name: str, choice: str) -> bool:
@@ -41,8 +46,8 @@ def _checked(name: str, choice: str) -> bool:
 
 
 class _VariedPages(Pages):
-    def __init__(self, source: ServedArchive, cache_bytes: int, variants: Mapping[str, str]) -> None:
-        super().__init__(_Varied(source, variants), cache_bytes=cache_bytes)
+    def __init__(self, source: ServedArchive, variants: Mapping[str, str]) -> None:
+        super().__init__(_Varied(source, variants) if variants else source)
         self._by_times = "limit" in variants
         self._by_end = "label" in variants
 
