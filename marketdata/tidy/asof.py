@@ -195,25 +195,27 @@ def _found(
     known = np.append(known, _NO_TIME)
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
-    in_order = on == "ts" and left.is_in_order()
-    order = np.arange(len(left)) if in_order else left.order([c for c in ID_COLUMNS[:2] if c in left.names], moments)
-    rows = rows[order]
+    order = None
+    if on != "ts" or not left.is_in_order():
+        order = left.order([c for c in ID_COLUMNS[:2] if c in left.names], moments)
+        rows = rows[order]
     more = _renamed(left.names, right.names, keys, suffix)
     taken = [Taken(left.source, {c: c for c in left.names}, order), Taken(right.source, more, rows)]
     if KNOWN in right.names:
         return Result(pl.DataFrame(), taken, [*left.names, *more.values()])
     name = KNOWN + suffix if KNOWN in left.names else KNOWN
-    stamps = pl.Series(name, known[rows]).to_frame().select(pl.when(pl.Series(rows) >= 0).then(name)).to_series()
-    data = stamps.cast(pl.Datetime("us", "UTC")).to_frame()
-    return Result(data, taken, [*left.names, *more.values(), name])
+    stamps = pl.DataFrame({name: known[rows]}).with_columns(pl.when(pl.col(name) > _NO_TIME).then(name))
+    return Result(stamps.cast(pl.Datetime("us", "UTC")), taken, [*left.names, *more.values(), name])
 
 
 def _known(right: EagerTable, keys: tuple[str, ...], width: BucketWidth | None) -> Ints:
     if KNOWN in right.names:
         return right.instants(KNOWN)
     assert width is not None
-    ids = EagerTable(right.source, "series")
-    ids.keys = [c for c in keys if c in ID_COLUMNS]
+    ids = right
+    if keys != tuple(right.who):
+        ids = EagerTable(right.source, "series")
+        ids.keys = [c for c in keys if c in ID_COLUMNS]
     ids = ids.in_order(unique=False)
     refuse_finer(ids.array("ts"), ids.groups, width)
     return right.instants("ts") + width.micros
@@ -221,14 +223,13 @@ def _known(right: EagerTable, keys: tuple[str, ...], width: BucketWidth | None) 
 
 def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
     """One integer for each row of both frames, equal where the ids are; a missing id equals none."""
-    out = [np.zeros(len(t), np.int64) for t in (left, right)]
-    for name in keys:
-        place: dict[str, int] = {}
-        for i, table in enumerate((left, right)):
-            heads, which = table.values_of(name)
-            texts = table.any_text(name).gather(heads).cast(pl.String).to_list()
-            codes = [-1 - i if t is None else place.setdefault(t, len(place)) for t in texts]
-            out[i] = out[i] * (1 << 31) + np.array(codes, np.int64)[which]
+    place: dict[tuple[str, ...], int] = {}
+    out = []
+    for none, table in ((-1, left), (-2, right)):
+        heads, which = table.owners(keys)
+        texts = zip(*(table.any_texts(c, heads) for c in keys), strict=True) if keys else [()] * len(heads)
+        codes = [none if None in t else place.setdefault(t, len(place)) for t in texts]
+        out.append(np.array(codes, np.int64)[which])
     return out[0], out[1]
 
 

@@ -47,11 +47,14 @@ _IDS = (*ID_COLUMNS, "side")
 
 
 class Taken(NamedTuple):
-    """Columns that a verb hands on as they are: of which frame, by their new names, and which rows (-1: null)."""
+    """Columns that a verb hands on as they are: of which frame, by their new names, and which rows.
+
+    Of rows -1 is null; None are all, in order.
+    """
 
     source: Any
     names: Mapping[str, str]
-    rows: Ints
+    rows: Ints | None
 
 
 class Overlap(Exception):  # noqa: N818 no error
@@ -64,6 +67,14 @@ class Result(NamedTuple):
     data: Any
     taken: Sequence[Taken] = ()
     order: Sequence[str] | None = None
+
+
+def beside(table: EagerTable, names: Sequence[str], values: Iterable[pl.Series]) -> Result:
+    """Columns of a table, handed on as they are where the frame has them in tidy types, and values beside them."""
+    passed = {c: c for c in names if table.source.is_tidy(c)}
+    own = [table.column(c) for c in names if c not in passed]
+    data = pl.DataFrame([*own, *values])
+    return Result(data, [Taken(table.source, passed, table.places)], [*names, *data.columns[len(own) :]])
 
 
 def run(
@@ -183,14 +194,7 @@ def closed(result: Any, frame: Any) -> Any:
     native, source = nw.to_native(result.data, pass_through=True), source_of(frame)
     if source is None:
         return native
-    out = source.build(native, result.taken)
-    return (
-        out
-        if result.order is None
-        else out.select(list(result.order))
-        if hasattr(out, "select")
-        else out[list(result.order)]
-    )
+    return source.build(native, result.taken, result.order)
 
 
 def is_lazy(frame: Any) -> bool:
@@ -239,6 +243,7 @@ class PolarsSource:
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = self.native = frame
         self.names = frame.columns
+        self._integers: pl.DataFrame | None = None
 
     def __len__(self) -> int:
         return self.frame.height
@@ -248,23 +253,56 @@ class PolarsSource:
         column = self.frame[name] if rows is None else self.frame[name].gather(rows)
         return column.to_list() if column.dtype == pl.Object else column
 
-    def integers(self, _name: str, _rows: Ints | None = None) -> None:
+    def integers(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
+        if self._integers is None:
+            # All in one step, for each step of polars costs as much as a look at 100,000 rows.
+            tidy = {c: t for c, t in self.frame.schema.items() if _is_integer(c, t) and not self.frame[c].null_count()}
+            self._integers = self.frame.select(pl.col(*tidy).to_physical()) if tidy else self.frame[[]]
+        if name not in self._integers.columns:
+            return None
+        found = self._integers[name].to_numpy()
+        return found if rows is None else found[rows]
+
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None] | None:
+        """See `Source`."""
+        if not isinstance(self.frame.schema[name], pl.String | pl.Categorical | pl.Enum):
+            return None
+        column = self.frame[[name]] if rows is None else self.frame[[name]][rows]
+        return column.to_series().cast(pl.String).to_list()
 
     def is_tidy(self, _name: str) -> bool:
         """See `Source`; a gather of any type costs the same here."""
         return False
 
-    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """A frame of this kind from tidy columns, ids in the type that they came in, and from columns handed on."""
-        casts = {c: self.frame.schema[c] for c in _IDS if c in data.columns and c in self.names}
-        data = data.with_columns(pl.col(c).cast(t) for c, t in casts.items() if t in (pl.String, pl.Categorical))
         columns = {c: data[c] for c in data.columns}
+        for name in {*_IDS} & {*columns} & {*self.names}:
+            wanted = self.frame.schema[name]
+            if wanted in (pl.String, pl.Categorical) and columns[name].dtype != wanted:
+                columns[name] = columns[name].cast(wanted)
         for source, names, rows in taken:
-            at = pl.Series(rows, dtype=pl.Int64)
-            at = at.to_frame("at").select(pl.when(pl.col("at") >= 0).then("at")).to_series()
-            columns |= {new: source.frame[old].gather(at) for old, new in names.items()}
-        return pl.DataFrame(columns)
+            if not names:
+                continue
+            part = source.frame[list(names)]
+            if rows is None:
+                found = part.get_columns()
+            elif not len(rows) or rows.min() >= 0:
+                found = part[rows].get_columns()
+            else:
+                at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
+                found = [column.gather(at) for column in part]
+            columns |= dict(zip(names.values(), found, strict=True))
+        return pl.DataFrame({c: columns[c] for c in order} if order is not None else columns)
+
+
+def _is_integer(name: str, dtype: pl.DataType) -> bool:
+    """Whether a polars column holds times, ids, sides or levels in the types of tidy frames."""
+    if name in ID_COLUMNS:
+        return isinstance(dtype, pl.Categorical | pl.Enum)
+    tidy = {"ts": pl.Datetime("us", "UTC"), "side": pl.Enum([BID, ASK]), "level": pl.Int32()}
+    return name in tidy and dtype == tidy[name]
 
 
 class ArrowSource(PolarsSource):
@@ -275,9 +313,9 @@ class ArrowSource(PolarsSource):
         super().__init__(pl.from_arrow(table))  # type: ignore[arg-type]
         self.native = table
 
-    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """See `PolarsSource`."""
-        return super().build(data, taken).to_arrow()
+        return super().build(data, taken, order).to_arrow()
 
 
 class PandasSource:
@@ -287,6 +325,7 @@ class PandasSource:
         self.frame = self.native = frame
         self.names = [str(c) for c in frame.columns]
         check_names(self.names)
+        self._tidy: dict[str, bool] = {}
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -320,17 +359,30 @@ class PandasSource:
 
     def integers(self, name: str, rows: Ints | None = None) -> Any:
         """See `Source`."""
-        array = self.frame[name].array
-        if not self.is_tidy(name) or name not in (*_IDS, "ts", "level"):
+        if name not in (*_IDS, "ts", "level") or not self.is_tidy(name):
             return None
+        array = self.frame[name].array
         if name == "ts":
             return array.asi8 if rows is None else array.asi8[rows]
         if name == "level":
             return (array if rows is None else array.take(rows)).to_numpy(dtype="int32", na_value=0)
         return array.codes if rows is None else array.codes[rows]
 
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None] | None:
+        """See `Source`."""
+        if not self.is_tidy(name):
+            return None
+        array = self.frame[name].array
+        texts = [*array.categories.tolist(), None]
+        return [texts[code] for code in (array.codes if rows is None else array.codes[rows]).tolist()]
+
     def is_tidy(self, name: str) -> bool:
         """See `Source`."""
+        if name not in self._tidy:
+            self._tidy[name] = self._is_tidy(name)
+        return self._tidy[name]
+
+    def _is_tidy(self, name: str) -> bool:
         import pandas as pd
 
         dtype = self.frame[name].dtype
@@ -339,18 +391,24 @@ class PandasSource:
             return texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
         return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
 
-    def build(self, data: pl.DataFrame, taken: Sequence[Taken]) -> Any:
+    def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """See `PolarsSource`."""
         import pandas as pd
 
         columns = {c: _pandas_column(data[c], self.frame[c].dtype if c in self.names else None) for c in data.columns}
         for source, names, rows in taken:
-            if not len(rows) or rows.min() >= 0:
+            if rows is None:
+                # A copy, so that writing into the result does not write into the frame that was given.
+                columns |= {new: source.frame[old].array.copy() for old, new in names.items()}
+            elif not len(rows) or rows.min() >= 0:
                 columns |= {new: source.frame[old].array.take(rows) for old, new in names.items()}
-                continue
-            part = source.frame[list(names)].reset_index(drop=True).reindex(rows)
-            columns |= {new: part[old].array for old, new in names.items()}
-        height = data.height if data.columns or not taken else len(taken[0].rows)
+            else:
+                part = source.frame[list(names)].reset_index(drop=True).reindex(rows)
+                columns |= {new: part[old].array for old, new in names.items()}
+        height = data.height
+        if taken and not data.columns:
+            height = len(taken[0].source) if taken[0].rows is None else len(taken[0].rows)
+        columns = columns if order is None else {c: columns[c] for c in order}
         return pd.DataFrame(columns, index=pd.RangeIndex(height), copy=False)
 
 
@@ -410,7 +468,9 @@ def _pandas_column(column: pl.Series, wanted: Any) -> Any:
     if isinstance(dtype, pl.Enum | pl.Categorical) or (dtype == pl.String and column.name in _IDS):
         return _pandas_texts(column, wanted)
     if isinstance(dtype, pl.Datetime):
-        return pd.Series(column.to_physical().fill_null(_NO_TIME).to_numpy(writable=True)).astype("datetime64[us, UTC]")
+        instants = column.to_physical()
+        instants = instants.fill_null(_NO_TIME) if instants.null_count() else instants
+        return pd.Series(instants.to_numpy(writable=True), copy=False).astype("datetime64[us, UTC]")
     if dtype == pl.String:
         return pd.array(column.to_list(), dtype="str")
     if column.name == "level" or (dtype.is_integer() and column.null_count()):

@@ -8,16 +8,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.arguments import whole
-from marketdata.tidy.backends import run
+from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import as_kind_of
 from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
+from marketdata.tidy.returns import value_of
+from marketdata.tidy.runs import group_starts, run_ends
 from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS
+from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
 Counts = int | Mapping[str, int] | None
@@ -196,23 +200,38 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
 
 
 def _scaled(table: Any, counts: Counts) -> Any:
-    value = "price" if table.kind == "prices" else "mid"
-    if value == "mid":
-        ids = data = top(table)
-    elif table.is_eager:
-        ordered = table.in_order((value,))
-        data, ids = ordered.frame(), ordered.take(ordered.groups).frame()
-    else:
-        ids = data = table.frame()
-    data, known = within_0_1(data, value), _known(ids, counts)
     if table.is_eager:
-        rows, small = data.to_native(), known.to_native()
-        data = nw.from_native(rows.join(small, on="market_id", how="left", maintain_order="left"))
-    else:
-        data = data.join(known, on="market_id", how="left")
+        return _scaled_in_memory(table, counts)
+    value = "price" if table.kind == "prices" else "mid"
+    data = within_0_1(table.frame() if table.kind == "prices" else top(table), value)
+    data = data.join(_known(data, counts), on="market_id", how="left")
     p, total, there = nw.col(value), nw.col("__total"), nw.col("__there")
     # In one step, so that the rows are grouped once.
     data = data.with_columns(__total=p.sum().over(*_MARKET), __there=p.count().over(*_MARKET))
     probability = nw.when((there == nw.col(_ALL)) & (total > 0)).then(p / total)
     data = data.select("ts", *ID_COLUMNS, probability.alias("probability"))
-    return data if table.is_eager else data.sort(*ID_COLUMNS, "ts", nulls_last=True)
+    return data.sort(*ID_COLUMNS, "ts", nulls_last=True)
+
+
+def _scaled_in_memory(table: EagerTable, counts: Counts) -> Result:
+    """The same by sums between the starts of the times of a market, which a stable sort of few runs brings together."""
+    table, value = value_of(table, None)
+    within_0_1(table, value)
+    heads = table.take(table.groups)
+    ids = pl.DataFrame([heads.column(c) for c in ID_COLUMNS[:2]])
+    known = _known(nw.from_native(ids), counts).to_native()
+    tokens = ids.join(known, on="market_id", how="left", maintain_order="left")[_ALL].fill_null(0).to_numpy()
+    lengths = run_ends(table.groups, len(table)) - table.groups
+    market = np.repeat(np.cumsum(np.diff(heads.array("market_id"), prepend=-1) != 0), lengths)
+    ts, values = table.array("ts"), table.array(value)
+    order = np.lexsort((ts, market))
+    starts = group_starts(market[order], ts[order])
+    sorted_values = values[order]
+    there, total = ~np.isnan(sorted_values), np.nan_to_num(sorted_values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    if len(starts):
+        there, total = np.add.reduceat(there.astype(np.int64), starts), np.add.reduceat(total, starts)
+    whole = (there == np.repeat(tokens, lengths)[order[starts]]) & (total > 0)
+    scale = np.empty(len(ts))
+    scale[order] = np.repeat(np.where(whole, total, np.nan), run_ends(starts, len(ts)) - starts)
+    probability = pl.Series("probability", values / scale, nan_to_null=True)
+    return beside(table, ["ts", *ID_COLUMNS], [probability])

@@ -14,6 +14,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import normalization
 from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, Kind
+from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -175,16 +176,17 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
 
 
 def within_0_1(data: Any, *names: str) -> Any:
-    """The rows, behind narwhals; NotTidyError where one of these columns is no probability, as cents are not.
+    """The rows, an `EagerTable` or behind narwhals; NotTidyError where a column is no probability, as cents are not.
 
     An engine refuses when it computes.
     """
     hint = "outside of 0 to 1; prices are probabilities: divide cents by 100."
-    if isinstance(data, nw.DataFrame):
+    if isinstance(data, EagerTable | nw.DataFrame):
         for name in names:
-            wrong = data.filter((nw.col(name) < -_HAIR) | (nw.col(name) > 1 + _HAIR))
-            if len(wrong):
-                raise NotTidyError(f"{name} is {wrong[name][0]:g}, {hint} md.check lists such rows.")
+            values = data.array(name) if isinstance(data, EagerTable) else data[name].to_numpy()
+            wrong = (values < -_HAIR) | (values > 1 + _HAIR)
+            if wrong.any():
+                raise NotTidyError(f"{name} is {values[wrong][0]:g}, {hint} md.check lists such rows.")
         return data
     native, is_duckdb = data.to_native(), data.implementation.is_duckdb()
     for name in names:

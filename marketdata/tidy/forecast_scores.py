@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
@@ -15,10 +15,12 @@ from narwhals.dependencies import is_dask_dataframe
 from marketdata.errors import ConfigError
 from marketdata.tidy import partitions
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.backends import closed, run
+from marketdata.tidy.backends import closed, read, run, source_of
 from marketdata.tidy.engines import within_0_1
-from marketdata.tidy.outcomes import Payoffs, as_kind_of, tokens_of
+from marketdata.tidy.outcomes import Payoffs, Tokens, as_kind_of, tokens_of
 from marketdata.tidy.quotes import KINDS, top
+from marketdata.tidy.returns import value_of
+from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, Kind
 from marketdata.wire.columns import Floats
 
@@ -26,7 +28,7 @@ F = TypeVar("F")
 Of = Literal["token", "market", "all"]
 Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
-_P, _PAID, _ERROR = "__p", "__paid", "__error"
+_P, _PAID, _ERROR, _TOKEN = "__p", "__paid", "__error", "__token"
 _PAYOFF = [*ID_COLUMNS[:2], _PAID]
 # A price of a decimal bin border may lie a few bits below it.
 _SLACK = 1e-9
@@ -129,10 +131,11 @@ def calibration(
         raise ConfigError(f"of={of!r} does not exist; allowed are 'token' and 'market'.")
     count, resamples = whole("bins", bins), whole("resamples", resamples)
     share = None if interval is None else _share(interval)
-    counted = _counted(frame, outcomes, of)
+    frame = read(frame)
+    counted = _counting(frame, outcomes, of)
     at = (nw.col(_P) * count + _SLACK).floor()
     bin_ = nw.when(at >= count).then(count - 1.0).otherwise(nw.when(at < 0).then(0.0).otherwise(at))
-    sums = partial(_sums, counted=counted, keys={"market_id": nw.col("market_id"), "bin": bin_})
+    sums = partial(_sums, counted=counted, ids=ID_COLUMNS[:1], bins=bin_)
     finish = partial(_curve, count=count, share=share, resamples=resamples, seed=seed)
     return _in_two_steps(frame, sums, finish)  # type: ignore[no-any-return]
 
@@ -141,9 +144,10 @@ def _score(
     frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: nw.Expr
 ) -> Any:
     share, resamples = _share(interval), whole("resamples", resamples)
-    counted = _counted(frame, outcomes, of)
+    frame = read(frame)
+    counted = _counting(frame, outcomes, of)
     ids = {"token": ID_COLUMNS, "market": ID_COLUMNS[:1], "all": ID_COLUMNS[:1]}[of]
-    sums = partial(_sums, counted=counted, keys={c: nw.col(c) for c in ids}, error=error)
+    sums = partial(_sums, counted=counted, ids=ids, error=error)
     if of == "all":
         finish = partial(_overall, name=name, share=share, resamples=resamples, seed=seed)
         return _in_two_steps(frame, sums, finish)
@@ -156,11 +160,19 @@ def _share(interval: float) -> float:
     return float(interval)
 
 
-def _counted(frame: Any, outcomes: Any, of: str) -> Payoff:
-    """The payoffs of the tokens whose forecasts count."""
+def _counting(frame: Any, outcomes: Any, of: str) -> Callable[[Tokens], Payoff]:
+    """The payoffs of those of some tokens whose forecasts count; of a frame not in memory they are looked up here."""
     if of not in get_args(Of):
         raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
-    tokens = tokens_of(frame)
+    count = partial(_counted, outcomes=outcomes, of=of)
+    if source_of(frame) is not None:
+        return count
+    known = count(tokens_of(frame))
+    return lambda _: known
+
+
+def _counted(tokens: Tokens, *, outcomes: Any, of: str) -> Payoff:
+    tokens = list(tokens)
     payoffs = Payoffs(outcomes, tokens).payoff
     if of != "token":
         by_market = defaultdict(list)
@@ -172,31 +184,49 @@ def _counted(frame: Any, outcomes: Any, of: str) -> Payoff:
     return payoffs
 
 
-def _sums(table: Any, *, counted: Payoff, keys: Mapping[str, nw.Expr], error: nw.Expr | None = None) -> Any:
-    """Number of forecasts by some keys, and sums of the forecasts, their payoffs and their errors."""
-    value = "price" if table.kind == "prices" else "mid"
-    data = top(table) if value == "mid" else table.in_order((value,)).frame() if table.is_eager else table.frame()
-    data = within_0_1(data.select(*ID_COLUMNS, value), value)
-    data = _with_payoff(data.select(*ID_COLUMNS, nw.col(value).alias(_P)), counted)
-    sums = [_P, _PAID]
-    if error is not None:
-        data, sums = data.with_columns(error.alias(_ERROR)), [*sums, _ERROR]
-    data = data.select(*sums, **keys).group_by(*keys)
-    return data.agg(nw.len().cast(nw.Int64).alias("points"), nw.col(*sums).sum())
+def _sums(
+    table: Any,
+    *,
+    counted: Callable[[Tokens], Payoff],
+    ids: Sequence[str],
+    error: nw.Expr | None = None,
+    bins: nw.Expr | None = None,
+) -> Any:
+    """Number of forecasts by ids (and bin), and sums of the forecasts, their payoffs and their errors."""
+    of_rows = {_ERROR: error} if error is not None else {}
+    by = {"bin": bins} if bins is not None else {}
+    sums = [nw.col(c).sum() for c in (_P, _PAID, *of_rows)]
+    if not table.is_eager:
+        value = "price" if table.kind == "prices" else "mid"
+        data = within_0_1(table.frame() if table.kind == "prices" else top(table), value)
+        data = data.select(*ID_COLUMNS, nw.col(value).alias(_P))
+        data = _with_payoff(data, counted(())).with_columns(**of_rows, **by).group_by(*ids, *by)
+        return data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)
+    table, value = value_of(table, None)
+    within_0_1(table, value)
+    heads = table.take(table.groups)
+    paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
+    payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]
+    lengths = run_ends(table.groups, len(table)) - table.groups
+    # Rows are added up by the number of their token, a sorted column, and then by ids.
+    token = pl.Series(np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
+    columns = {_TOKEN: token, _P: table.array(value), _PAID: np.repeat(np.array(payoff, float), lengths)}
+    data = nw.from_native(pl.DataFrame(columns, nan_to_null=True)).filter(~nw.col(_P, _PAID).is_null())
+    data = data.with_columns(**of_rows, **by).group_by(_TOKEN, *by)
+    small = data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)
+    owners = [nw.from_native(heads.column(c).gather(small[_TOKEN].to_native()), series_only=True) for c in ids]
+    return small.with_columns(*owners).group_by(*ids, *by).agg(nw.col("points", _P, _PAID, *of_rows).sum())
 
 
 def _with_payoff(data: Any, counted: Payoff) -> Any:
     """The rows of tokens that paid, with what they paid."""
-    ids = list(ID_COLUMNS[:2])
     small = pl.DataFrame(
         [(*token, paid) for token, paid in counted.items()],
         schema=dict(zip(_PAYOFF, (pl.String, pl.String, pl.Float64), strict=True)),
         orient="row",
     )
-    if isinstance(data, nw.DataFrame):
-        types = data.to_native().schema
-        small = small.with_columns(pl.col(c).cast(types[c], strict=False) for c in ids)
-    return data.filter(~nw.col(_P).is_null()).join(nw.from_native(as_kind_of(data.to_native(), small)), on=ids)
+    known = nw.from_native(as_kind_of(data.to_native(), small))
+    return data.filter(~nw.col(_P).is_null()).join(known, on=[*ID_COLUMNS[:2]])
 
 
 def _means(table: Any, *, sums: Callable[[Any], Any], ids: tuple[str, ...], name: str) -> Any:

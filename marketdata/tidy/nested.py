@@ -113,6 +113,9 @@ class _Levels:
             column = self.snapshots.column(name).gather(self.of)
         return column if rows is None else column.gather(rows)
 
+    def texts(self, name: str, rows: Ints | None = None) -> None:
+        """Not cheaper."""
+
     def integers(self, name: str, rows: Ints | None = None) -> Any:
         if name == "side":
             found = np.repeat((np.arange(len(self.rows)) & 1).astype(np.uint8), self.rows)

@@ -11,7 +11,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import PolarsSource, run
+from marketdata.tidy.backends import PolarsSource, Result, beside, run
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.quotes import top
@@ -51,9 +51,9 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
     return (table.in_order([chosen]) if table.is_eager else table), chosen
 
 
-def _result(ordered: EagerTable, **values: Floats) -> pl.DataFrame:
-    columns = [ordered.column(c) for c in ("ts", *ordered.keys)]
-    return pl.DataFrame([*columns, *(pl.Series(name, v).fill_nan(None) for name, v in values.items())])
+def _result(ordered: EagerTable, **values: Floats) -> Result:
+    numbers = [pl.Series(name, v, nan_to_null=True) for name, v in values.items()]
+    return beside(ordered, ["ts", *ordered.keys], numbers)
 
 
 def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
@@ -91,17 +91,16 @@ def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
     new[1:] = (ts[1:] != ts[:-1]) | (token[1:] != token[:-1])
     starts = np.flatnonzero(new)
     ends = run_ends(starts, len(there))
-    out = [pl.Series("ts", ts[starts]).cast(pl.Datetime("us", "UTC"))]
-    heads = table.take(there[starts])
-    out += [heads.column(c) for c in table.keys]
     numbers = {
+        "ts": ts[starts],
         "open": values[starts],
         "high": np.maximum.reduceat(values, starts) if len(starts) else values,
         "low": np.minimum.reduceat(values, starts) if len(starts) else values,
         "close": values[ends - 1],
         "points": ends - starts,
     }
-    return pl.DataFrame([*out, *(pl.Series(name, v) for name, v in numbers.items())])
+    out = pl.DataFrame(numbers).cast({"ts": pl.Datetime("us", "UTC")})
+    return beside(table.take(there[starts]), table.keys, out)._replace(order=["ts", *table.keys, *out.columns[1:]])
 
 
 def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
@@ -156,7 +155,7 @@ def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None)
     ts, v = table.array("ts"), table.array(chosen)
     if how == "log_odds":
         v = _odds(v)
-    before = np.full(len(v), np.nan)
+    before = np.empty(len(v))
     before[1:] = v[:-1]
     before[table.groups] = np.nan
     if width is not None:
@@ -164,7 +163,9 @@ def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None)
         before[1:][np.diff(ts) != width.micros] = np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
         if how == "simple":
-            move = np.where(before != 0, v / before - 1, np.nan)
+            move = v / before
+            move -= 1
+            move[before == 0] = np.nan
         elif how == "log":
             move = np.where((before > 0) & (v > 0), np.log(v / before), np.nan)
         else:

@@ -53,6 +53,9 @@ class Source(Protocol):
         Missing times and ids are there, as the least integer and -1.
         """
 
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None] | None:
+        """Ids of some rows, where that is cheaper than by `raw`."""
+
     def is_tidy(self, name: str) -> bool:
         """Whether rows of a column can be handed on as a column of tidy frames."""
 
@@ -130,7 +133,7 @@ class EagerTable:
             if self._parent is not None and self._parent._has_read(name):
                 found = self._parent.column(name).gather(self.at)
             else:
-                raw = self.source.raw(name, self._places)
+                raw = self.source.raw(name, self.places)
                 found = (
                     normalization.lists(raw, name)
                     if self.kind == "nested" and name in LISTS
@@ -143,7 +146,8 @@ class EagerTable:
         return name in self._columns or (self._parent is not None and self._parent._has_read(name))
 
     @property
-    def _places(self) -> Ints | None:
+    def places(self) -> Ints | None:
+        """Which rows of the native frame these are; None: all, in order."""
         return None if self._parent is None else self.rows
 
     def array(self, name: str) -> NDArray[Any]:
@@ -156,7 +160,7 @@ class EagerTable:
     def _array(self, name: str) -> NDArray[Any]:
         if self._parent is not None and name in self._parent._arrays:
             return self._parent.array(name)[self.at]
-        cheap = None if self._has_read(name) else self.source.integers(name, self._places)
+        cheap = None if self._has_read(name) else self.source.integers(name, self.places)
         if cheap is not None and (self._may_lack(name) or not len(cheap) or cheap.min() > _missing(name)):
             return cheap
         column = self.column(name)
@@ -190,6 +194,12 @@ class EagerTable:
         return (
             self.column(name) if name in ID_COLUMNS else normalization.ids(self.source.raw(name), name, nullable=True)
         )
+
+    def any_texts(self, name: str, rows: Ints) -> list[str | None]:
+        """Ids of any name as Python texts."""
+        if name in ID_COLUMNS:
+            return self.texts(name, rows)
+        return self.any_text(name).gather(rows).cast(pl.String).to_list()
 
     def instants(self, name: str) -> Ints:
         """A column of times of any name as microseconds UTC."""
@@ -237,7 +247,12 @@ class EagerTable:
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts."""
-        return (self if rows is None else self.take(rows)).column(name).cast(pl.String).to_list()
+        table = self if rows is None else self.take(rows)
+        found = self.source.texts(name, table.places)
+        # Where one is missing that must not be, the column is refused.
+        if found is not None and (self._may_lack(name) or None not in found):
+            return found
+        return table.column(name).cast(pl.String).to_list()
 
     def frame(self, *values: str) -> nw.DataFrame[Any]:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
@@ -368,16 +383,17 @@ class EagerTable:
             return False
         return self._groups is not None or self._found_order(unique=False)
 
-    def values_of(self, name: str) -> tuple[Ints, Ints]:
-        """A row of each value of a column of ids, maybe several, and which of them is that of each row."""
-        if name in self.who and self.is_in_order():
+    def owners(self, names: Sequence[str]) -> tuple[Ints, Ints]:
+        """A row of each combination of some ids, maybe several, and which of them is that of each row."""
+        if names and {*names} <= {*self.who} and self.is_in_order():
             lengths = run_ends(self.groups, len(self)) - self.groups
             return self.groups, np.repeat(np.arange(len(lengths)), lengths)
-        codes = self.any_text(name).to_physical()
-        heads, which = np.unique(codes.cast(pl.Int64).fill_null(-1).to_numpy(), return_index=True, return_inverse=True)[
-            1:
-        ]
-        return heads, which
+        heads = which = np.zeros(len(self), np.int64)
+        for name in names:
+            codes = self.any_text(name).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+            both = which * (int(codes.max(initial=0)) + 1) + codes
+            heads, which = np.unique(both, return_index=True, return_inverse=True)[1:]
+        return heads[:1] if not names else heads, which
 
     def _check_labels(self) -> None:
         labels: dict[tuple[str | None, ...], str | None] = {}
