@@ -258,7 +258,7 @@ class PolarsSource:
         if self._integers is None:
             # All in one step, for each step of polars costs as much as a look at 100,000 rows.
             tidy = {c: t for c, t in self.frame.schema.items() if _is_integer(c, t) and not self.frame[c].null_count()}
-            self._integers = self.frame.select(pl.col(*tidy).to_physical()) if tidy else self.frame[[]]
+            self._integers = self.frame.select(pl.col(*tidy).to_physical()) if tidy else pl.DataFrame()
         if name not in self._integers.columns:
             return None
         found = self._integers[name].to_numpy()

@@ -207,7 +207,9 @@ class _Account:
 
     @property
     def position(self) -> float:
-        return self.bought - self.sold
+        held = self.bought - self.sold
+        # What the last bits of sums leave is no position: it would want a payoff.
+        return held if held > _DUST * self.bought else 0.0
 
     def trade(self, orders: Iterable[_Order]) -> None:
         """Fill the orders, and those that they make for later."""

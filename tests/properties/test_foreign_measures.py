@@ -205,6 +205,33 @@ def fills(rows: Rows) -> Rows:
     return out
 
 
+def held(frame: Any) -> Rows:
+    """A buy order at each snapshot, sold two minutes after its fill or held until the first token of a market wins."""
+    signals = nw.from_native(md.bbo(frame)).lazy().collect("polars").to_native().select("ts", "market_id", "token_id")
+    signals = signals.with_columns(side=pl.lit("buy"), size=pl.lit(SIZE))
+    return plain_rows(md.trades(signals, frame, "1m", outcomes=told(frame), exit_after=2, fees=FEE).positions)
+
+
+def positions(rows: Rows) -> Rows:
+    books = {(h["market_id"], h["token_id"], h["ts"]): (bids, asks) for h, bids, asks in plain.snapshots(rows)}
+    first, out = won({(r["market_id"], r["token_id"]) for r in rows}), []
+    for (market, token), some in plain.by_token(rows).items():
+        own = dict.fromkeys(("bought", "sold", "paid", "received"), 0.0)
+        for ts in sorted({row["ts"] for row in some}):
+            shares, paid = taken(books.get((market, token, ts + 60), ((), ()))[1], SIZE, money=False)
+            sold, received = taken(books.get((market, token, ts + 180), ((), ()))[0], shares, money=False)
+            for name, value in zip(own, (shares, sold, paid, received), strict=True):
+                own[name] += value
+        position = own["bought"] - own["sold"]
+        position = position if position > 1e-9 * own["bought"] else 0.0
+        fees, settled = FEE * (own["paid"] + own["received"]), position * float(first[market] == token)
+        profit = own["received"] - own["paid"] - fees + settled
+        out.append(
+            {"market_id": market, "token_id": token, **own, "position": position, "fees": fees, "profit": profit}
+        )
+    return out
+
+
 MOMENTS = pl.DataFrame({"ts": [to_datetime(MOMENT * 1_000_000)]})
 ENDS = MOMENTS.select(pl.lit("m").alias("market_id"), resolved_at="ts")
 CASES: dict[str, Case] = {
@@ -238,6 +265,7 @@ CASES: dict[str, Case] = {
     "calibration": Case("prices", lambda f: md.calibration(f, told(f), BINS), curve),
     "log_score": Case("prices", lambda f: md.log_score(f, told(f), of="market"), log_errors),
     "trades": Case("books", filled, fills),
+    "positions of trades": Case("books", held, positions),
     "time_to_resolution": Case("prices", lambda f: in_order(once(md.time_to_resolution(f, ENDS))), left),
     "around": Case("prices", lambda f: once(md.around(f, MOMENTS, before="2h", after="1d")), windows),
 }

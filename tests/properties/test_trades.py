@@ -6,6 +6,7 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
@@ -30,7 +31,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
         st.sampled_from(times).flatmap(lambda t: st.sampled_from([t, t - MINUTE, t + MINUTE])),
         st.sampled_from(tokens),
         st.sampled_from(["buy", "buy", "sell"]),
-        st.one_of(st.integers(1, 1000), st.floats(0.01, 1e7)),
+        st.one_of(st.integers(1, 1000), st.floats(0.01, 1e7), st.sampled_from([0.1, 0.2, 0.3, 0.7])),
         st.one_of(st.none(), st.sampled_from([0.1, 0.5, 0.9])),
     )
     options = {
@@ -41,9 +42,14 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
     return books, draw(st.lists(order, max_size=8)), options
 
 
-def plain(books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: int | None, rate: Any) -> list[Any]:
-    """Each order level by level: time of the book, signal, token, side, asked, shares, notional, fee."""
-    at, levels = 0, {}
+def plain(
+    books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: int | None, rate: Any, ends: Any = None
+) -> list[Any]:
+    """Each order level by level: time of the book, signal, token, side, asked, shares, notional, fee.
+
+    ``ends``: when markets resolved, from which on no order is filled.
+    """
+    at, levels, ends = 0, {}, ends or {}
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
         exact = [[Fraction(p), Fraction(s)] for p, s in books.levels[at : at + nb + na].tolist()]
@@ -58,7 +64,7 @@ def plain(books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: i
     while queue:
         queue.sort(key=lambda o: o[:3])
         when, place, ts, who, side, size, limit = queue.pop(0)
-        book = levels.get((who, when))
+        book = levels.get((who, when)) if when < ends.get(who[0], when + 1) else None
         wanted = size if side == "buy" else min(size, held[who])
         shares = paid = fee = Fraction(0)
         for level in book[side] if book and wanted > 0 else ():
@@ -68,7 +74,7 @@ def plain(books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: i
             shares, paid = shares + part, paid + part * level[0]
             fee += part * level[0] * (1 - level[0]) if rate == "odds" else part * level[0] * Fraction(rate)
         held[who] += shares if side == "buy" else -shares
-        out.append((when, ts, *who, side, float(size), float(shares), float(paid), float(fee)))
+        out.append((when, ts, *who, side, size, shares, paid, fee))
         if side == "buy" and shares and exit_after is not None:
             queue.append((when + exit_after * MINUTE, place, when, who, "sell", shares, None))
     return sorted(out, key=lambda o: (o[2:4], o[0]))
@@ -80,23 +86,112 @@ def plain(books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: i
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
     books, orders, options = case
-    columns = {"ts": [to_datetime(o[0]) for o in orders], "market_id": [o[1][0] for o in orders]}
-    columns |= {"token_id": [o[1][1] for o in orders], "side": [o[2] for o in orders]}
-    columns |= {"size": [float(o[3]) for o in orders], "limit": [o[4] for o in orders]}
-    types = {"ts": pl.Datetime("us", "UTC"), **dict.fromkeys(("market_id", "token_id", "side"), pl.String)}
-    signals = pl.DataFrame(columns, schema={**types, "size": pl.Float64, "limit": pl.Float64})
-    rate = options["fees"]
-    fees = (lambda price, shares: shares * price * (1 - price)) if rate == "odds" else rate
-    out = md.trades(signals, of_kind(books, kind), "1m", **{**options, "fees": fees})
+    out = md.trades(signals_of(orders), of_kind(books, kind), "1m", **called(options))
     got = sorted(rows(out.fills), key=lambda row: (row[2:4], row[0]))
-    want = plain(books, [(*o[:3], float(o[3]), o[4]) for o in orders], options["latency"], options["exit_after"], rate)
+    want = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"])
     assert len(got) == len(want)
     key = lambda row: (row[2:4], row[0], row[5], row[6])  # noqa: E731
     for g, w in zip(sorted(got, key=key), sorted(want, key=key), strict=True):
         assert (g[0], g[2:4], g[5]) == (w[0], w[2:4], w[5])
-        assert np.allclose([g[6], g[7], g[9], g[10]], w[6:], rtol=1e-9, atol=1e-6)
+        assert np.allclose([g[6], g[7], g[9], g[10]], [float(v) for v in w[6:]], rtol=1e-9, atol=1e-6)
         assert (g[8] is None) == (g[7] == 0)
         assert g[7] <= g[6] * (1 + 1e-9)
+
+
+def test_a_position_sold_in_other_parts_than_it_was_bought_is_none() -> None:
+    """What is left of 0.1 + 0.2 + 0.3 - 0.3 - 0.2 - 0.1 in the last bits is no position that wants a payoff."""
+    books = md.testing.books("polars", buckets=8)
+    signals = books.md.mid().filter(token_label="Yes").head(6).select("ts", "market_id", "token_id")
+    sides, sizes = pl.Series("side", ["buy"] * 3 + ["sell"] * 3), pl.Series("size", [0.1, 0.2, 0.3, 0.3, 0.2, 0.1])
+    out = md.trades(signals.with_columns(sides, sizes), books, "1m")
+    assert out.positions.select("position", "settled").rows() == [(0.0, 0.0)]
+    assert out.markets["profit"].null_count() == 0
+
+
+def as_floats(orders: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(*o[:3], float(o[3]), o[4]) for o in orders]
+
+
+def signals_of(orders: list[tuple[Any, ...]]) -> pl.DataFrame:
+    columns = {"ts": [to_datetime(o[0]) for o in orders], "market_id": [o[1][0] for o in orders]}
+    columns |= {"token_id": [o[1][1] for o in orders], "side": [o[2] for o in orders]}
+    columns |= {"size": [float(o[3]) for o in orders], "limit": [o[4] for o in orders]}
+    types = {"ts": pl.Datetime("us", "UTC"), **dict.fromkeys(("market_id", "token_id", "side"), pl.String)}
+    return pl.DataFrame(columns, schema={**types, "size": pl.Float64, "limit": pl.Float64})
+
+
+def called(options: dict[str, Any]) -> dict[str, Any]:
+    rate = options["fees"]
+    return {**options, "fees": (lambda price, shares: shares * price * (1 - price)) if rate == "odds" else rate}
+
+
+@st.composite
+def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, float]]:
+    """A case, a frame of outcomes, and what it says: when markets resolved, and what tokens paid."""
+    case = draw(cases())
+    tokens = sorted({*case[0].tokens, *(order[1] for order in case[1])})
+    times = sorted({int(t) for t in case[0].ts}) or [START]
+    markets = sorted({token[0] for token in tokens})
+    resolved = {m: draw(st.one_of(st.none(), st.sampled_from(times))) for m in markets}
+    paid = {t: draw(st.sampled_from([0.0, 1.0, 0.5, None, float("nan")])) for t in tokens}
+    told = [t for t in tokens if draw(st.sampled_from([True, True, True, False]))]
+    schema = {"market_id": pl.String, "token_id": pl.String, "token_label": pl.String, "payoff": pl.Float64}
+    columns = {name: [t[i] for t in told] for i, name in enumerate(list(schema)[:3])}
+    outcomes = pl.DataFrame({**columns, "payoff": [paid[t] for t in told]}, schema=schema)
+    ends = [None if resolved[t[0]] is None else to_datetime(resolved[t[0]]) for t in told]
+    outcomes = outcomes.with_columns(pl.Series("resolved_at", ends, dtype=pl.Datetime("us", "UTC")))
+    made = draw(st.sampled_from(["polars", "pandas", "arrow", "lazy"]))
+    kinds = {"pandas": outcomes.to_pandas, "arrow": outcomes.to_arrow, "lazy": outcomes.lazy, "polars": outcomes.clone}
+    known = {t[0] for t in told}
+    there = {m: at for m, at in resolved.items() if at is not None and m in known}
+    return case, kinds[made](), there, {t[:2]: p for t, p in paid.items() if t in told and p == p and p is not None}  # noqa: PLR0124
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "shuffled pandas", "arrow"])
+@few
+@given(drawn=settled_cases())
+def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
+    """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
+    (books, orders, options), outcomes, ends, paid_out = drawn
+    out = md.trades(signals_of(orders), of_kind(books, kind), "1m", outcomes=outcomes, **called(options))
+    done = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"], ends)
+    tokens: dict[Any, dict[str, Any]] = {}
+    for _, _, *who, side, _, shares, money, fee in done:
+        own = tokens.setdefault(tuple(who), dict.fromkeys(("bought", "sold", "paid", "received", "fees"), Fraction(0)))
+        for name, value in zip(
+            ("bought", "paid") if side == "buy" else ("sold", "received"), (shares, money), strict=True
+        ):
+            own[name] += value
+        own["fees"] += fee
+    markets: dict[str, Any] = {}
+    for who, own in tokens.items():
+        held = own["bought"] - own["sold"]
+        held = held if held > own["bought"] * Fraction(1e-9) else Fraction(0)
+        payoff = paid_out.get(who[:2])
+        settled = Fraction(0) if not held else None if payoff is None else held * Fraction(payoff)
+        profit = None if settled is None else own["received"] - own["paid"] - own["fees"] + settled
+        own |= {"position": held, "payoff": payoff, "settled": settled, "profit": profit}
+        of_market = markets.setdefault(who[0], {c: Fraction(0) for c in SUMS})
+        for name in SUMS:
+            of_market[name] = None if None in (of_market[name], own[name]) else of_market[name] + own[name]
+    expect(out.positions, [{"who": who[:2], **own} for who, own in sorted(tokens.items())], ("market_id", "token_id"))
+    expect(out.markets, [{"who": (who,), **own} for who, own in sorted(markets.items())], ("market_id",))
+
+
+SUMS = ("paid", "received", "fees", "settled", "profit")
+
+
+def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None:
+    """The rows of a frame, to nine digits of the money that moved."""
+    data = nw.from_native(frame)
+    got = data.with_columns(nw.col(*ids).cast(nw.String)).rows(named=True)
+    assert [tuple(row[c] for c in ids) for row in got] == [row["who"] for row in want]
+    for g, w in zip(got, want, strict=True):
+        moved = 1 + sum(float(w[c] or 0) for c in ("paid", "received", "bought") if c in w)
+        for name in w.keys() - {"who"}:
+            missing = g[name] is None or g[name] != g[name]
+            assert missing == (w[name] is None), (name, g, w)
+            assert missing or abs(g[name] - float(w[name])) <= 1e-9 * moved, (name, g, w)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
