@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.tidy import nested
-from marketdata.tidy.backends import Result, Taken, run
+from marketdata.tidy.backends import Result, Taken, beside, run
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, Kind
 from marketdata.tidy.table import EagerTable
@@ -33,7 +33,7 @@ def bbo(frame: F) -> F:
     >>> md.bbo(md.testing.books("polars", buckets=1)).select("best_bid", "best_ask", "mid").rows()
     [(0.39, 0.41, 0.4), (0.59, 0.61, 0.6)]
     """
-    return run(frame, top, KINDS, together="snapshot", reduce=reduced)
+    return run(frame, _bbo, KINDS, together="snapshot", reduce=reduced)
 
 
 def mid(frame: F) -> F:
@@ -58,6 +58,14 @@ def spread(frame: F) -> F:
     return run(frame, partial(_one, name="spread"), KINDS, together="snapshot", reduce=reduced)
 
 
+def _bbo(table: Any) -> Any:
+    if not table.is_eager or table.kind != "books":
+        return top(table)
+    book = table.book(whole=False)
+    numbers = _spread(nw.from_native(_best(book))).to_native()
+    return beside(book.take(book.sides.starts), ["ts", *ID_COLUMNS], numbers)
+
+
 def _one(table: Any, name: str) -> Any:
     return top(table).select("ts", *ID_COLUMNS, name)
 
@@ -67,19 +75,27 @@ def top(table: Any) -> Any:
     if table.kind == "bbo":
         return table.in_order(BBO[4:]).frame() if table.is_eager else table.frame().sort(*_KEYS, nulls_last=True)
     nest = table.kind == "nested"
-    if table.is_eager:
-        data = nw.from_native(nested.best(table) if nest else _best(table.book(whole=False)))
-    else:
-        data = nested.best_rows(table) if nest else _best_rows(table)
-    bid, ask = nw.col("best_bid"), nw.col("best_ask")
-    data = data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
-    return data if table.is_eager else data.select(*BBO).sort(*_KEYS, nulls_last=True)
+    if not table.is_eager:
+        data = _spread(nested.best_rows(table) if nest else _best_rows(table))
+        return data.select(*BBO).sort(*_KEYS, nulls_last=True)
+    if nest:
+        return _spread(nw.from_native(nested.best(table)))
+    book = table.book(whole=False)
+    heads = book.take(book.sides.starts).columns("ts", *ID_COLUMNS)
+    return _spread(nw.from_native(pl.DataFrame(heads).hstack(_best(book))))
 
 
 def _best(book: EagerTable) -> pl.DataFrame:
-    heads = book.take(book.sides.starts).columns("ts", *ID_COLUMNS)
-    numbers = [pl.Series(name, values) for name, values in zip(BBO[4:8], book.best(), strict=True)]
-    return pl.DataFrame([*heads, *numbers]).with_columns(pl.col(BBO[4:8]).fill_nan(None))
+    """Best prices and sizes, one row per snapshot."""
+    # A missing side is looked for first, for most books have both, and nulls cost another pass.
+    return pl.DataFrame(
+        [pl.Series(name, v, nan_to_null=bool(np.isnan(v).any())) for name, v in zip(BBO[4:8], book.best(), strict=True)]
+    )
+
+
+def _spread(data: Any) -> Any:
+    bid, ask = nw.col("best_bid"), nw.col("best_ask")
+    return data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
 
 
 def reduced(table: EagerTable) -> Any:

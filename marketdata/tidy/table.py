@@ -427,30 +427,26 @@ class EagerTable:
         return self.column(name).gather(self.sides.starts)
 
     def _found_book(self) -> bool:
-        who = self.who
         arrays = {c: self._unproven(c) for c in ("ts", *self.keys)}
         ts, *ids = arrays.values()
         side, level = self.array("side"), self.array("level")
-        found = _tops(level, side, [ts, *ids])
+        by_name = dict(zip(self.keys, ids, strict=True))
+        who, rest = [by_name[c] for c in self.who], [v for c, v in by_name.items() if c not in self.who]
+        found = _tops(level, side, ts, who, rest)
         if found is None:
             return False
-        tops, new = found
-        ask = side[tops] != 0
+        tops, new, ask, owner = found
         # A side follows that opens a snapshot, or is the asks behind the bids.
         if not (new[1:] | (ask[1:] & ~ask[:-1])).all():
             return False
-        starts = tops[new]
-        at = group_starts(*(a[starts] for a in (ids[i] for i, c in enumerate(self.keys) if c in who)))
-        if not _rises(ts[starts], at, strictly=True) or not self._prove(arrays, starts[at]):
+        opens = np.flatnonzero(new)
+        starts, groups = tops[opens], tops[owner]
+        if not self._prove(arrays, groups) or not self._heads_rise(self.who, groups):
             return False
-        if not self._heads_rise(who, starts[at]):
-            return False
-        if "token_label" in self.keys and not _within(group_starts(self.array("token_label")[starts]), at):
-            return False
-        ends = run_ends(starts, len(ts))
-        asks = ends.copy()
-        asks[(np.cumsum(new) - 1)[ask]] = tops[ask]
-        self._groups, self._sides = starts[at], Sides(starts, asks, ends)
+        # The next side is the asks, or the next snapshot; or the first one was.
+        after = np.append(tops, len(ts))[1:][opens]
+        asks = np.where(ask[opens], starts, after) if ask[opens].any() else after
+        self._groups, self._sides = groups, Sides(starts, asks, run_ends(starts, len(ts)))
         return True
 
     def _explain_book(self) -> None:
@@ -597,33 +593,43 @@ def _within(some: Ints, every: Ints) -> bool:
 
 
 def _tops(
-    level: NDArray[np.int32], side: NDArray[Any], keys: Sequence[NDArray[Any]]
-) -> tuple[Ints, NDArray[np.bool_]] | None:
-    """Where a side begins, and whether a snapshot does there; None where a row does not follow the one before."""
+    level: NDArray[np.int32],
+    side: NDArray[Any],
+    ts: Ints,
+    who: Sequence[NDArray[Any]],
+    rest: Sequence[NDArray[Any]],
+) -> tuple[Ints, NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
+    """Where sides begin, and whether a snapshot does there, it is an ask, and a token begins.
+
+    None where a row does not follow the one before: levels count up, and between their starts nothing else changes;
+    times of a token rise from snapshot to snapshot; the ids that do not tell tokens apart, ``rest``, change with them.
+    """
     n = len(level)
-    found, new = [], []
-    for first in range(0, n, _BLOCK):
-        last = min(first + _BLOCK, n)
-        a = max(first, 1)
+    if not n:
+        none = np.zeros(0, bool)
+        return np.zeros(0, np.int64), none, none, none
+    if level[0] != 0:
+        return None
+    first = np.ones(1, bool)
+    found = [(np.zeros(1, np.int64), first, side[:1] != 0, first)]
+    for a in range(1, n, _BLOCK):
+        last = min(a + _BLOCK, n)
         here, before = slice(a, last), slice(a - 1, last - 1)
-        changed = changes(keys, a, last)
-        deeper = level[here] != 0
+        later, other = ts[here] != ts[before], changes(who, a, last)
         odd = level[here] - level[before] != 1
         odd |= side[here] != side[before]
-        odd |= changed
-        odd &= deeper
-        if odd.any():
+        odd |= later
+        odd |= other
+        at = np.flatnonzero(level[here] == 0)
+        if np.count_nonzero(odd) != np.count_nonzero(odd[at]) or (changes(rest, a, last) & ~other).any():
             return None
-        at = np.flatnonzero(~deeper)
-        found.append(at + a)
-        new.append(changed[at])
-    if n:
-        if level[0] != 0:
+        owner, opens = other[at], later[at]
+        moved = at[opens & ~owner] if owner.any() else at[opens]
+        if not (ts[here][moved] > ts[before][moved]).all():
             return None
-        found.insert(0, np.zeros(1, np.int64))
-        new.insert(0, np.ones(1, bool))
-    empty = np.zeros(0, np.int64)
-    return np.concatenate([empty, *found]), np.concatenate([empty.astype(bool), *new])
+        found.append((at + a, opens | owner, side[here][at] != 0, owner))
+    tops, new, ask, owner = (np.concatenate(part) for part in zip(*found, strict=True))
+    return tops, new, ask, owner
 
 
 def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
