@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import heapq
@@ -365,12 +366,37 @@ def calls(*, quick: bool = False) -> Table:
                 assert all(len(held.columns("books", name)) == 2 * until for name in names[::50])
                 share = f"{passed / (took / 60 * 1200):.0%}"
                 table.rows.append([name, f"{took:.1f}", f"{passed}", share, f"{len(counts['429'])}"])
+        after = sent_after_cancel(archive, list(filled), 60 * hours)
+        table.rows.append(["`abooks` of 24 markets, cancelled: sent in the next second", "", f"{after}", "", ""])
     table.notes.append(
         "A real service in a process of its own on this machine, each answer held back by the latency; sockets, JSON, "
         "frames and commits included. Calls: the fastest of five. Of the plan: requests answered over what the plan "
-        "allows from the call of `pull` to its return."
+        "allows from the call of `pull` to its return. Cancelled: requests beyond those that were on their way."
     )
     return table
+
+
+def sent_after_cancel(archive: md.Archive, names: list[str], minutes: int) -> int:
+    """Requests that reach a service a round trip or more after a coroutine was cancelled, in its next second."""
+    latency = 0.25
+    with local_service(archive, 100_000, latency) as (base_url, key, counted), md.Client(base_url, key) as client:
+
+        async def cancelled() -> float:
+            asked = client.abooks(names, to_text(START), to_text(START + minutes * MINUTE), "1m")
+            task = asyncio.create_task(asked)
+            await asyncio.sleep(0.4)
+            assert not task.done()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            now = time.monotonic()
+            await asyncio.sleep(1.0 + latency)
+            return now
+
+        end = asyncio.run(cancelled())
+        times = counted()["200"]
+        assert any(t < end for t in times)
+    return sum(t > end + latency for t in times)
 
 
 def memory(view: str, days: int) -> float:

@@ -35,6 +35,7 @@ def test_walks(seed: int) -> None:
 def test_liars() -> None:
     """Two thousand services that lie at random are all left."""
     count, ended, most = run_adversaries(2_000, seed=0)
+    print(f"{count} services that lie: {ended} fetches ended, at most {most:.2f} x the requests that there can be")
     assert ended == count
     assert most < 5
 
@@ -42,5 +43,7 @@ def test_liars() -> None:
 @pytest.mark.soak
 def test_outage_and_bomb() -> None:
     """An outage costs at most 40 retries in all, and a bomb at most 100 MiB."""
-    assert outage() <= 40
-    assert bomb() <= 100
+    retries, grown = outage(), bomb()
+    print(f"an outage: {retries} retries in all; a bomb: {grown:.0f} MiB")
+    assert retries <= 40
+    assert grown <= 100
