@@ -25,23 +25,19 @@ FRAMES: dict[str, Any] = {
     "polars enum": pl.DataFrame({"market_id": pl.Series(LONG, dtype=pl.Enum(LONG))}),
     "polars nulls": pl.DataFrame({"market_id": [*LONG, None], "token_ids": [LONG, None, []]}),
 }
-# A session of IPython as notebooks run it: what a cell shows, as text and as HTML.
-SESSION = """
+
+
+def in_a_notebook(code: str) -> None:
+    """Run these lines in a session of IPython of their own, as notebooks run them: ``shown`` is what a cell shows."""
+    pytest.importorskip("IPython")
+    head = """
+import pandas as pd
 from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
+display = InteractiveShell.instance().display_formatter
 import marketdata as md
-frame = md.testing.prices({kind!r})
-import polars as pl
-long = pl.DataFrame(frame).with_columns(market_id=pl.lit({long!r}))
-long = long.to_pandas() if {kind!r} == "pandas" else long
-def shown(): return " ".join(shell.display_formatter.format(long)[0].values())
-assert "…" in shown() and {long!r} not in shown()
-with md.options(id_width=None):
-    assert {long!r} in shown()
-md.options.id_width = 8
-assert "0x11…11a" in shown()
-assert list(long["market_id"])[0] == {long!r}
+shown = lambda value: display.format(value)[0]
 """
+    subprocess.run([sys.executable, "-W", "error", "-c", head + code], check=True)
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -72,51 +68,46 @@ def test_different_ids_are_shown_differently(ids: set[str], width: int) -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_notebook_shows_short_ids_by_itself(kind: str) -> None:
     """IPython shows frames with short ids, as the options say, without a call; values are whole."""
-    pytest.importorskip("IPython")
-    code = SESSION.format(kind=kind, long="0x" + "1" * 22 + "a")
-    subprocess.run([sys.executable, "-c", code], check=True)
+    in_a_notebook(f"""
+md.testing.prices({kind!r})
+import polars as pl
+whole = "0x" + "1" * 22 + "a"
+frame = {"pd" if kind == "pandas" else "pl"}.DataFrame({{"market_id": [whole], "price": [0.5]}})
+text = lambda: " ".join(shown(frame).values())
+assert "…" in text() and whole not in text()
+with md.options(id_width=None):
+    assert whole in text()
+md.options.id_width = 8
+assert "0x11…11a" in text()
+assert list(frame["market_id"]) == [whole]
+""")
 
 
 def test_frames_of_any_other_work_are_shown_as_ever() -> None:
     """Odd frames of a notebook are shown as without this library: doubled columns, numbers, objects, no columns."""
-    pytest.importorskip("IPython")
-    code = (
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "import pandas as pd, marketdata as md\n"
-        "md.testing.prices()\n"
-        "frames = [pd.DataFrame([['a' * 40] * 2], columns=['market_id'] * 2), pd.DataFrame({'a_id': [1, 2]}),\n"
-        "          pd.DataFrame({'a_id': [{}, None]}), pd.DataFrame(), pd.DataFrame({('a', 'b_id'): ['c' * 40]})]\n"
-        "display = InteractiveShell.instance().display_formatter\n"
-        "for frame in frames:\n"
-        "    assert display.format(frame)[0]['text/html'] == frame._repr_html_()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    in_a_notebook("""
+md.testing.prices()
+frames = [pd.DataFrame([['a' * 40] * 2], columns=['market_id'] * 2), pd.DataFrame({'a_id': [1, 2]}),
+          pd.DataFrame({'a_id': [{}, None]}), pd.DataFrame(), pd.DataFrame({('a', 'b_id'): ['c' * 40]})]
+for frame in frames:
+    assert shown(frame)['text/html'] == frame._repr_html_()
+""")
 
 
 def test_a_lazy_frame_is_shown_as_polars_shows_it() -> None:
     """A query that was not run is not run to be shown."""
-    pytest.importorskip("IPython")
-    code = (
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "import marketdata as md\n"
-        "lazy = md.testing.prices('polars').lazy()\n"
-        "shown = InteractiveShell.instance().display_formatter.format(lazy)[0]\n"
-        "assert shown['text/html'] == lazy._repr_html_() and 'naive plan' in shown['text/html'].lower()\n"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    in_a_notebook("""
+lazy = md.testing.prices('polars').lazy()
+assert shown(lazy)['text/html'] == lazy._repr_html_() and 'naive plan' in lazy._repr_html_().lower()
+""")
 
 
 def test_the_formatter_of_a_user_is_kept() -> None:
     """Who tells IPython how to show frames keeps that."""
-    pytest.importorskip("IPython")
-    code = (
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "import pandas as pd, marketdata as md\n"
-        "formatter = InteractiveShell.instance().display_formatter.formatters['text/html']\n"
-        "formatter.for_type(pd.DataFrame, lambda frame: 'mine')\n"
-        "assert formatter(md.testing.prices()) == 'mine'\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    in_a_notebook("""
+display.formatters['text/html'].for_type(pd.DataFrame, lambda frame: 'mine')
+assert shown(md.testing.prices())['text/html'] == 'mine'
+""")
 
 
 def test_what_cannot_be_shown_is_refused() -> None:
