@@ -26,10 +26,10 @@ import json, sys, threading
 from urllib.parse import parse_qsl
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-backend = DomainDispatcherApplication(create_backend_app)
+backend = create_backend_app("s3")  # a dispatcher to every service lists the modules of moto at each request
 lock, left, failure, seen = threading.Lock(), 0, {}, {}
 
 def copied(old, new, gone):
