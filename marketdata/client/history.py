@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
@@ -23,7 +23,7 @@ from marketdata.fetch.windows import LARGEST_LIMIT, Window
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, merged
-from marketdata.wire.views import VIEWS, View, empty
+from marketdata.wire.views import VIEWS, empty
 
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000
@@ -72,55 +72,64 @@ class History:
 
         A failure carries the frame so far and how to go on.
         """
-        arrived = _Arrived(windows[0].view, levels)
-        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
-        with self._watched(fetch, windows, arrived, frame) as show:
-            current = 0
-            for arrival in fetch:
-                is_full = arrived.points * VIEWS[arrived.view].point_bytes >= _FRAME_BYTES
-                if arrived.points and not is_whole and (arrival.asked != current or is_full):
-                    yield to_frame(arrived.taken(), frame)
-                current = arrival.asked
-                arrived.add(arrival)
-                show(arrival)
-            if arrived.points or is_whole:
-                yield to_frame(arrived.taken(), frame)
-        self._warn(fetch, is_resumed=is_resumed)
-
-    @contextmanager
-    def _watched(
-        self, fetch: Scheduler, windows: Sequence[Window], arrived: _Arrived, frame: FrameKind
-    ) -> Iterator[Any]:
-        """Show a bar, and attach the frame so far to any error that ends the fetch."""
         from tqdm.auto import tqdm
 
-        disable = None if self._options.progress is None else not self._options.progress
-        total = sum(w.buckets for w in windows)
-        bar = tqdm(
-            total=total,
-            desc=arrived.view,
-            unit="bucket",
-            unit_scale=True,
-            leave=False,
-            delay=_WORTH_A_BAR,
-            disable=disable,
-        )
-        with bar:
+        if levels is not None:
+            whole("levels", levels, 1)
+        view, points = windows[0].view, 0
+        parts: list[AnyColumns] = []
+        named: dict[str, str] = {}
+
+        def add(arrival: Arrival) -> None:
+            """Add what arrived, unless the same market was requested under another of its names."""
+            nonlocal points
+            asked, columns = arrival.window, arrival.columns
+            if asked.kind == "market" and named.setdefault(arrival.market_id, asked.id) != asked.id:
+                return
+            if levels is not None and isinstance(columns, BookColumns):
+                columns = columns.cut(levels)
+            if len(columns):
+                parts.append(columns)
+                points += len(columns)
+
+        def taken() -> Any:
+            """A frame of what was added since the last one."""
+            nonlocal points
+            every = merged(parts) if parts else empty(view)  # type: ignore[type-var]
+            parts.clear()
+            points = 0
+            return to_frame(every, frame)
+
+        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
+        total, progress = sum(w.buckets for w in windows), self._options.progress
+        disable = None if progress is None else not progress
+        look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": _WORTH_A_BAR}
+        with tqdm(total=total, desc=view, disable=disable, **look) as bar:
             try:
-                yield lambda arrival: bar.update(arrival.window.buckets)
+                current = 0
+                for arrival in fetch:
+                    is_full = points * VIEWS[view].point_bytes >= _FRAME_BYTES
+                    if points and not is_whole and (arrival.asked != current or is_full):
+                        yield taken()
+                    current = arrival.asked
+                    add(arrival)
+                    bar.update(arrival.window.buckets)
+                if points or is_whole:
+                    yield taken()
             except MarketDataError as error:
-                error.partial = to_frame(arrived.taken(), frame)
+                error.partial = taken()
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
                 raise
             except KeyboardInterrupt as stop:
                 rest, resume = fetch.leave()
                 for arrival in rest:
-                    arrived.add(arrival)
-                stop.partial, stop.resume = to_frame(arrived.taken(), frame), resume  # type: ignore[attr-defined]
+                    add(arrival)
+                stop.partial, stop.resume = taken(), resume  # type: ignore[attr-defined]
                 raise
             finally:
                 fetch.close()
+        self._warn(fetch, is_resumed=is_resumed)
 
     def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
         if fetch.report.warnings:
@@ -139,33 +148,3 @@ class History:
             if info.end is not None and window.rng.start >= info.end:
                 return f"No {window.view} of {window.id} in {window.rng}: the market ended at {to_text(info.end)}."
         return None
-
-
-class _Arrived:
-    """What arrived, cut to the requested levels, each market once."""
-
-    def __init__(self, view: View, levels: int | None) -> None:
-        if levels is not None:
-            whole("levels", levels, 1)
-        self.view = view
-        self._levels = levels
-        self._parts: list[AnyColumns] = []
-        self._named: dict[str, str] = {}
-        self.points = 0
-
-    def add(self, arrival: Arrival) -> None:
-        """Add what arrived, unless the same market was requested under another of its names."""
-        asked = arrival.window
-        if asked.kind == "market" and self._named.setdefault(arrival.market_id, asked.id) != asked.id:
-            return
-        columns = arrival.columns
-        if self._levels is not None and isinstance(columns, BookColumns):
-            columns = columns.cut(self._levels)
-        self._parts.append(columns)
-        self.points += len(columns)
-
-    def taken(self) -> AnyColumns:
-        """What was added since it was last taken, as one."""
-        parts = [p for p in self._parts if len(p)]
-        self._parts, self.points = [], 0
-        return merged(parts) if parts else empty(self.view)  # type: ignore[type-var]
