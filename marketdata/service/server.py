@@ -34,8 +34,6 @@ BACKLOG = 2048
 LOCAL_PLAN = "local"
 CURSOR_FILE = "_cursor.secret"
 _M_MMAP_THRESHOLD = -3
-# How long a thread that makes a page may keep the event loop, which answers everyone, from running [s].
-_SWITCH_SECONDS = 0.0005
 
 
 class Service:
@@ -172,13 +170,8 @@ def run(
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
     _return_large_blocks()
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
-            uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
-    finally:
-        sys.setswitchinterval(before)
+    with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
+        uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
 
 
 def _spare_collector() -> None:
