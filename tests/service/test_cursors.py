@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, window
+from service.web import START, Web, cases, window
 from starlette.exceptions import HTTPException
 
 from marketdata.archive import Archive
@@ -81,7 +81,7 @@ def test_g15_a_hundred_thousand_mutants_are_refused() -> None:
     cursors = Cursors([b"0123456789abcdef"], clock=lambda: 1000.0)
     alphabet = string.ascii_letters + string.digits + "-_."
     refused = 0
-    for i in range(100_000):
+    for i in range(cases(100_000)):
         cursor = cursors.give(FACTS, str(i * MINUTE))
         letters = list(cursor)
         for _ in range(source.randint(1, 3)):
@@ -93,7 +93,8 @@ def test_g15_a_hundred_thousand_mutants_are_refused() -> None:
             cursors.read(FACTS, mutant)
         except HTTPException:
             refused += 1
-    assert refused == 100_000
+    print(f"\n{refused} mutants refused")
+    assert refused == cases(100_000)
 
 
 def test_s12_a_cursor_is_bound_to_its_request(ask: Web) -> None:

@@ -18,7 +18,7 @@ import requests
 from service.apart import process
 from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, raw, read_answer, strict_json, window
+from service.web import START, Web, cases, raw, read_answer, strict_json, window
 
 from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
@@ -473,8 +473,8 @@ def test_s36_s46_sigterm_cuts_no_body_and_exits_with_0(tmp_path: Path) -> None:
 def test_g18_a_hundred_stops_cut_no_body(tmp_path: Path) -> None:
     """G18: 100 stops under load, and not one 200 body is cut."""
     delta_archive(small_archive(), tmp_path)
-    answers = sum(stop_under_load(tmp_path, signal.SIGTERM) for _ in range(100))
-    print(f"\n100 stops, {answers} answers, none cut")
+    answers = sum(stop_under_load(tmp_path, signal.SIGTERM) for _ in range(cases(100)))
+    print(f"\n{cases(100)} stops, {answers} answers, none cut")
 
 
 def test_s37_one_request_reads_a_bounded_number_of_chunks() -> None:

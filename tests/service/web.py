@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,11 @@ from marketdata.times import parse_iso, to_text
 START = parse_iso("2026-01-05T00:00:00Z")
 HOUR = 3_600_000_000
 LONG_ID = "7" * 77
+
+
+def cases(usual: int) -> int:
+    """How many cases a soak tries: ``SOAK_CASES``, or its usual number."""
+    return int(os.environ.get("SOAK_CASES", usual))
 
 
 @dataclass
