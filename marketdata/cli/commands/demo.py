@@ -140,9 +140,9 @@ def discover(client: Client, archive: Archive) -> Scope:
             _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are asked token by token")
             parts = {view: Part(shown, _last_week(view, held[view], shown)) for view in VIEWS}
             return Scope(f"event {slug}: {title}", parts, _first_pair(client, shown))
-    every = {view: Part(list(markets), _densest_week(view, markets)) for view, markets in held.items()}
-    counts = ", ".join(f"{len(markets)} with {view}" for view, markets in held.items())
-    most = max(held["books"], key=lambda i: held["books"][i].points)
+    every = {view: _densest_week(view, markets) for view, markets in held.items()}
+    counts = ", ".join(f"{len(part.markets)} with {view}" for view, part in every.items())
+    most = max(every["books"].markets, key=lambda i: held["books"][i].points)
     return Scope(f"every market that has data: {counts}", every, most)
 
 
@@ -158,8 +158,9 @@ def _recorded(folder: Path, scratch: str) -> Archive:
 
     archive = Archive(scratch)
     for file, kind, rows, points, stored in archive.add_files(recordings([folder])):
-        fewer = f", {points:,} points reduced to {stored:,} at 1m" if stored < points else ""
-        print(f"  {Path(file).name}: {rows:,} rows of {kind}{fewer}")
+        each = f", {points:,} points" if points < rows else ""
+        merged = f" in {stored:,} buckets of 1m" if stored < points else ""
+        print(f"  {Path(file).name}: {rows:,} rows of {kind}{each}{merged}")
     missing = [view for view, markets in _held(archive).items() if not markets]
     if missing:
         raise ConfigError(f"{str(folder)!r} has no {' and no '.join(missing)}; the demo needs all three views.")
@@ -241,19 +242,24 @@ def _days(held: dict[str, Held]) -> Range:
     return Range(start // _DAY * _DAY, -(-end // _DAY) * _DAY)
 
 
-def _densest_week(view: View, held: dict[str, Held]) -> Range:
-    """All days, or where these are many points the week with the most."""
+def _densest_week(view: View, held: dict[str, Held]) -> Part:
+    """All days, or where these are many points the week with the most; with the markets that have some in it."""
     whole, total = _days(held), sum(one.points for one in held.values())
     if total <= _MOST_POINTS:
-        return whole
+        return Part(list(held), whole)
     weeks = [Range(start, start + 7 * _DAY) for start in range(whole.start, whole.end, _DAY)]
-    points = [
-        sum(one.points for one in held.values() if week.start <= one.rng.start and one.rng.end <= week.end)
-        for week in weeks
-    ]
-    best = max(range(len(weeks)), key=points.__getitem__)
-    _left_out(total - points[best], f"of {total:,} points of {view}: only the week of the most is shown")
-    return weeks[best]
+    week = max(
+        weeks,
+        key=lambda week: sum(
+            one.points for one in held.values() if week.start <= one.rng.start and one.rng.end <= week.end
+        ),
+    )
+    inside = [i for i, one in held.items() if one.rng.start < week.end and week.start < one.rng.end]
+    part = Part(inside, week)
+    first, last = (f"{time:%Y-%m-%d}" for time in part.times)
+    print(f"  Left out: {view} before {first} and from {last} on; of {total:,} points a week is shown.")
+    _left_out(len(held) - len(inside), f"markets without {view} in it")
+    return part
 
 
 def _last_week(view: View, held: dict[str, Held], markets: list[str]) -> Range:
