@@ -16,10 +16,10 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 	@$(BIN)/python -m marketdata.cli demo --out $(OUT)
 
 test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
-	$(BIN)/python -m pytest -q -n auto --dist loadscope
+	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
-	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs -n auto --dist loadscope @$(SKIPPED)
+	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs -n auto --dist loadscope --no-loadscope-reorder @$(SKIPPED)
 
 lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .

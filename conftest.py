@@ -91,6 +91,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Skipped(cache.mkdir("skipped") / "tests"))
 
 
+# Modules of few tests that take long. With --no-loadscope-reorder they are begun first, and no worker waits for one
+# of them at the end of a run.
+LONG = ("faults", "follow", "object_store", "processes", "recorded", "scan_nested", "stutter", "docs", "cli")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first."""
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
     for mark in item.iter_markers("fault"):
