@@ -26,6 +26,7 @@ import marketdata as md
 from marketdata.accessor import to_frame
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.resolution import BucketWidth
 from marketdata.testing import foreign
 from marketdata.times import Range
 from marketdata.wire.views import VIEWS, View
@@ -198,6 +199,30 @@ def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
         inside = rows.filter(pl.col("ts").is_between(event.ts, event.available_at, closed="left"))
         assert event.available_at - event.ts == dt.timedelta(minutes=1)
         assert event.data == pytest.approx(inside["price"].mean())
+
+
+@pytest.mark.parametrize("resolution", ["1m", "6h", "1d", "3d", "1w"])
+def test_long_recordings_are_what_a_loop_makes_of_them(resolution: str) -> None:
+    """Over weeks with days of silence, whose seconds are not in memory at once: by market, and of ranges."""
+    times = [float(n * 7919 % 1_900_000) for n in range(400) if not 600_000 < n * 7919 % 1_900_000 < 1_100_000]
+    rows = quotes(times, [n % 64 / 64 for n in range(len(times))])
+    archive, width = made(), BucketWidth.of(resolution)
+    archive.add(prices=rows)
+    archive.add(prices=rows.with_columns(market_id=pl.lit("n"), token_id=pl.lit("2")).head(50))
+    for market, some in (("m", rows), ("n", rows.head(50))):
+        want: dict[int, list[float]] = {}
+        for ts, price in some.select(pl.col("ts").dt.epoch("us"), "price").rows():
+            want.setdefault(width.floor(ts), []).append(price)
+        found = archive.prices(market, resolution=resolution, on_missing="partial")
+        got = dict(found.select(pl.col("ts").dt.epoch("us"), "price").rows())
+        assert got == pytest.approx({ts: sum(v) / len(v) for ts, v in want.items()})
+    both = archive.prices(["n", "m"], resolution=resolution, on_missing="partial")
+    assert both["market_id"].cast(pl.String).is_sorted()
+    assert both.height == sum(archive.prices(m, resolution=resolution, on_missing="partial").height for m in "mn")
+    cut = Range(START + 300_030 * SECOND, START + 1_500_000 * SECOND)
+    part = archive.columns("prices", "m", cut, resolution)
+    inside = rows.filter(pl.col("ts").dt.epoch("us").is_between(START + 300_060 * SECOND, cut.end, closed="left"))
+    assert len(part) == inside["ts"].dt.epoch("us").map_elements(width.floor, pl.Int64).n_unique()
 
 
 def test_the_service_answers_minutes() -> None:

@@ -24,7 +24,7 @@ MINUTE = 60_000_000
 _IDS = ["market_id", "token_id", "token_label"]
 _NEW_PROCESS = """
 import sys, time
-import deltalake, polars, pyarrow.parquet
+import deltalake, pandas, polars, pyarrow.parquet  # pyarrow imports pandas with its first array
 from marketdata.archive import Archive
 import marketdata.accessor, marketdata.tidy.frames
 began = time.perf_counter()
