@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 
 from anyio.to_thread import current_default_thread_limiter
@@ -13,7 +12,6 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
-from marketdata.service.auth import Keys
 from marketdata.service.cache import ServedArchive
 from marketdata.service.listings import Listings
 from marketdata.service.middleware import SLOTS
@@ -30,9 +28,8 @@ def create_app(
     *,
     pages: Pages,
     cursors: Cursors,
-    keys: Keys,
     rate_limiter: RateLimiter,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float],
     when_warm: Callable[[], object] | None = None,
 ) -> FastAPI:
     """The application; ``AccessMiddleware`` is before it and has let the request through.
@@ -61,9 +58,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.source, app.state.listings, app.state.cursors, app.state.keys = source, listings, cursors, keys
+    app.state.source, app.state.listings, app.state.cursors = source, listings, cursors
     app.state.rate_limiter, app.state.clock, app.state.coverage = rate_limiter, clock, pages.coverage
-    app.state.simulated, app.state.history = simulated, HistoryPages(source, pages, cursors, clock=clock)
+    app.state.simulated, app.state.history = simulated, HistoryPages(source, pages, cursors, clock)
     for routes in (history, discovery, utility):
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from starlette.exceptions import HTTPException
 
 INVALID_KEY = "Invalid or expired API key."
-RATE_EXCEEDED = "Rate limit exceeded. Please try again later."
-OVERLOADED = "The service is busy. Please try again later."
 FAILED = "Failed to fetch data."
-INVALID_CURSOR = "Invalid cursor"
 MAX_TOKENS = 200
 
 
@@ -32,7 +29,7 @@ def token_not_found(token_id: str) -> HTTPException:
 
 def invalid_cursor() -> HTTPException:
     """400 of a cursor that this service did not issue for this request."""
-    return HTTPException(400, INVALID_CURSOR)
+    return HTTPException(400, "Invalid cursor")
 
 
 def invalid_time(name: str, text: str) -> HTTPException:
@@ -83,9 +80,9 @@ def lookback_not_allowed(days: float) -> HTTPException:
 
 def rate_exceeded(retry_after: int) -> HTTPException:
     """429 with the whole seconds after which a request passes again."""
-    return HTTPException(429, RATE_EXCEEDED, {"Retry-After": str(retry_after)})
+    return HTTPException(429, "Rate limit exceeded. Please try again later.", {"Retry-After": str(retry_after)})
 
 
 def overloaded() -> HTTPException:
     """503 where more requests wait than there is room for."""
-    return HTTPException(503, OVERLOADED, {"Retry-After": "1"})
+    return HTTPException(503, "The service is busy. Please try again later.", {"Retry-After": "1"})

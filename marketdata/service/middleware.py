@@ -173,8 +173,7 @@ class _Exchange:
 class AccessMiddleware:
     """Passes good requests to an application.
 
-    ``hosts``: names that the Host header may have (None: any); ``simulated``: every answer says so; ``max_in_flight``:
-    requests that wait or are in work.
+    ``hosts``: names that the Host header may have (None: any); ``simulated``: every answer says so.
     """
 
     def __init__(
@@ -185,7 +184,6 @@ class AccessMiddleware:
         rate_limiter: RateLimiter,
         hosts: Iterable[str] | None = None,
         simulated: bool = False,
-        max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -193,15 +191,12 @@ class AccessMiddleware:
         self._failed = FailedAttempts()
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
         self._simulated = simulated
-        self.queue = FairQueue(room=max_in_flight)
+        self.queue = FairQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
             return
         exchange = _Exchange(scope, send, self._simulated, self.queue)
         try:

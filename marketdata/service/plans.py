@@ -69,16 +69,6 @@ class AccessPlan:
         if self.max_history_days is not None and start < (now - self.max_history_days * DAY) * 1e6:
             raise errors.lookback_not_allowed(self.max_history_days)
 
-    @property
-    def granularity_allowed(self) -> str:
-        """Allowed resolutions as ``/v1/usage`` shows them."""
-        return ",".join(self.resolutions)
-
-    @property
-    def history_days(self) -> str:
-        """Lookback as ``/v1/usage`` shows it."""
-        return "unlimited" if self.max_history_days is None else f"{self.max_history_days:g}"
-
 
 def check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a table of the key file with an unknown entry (EntryError)."""

@@ -23,7 +23,7 @@ from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
-from marketdata.service.middleware import LOOPBACK_NAMES, MAX_IN_FLIGHT, AccessMiddleware
+from marketdata.service.middleware import LOOPBACK_NAMES, AccessMiddleware
 from marketdata.service.pagination import Cursors, Pages, kept_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.protocol import LimitedProtocol
@@ -31,7 +31,6 @@ from marketdata.service.rate_limit import RateLimiter
 
 GRACE_SECONDS = 10
 BACKLOG = 2048
-LOCAL_PLAN = "local"
 CURSOR_FILE = "_cursor.secret"
 _M_MMAP_THRESHOLD = -3
 
@@ -209,7 +208,6 @@ def build(
     host: str = "127.0.0.1",
     host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
-    max_in_flight: int = MAX_IN_FLIGHT,
     pages: Pages | None = None,
     when_warm: Callable[[], object] | None = None,
 ) -> AccessMiddleware:
@@ -219,20 +217,12 @@ def build(
         archive,
         pages=pages or Pages(archive, cache_bytes=cache_bytes),
         cursors=Cursors([secret or _secret(archive)], clock=clock),
-        keys=keys,
         rate_limiter=rate_limiter,
         clock=clock,
         when_warm=when_warm,
     )
     hosts = LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None
-    return AccessMiddleware(
-        app,
-        keys=keys,
-        rate_limiter=rate_limiter,
-        hosts=hosts,
-        simulated=archive.simulated,
-        max_in_flight=max_in_flight,
-    )
+    return AccessMiddleware(app, keys=keys, rate_limiter=rate_limiter, hosts=hosts, simulated=archive.simulated)
 
 
 def _keys(
@@ -246,7 +236,7 @@ def _keys(
         return given, None
     if isinstance(given, str | Path):
         return KeyFile(given, clock=clock), None
-    named = named or {LOCAL_PLAN: AccessPlan.read(LOCAL_PLAN, {"requests_per_minute": requests_per_minute})}
+    named = named or {"local": AccessPlan.read("local", {"requests_per_minute": requests_per_minute})}
     if given is not None:
         if not all(given):
             raise ConfigError("keys has an empty key; a key is a text that is not empty.")

@@ -23,7 +23,7 @@ from service.web import START, Web, cases, raw, read_answer, strict_json, window
 from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
 from marketdata.service.auth import Entry, Keys, digest
-from marketdata.service.middleware import CLIENT_SLOTS
+from marketdata.service.middleware import CLIENT_SLOTS, FairQueue
 from marketdata.service.pagination import MAX_READS
 from marketdata.service.plans import AccessPlan
 from marketdata.service.protocol import LimitedProtocol
@@ -381,7 +381,8 @@ def test_s35_overload_is_503(archive: MemoryArchive) -> None:
         def find_market(self, id_or_slug: str):
             hold.wait(20)
 
-    app = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": AccessPlan("p")}), max_in_flight=3)
+    app = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": AccessPlan("p")}))
+    app.queue = FairQueue(room=3)
     with start(app, api_key="k") as service, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(service))

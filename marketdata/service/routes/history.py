@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -31,9 +30,7 @@ from marketdata.wire.views import VIEWS, View
 class HistoryPages:
     """Pages of an archive as bodies, for keys whose plan allows them, whose lookback is by ``clock`` [Unix s]."""
 
-    def __init__(
-        self, source: ServedArchive, pages: Pages, cursors: Cursors, *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, source: ServedArchive, pages: Pages, cursors: Cursors, clock: Callable[[], float]) -> None:
         self._source = source
         self._pages = pages
         self._cursors = cursors

@@ -29,8 +29,8 @@ async def get_usage(grant: GrantDep, rate_limiter: RateLimiterDep, clock: ClockD
     limits = {
         "requests_per_minute": plan.requests_per_minute,
         "requests_remaining": remaining,
-        "granularity_allowed": plan.granularity_allowed,
-        "max_history_days": plan.history_days,
+        "granularity_allowed": ",".join(plan.resolutions),
+        "max_history_days": "unlimited" if plan.max_history_days is None else f"{plan.max_history_days:g}",
     }
     usage = {
         "plan": plan.name,
