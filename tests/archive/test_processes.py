@@ -33,6 +33,7 @@ def start(code: str, *arguments: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", head + code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -157,13 +158,19 @@ def test_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
 EVENTS = (
     "import os\nfrom marketdata.archive.storage.parquet import Store\n"
     "from marketdata.archive.storage.tables import Table\n"
-    "left = [int(sys.argv[2])]\n"
+    "left = [0]\n"
     "def point():\n    left[0] -= 1\n    left[0] or os.kill(os.getpid(), 9)\n"
     "def watched(owner, name):\n    real = getattr(owner, name)\n"
     "    def call(*args, **kwargs):\n        point()\n        out = real(*args, **kwargs)\n        point()\n"
     "        return out\n    setattr(owner, name, call)\n"
     "watched(Store, 'write')\n"
     "for name in ('commit', 'put', 'create'):\n    watched(Table, name)\n"
+    # Each a fork of a process that has imported all and begun nothing.
+    "for line in sys.stdin:\n"
+    "    step, root = line.rstrip().split(' ', 1)\n    pid = os.fork()\n    if not pid:\n"
+    "        left[0], a, code = int(step), Archive(root, frame='polars'), 1\n"
+    "        try:\n            WORK\n            code = 0\n        finally:\n            os._exit(code)\n"
+    "    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)\n"
 )
 
 
@@ -179,20 +186,23 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive, what: 
     new = {**old, **points_of("books", books(M, 10, 30, size=5.0))}
     seen: list[int] = []
     step = 0
-    while not seen or seen[-1] != 0:
-        step += 2 if what == "replace" else 3
-        root = base.with_name(f"copy-{step}")
-        shutil.copytree(base, root)
-        worker = start(EVENTS + work + "\n", root, step)
-        worker.communicate()
-        seen.append(worker.returncode)
-        copy = Archive(root, frame="polars")
-        found = held(copy)
-        assert found in ((old, new) if what == "replace" else (old,))
-        assert copy.verify().is_empty(), f"step {step}"
-        copy.add(books=books(M, 10, 30, size=5.0))
-        assert held(copy) == new
-        assert copy.verify().is_empty()
+    with start(EVENTS.replace("WORK", work), base) as workers:
+        assert workers.stdin is not None
+        assert workers.stdout is not None
+        while not seen or seen[-1] != 0:
+            step += 2 if what == "replace" else 3
+            root = base.with_name(f"copy-{step}")
+            shutil.copytree(base, root)
+            print(step, root, file=workers.stdin, flush=True)
+            seen.append(int(workers.stdout.readline()))
+            assert seen[-1] in (0, -9)
+            copy = Archive(root, frame="polars")
+            found = held(copy)
+            assert found in ((old, new) if what == "replace" else (old,))
+            assert copy.verify().is_empty(), f"step {step}"
+            copy.add(books=books(M, 10, 30, size=5.0))
+            assert held(copy) == new
+            assert copy.verify().is_empty()
     assert set(seen) == {0, -9}
 
 
