@@ -440,7 +440,7 @@ def run(*, quick: bool = False) -> list[Table]:
     table.notes.append(
         f"Pages for {', '.join(map(str, MINUTES.values()))} minutes of each plan, {MARKETS} markets, one minute in "
         f"{_GAP} without a point, against a window that never lets one request too many pass in any 60 s. The "
-        "library's own planner, walks, pacer and threads run; the wire and the clock are simulated, and markets are "
+        "library's own scheduler, pacer and threads run; the wire and the clock are simulated, and markets are "
         "looked up in no time. Of the plan: requests that passed in the middle three fifths of the time. First to "
         "last: pages needed over what the plan allows from the first request to the last answer; the round trips at "
         "both ends weigh on short fetches at long latencies. More than 100 % is a window filled at its beginning, "

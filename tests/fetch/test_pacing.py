@@ -51,7 +51,7 @@ def leaves(pacer: Pacer, now: float) -> float:
 
 
 def simulate(rate: int, latency: float, seconds: float, jitter: float = 0.1) -> tuple[list[float], list[float]]:
-    """Times sent and times arrived of as many walks as ``worker_count`` says, each asking again when it is answered."""
+    """Times sent and arrived of as many threads as ``worker_count`` says, each asking again once it is answered."""
     draw = random.Random(rate)
     pacer = Pacer(rate, Settable())
     free = [0.0] * worker_count(pacer, latency)

@@ -1,7 +1,7 @@
-"""Random walks against a market whose every point is known, with one request in five going wrong.
+"""Random fetches against a market whose every point is known, with one request in five going wrong.
 
-``python -m tests.soak.walks --count 10000`` prints what was lost, doubled, invented or changed (all must be 0), how
-many walks ended, and what the faults cost. ``--adversaries`` adds services that lie at random: every walk must end.
+``python -m tests.soak.fetches --count 10000`` prints what was lost, doubled, invented or changed (all must be 0), how
+many fetches ended, and what the faults cost. ``--adversaries`` adds services that lie at random: every fetch must end.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ FAULTS: dict[str, Fault] = {
 
 @dataclass
 class Tally:
-    """What came of the walks."""
+    """What came of the fetches."""
 
-    walks: int = 0
+    fetches: int = 0
     exact: int = 0
     typed: int = 0
     lost: int = 0
@@ -148,11 +148,11 @@ class Tally:
 
     def show(self, seconds: float) -> str:
         """The figures in words."""
-        within = sum(n for k, n in self.resumes.items() if k <= 3) / max(1, self.walks)
+        within = sum(n for k, n in self.resumes.items() if k <= 3) / max(1, self.fetches)
         each = self.requests / max(1, self.pages)
         faults = sum(self.faults.values())
         lines = [
-            f"{self.walks} walks in {seconds:.0f} s: {self.exact} equal the oracle, {self.typed} typed errors",
+            f"{self.fetches} fetches in {seconds:.0f} s: {self.exact} equal the oracle, {self.typed} typed errors",
             f"rows lost {self.lost} (and with a warning {self.lost_warned})",
             f"rows doubled {self.doubled}, invented or changed {self.invented}",
             f"equal within 3 resumes: {within:.2%}; resumes {dict(sorted(self.resumes.items()))}",
@@ -226,8 +226,8 @@ def connect(server: FaultServer, seed: int) -> Transport:
     return Transport(server.base_url, KEY, pacer=Pacer(clock=clock), clock=clock, seed=seed)
 
 
-def run_walks(count: int, rate: float, seed: int) -> Tally:
-    """Walk ``count`` random markets, resuming after errors, and compare every row."""
+def run_fetches(count: int, rate: float, seed: int) -> Tally:
+    """Fetch ``count`` random markets, resuming after errors, and compare every row."""
     tally = Tally()
     service = Service(rate, tally)
     with FaultServer(service) as server:
@@ -236,15 +236,15 @@ def run_walks(count: int, rate: float, seed: int) -> Tally:
             service.oracle, request, pages = random_market(service.draw)
             server.asks.clear()
             transport = connect(server, number)
-            got, resumes, warned = _walk_to_the_end(transport, request, tally)
+            got, resumes, warned = _fetched_to_the_end(transport, request, tally)
             transport.close()
-            tally.walks += 1
+            tally.fetches += 1
             tally.pages += pages
             _compare(got, expected(service.oracle.points), resumes, warned, tally)
     return tally
 
 
-def _walk_to_the_end(transport: Transport, window: Window, tally: Tally) -> tuple[list[Any], int | None, bool]:
+def _fetched_to_the_end(transport: Transport, window: Window, tally: Tally) -> tuple[list[Any], int | None, bool]:
     got: list[Any] = []
     warned = False
     left: tuple[Window, ...] = (window,)
@@ -279,7 +279,7 @@ def _compare(got: list[Any], want: list[Any], resumes: int | None, warned: bool,
 
 
 def run_adversaries(count: int, seed: int) -> tuple[int, int, float]:
-    """Services that lie at random; walks, how many ended by themselves, most requests over the page bound."""
+    """Services that lie at random; fetches, how many ended by themselves, most requests over the page bound."""
     ended, most = 0, 0.0
     draw = random.Random(seed)
 
@@ -346,7 +346,7 @@ def bomb() -> float:
 
 
 def main() -> int:
-    """Run and print; 1 if a row was lost, doubled or invented, or a walk did not end."""
+    """Run and print; 1 if a row was lost, doubled or invented, or a fetch did not end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=0.2, help="share of requests that go wrong")
@@ -355,10 +355,12 @@ def main() -> int:
     options = parser.parse_args()
     print(f"gzip bomb of 200 MiB: largest resident size grew by {bomb():.0f} MiB")
     began = time.monotonic()
-    tally = run_walks(options.count, options.rate, options.seed)
+    tally = run_fetches(options.count, options.rate, options.seed)
     print(tally.show(time.monotonic() - began))
     count, ended, most = run_adversaries(options.adversaries, options.seed)
-    print(f"{count} services that lie at random: {ended} walks ended, at most {most:.2f} x the page bound in requests")
+    print(
+        f"{count} services that lie at random: {ended} fetches ended, at most {most:.2f} x the page bound in requests"
+    )
     print(f"outage with 16 threads: {outage()} retries in all")
     print(json.dumps({"faults": dict(sorted(tally.faults.items()))}))
     good = not (tally.lost or tally.doubled or tally.invented) and ended == count

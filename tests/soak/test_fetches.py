@@ -3,17 +3,17 @@ from __future__ import annotations
 import time
 
 import pytest
-from soak.walks import bomb, outage, run_adversaries, run_walks
+from soak.fetches import bomb, outage, run_adversaries, run_fetches
 
 
-def test_few_walks_are_exact() -> None:
-    """Walks with one fault in five requests equal the table they are about."""
-    tally = run_walks(12, 0.2, seed=1)
+def test_few_fetches_are_exact() -> None:
+    """Fetches with one fault in five requests equal the table they are about."""
+    tally = run_fetches(12, 0.2, seed=1)
     assert (tally.exact, tally.lost, tally.doubled, tally.invented) == (12, 0, 0, 0)
 
 
 def test_few_liars_are_left() -> None:
-    """A walk of a service that lies at random ends by itself."""
+    """A fetch of a service that lies at random ends by itself."""
     count, ended, most = run_adversaries(20, seed=1)
     assert ended == count
     assert most < 5
@@ -21,14 +21,14 @@ def test_few_liars_are_left() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
-def test_walks(seed: int) -> None:
-    """In 2,500 walks of each seed no row is lost, doubled, invented or changed, and faults cost what they must."""
+def test_fetches(seed: int) -> None:
+    """In 2,500 fetches of each seed no row is lost, doubled, invented or changed, and faults cost what they must."""
     began = time.monotonic()
-    tally = run_walks(2_500, 0.2, seed)
+    tally = run_fetches(2_500, 0.2, seed)
     print(tally.show(time.monotonic() - began))
     assert (tally.lost, tally.doubled, tally.invented, tally.typed) == (0, 0, 0, 0)
     assert tally.requests <= 1.30 * tally.pages
-    assert sum(n for k, n in tally.resumes.items() if k <= 3) >= 0.999 * tally.walks
+    assert sum(n for k, n in tally.resumes.items() if k <= 3) >= 0.999 * tally.fetches
 
 
 @pytest.mark.soak
