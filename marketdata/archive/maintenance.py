@@ -194,8 +194,9 @@ def _compare(
             return
         yield from _compare_records(table, view, version, markets[0], records[markets[0]])
         return
+    nothing = empty(view)
     for market in markets:
-        part = parts.get(market, empty(view))
+        part = parts.get(market, nothing)
         for record in records[market]:
             found = _difference(record, part.between(record.start, record.end))
             if found is not None:

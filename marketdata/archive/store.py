@@ -149,8 +149,9 @@ class ArchiveStore:
         fresh: dict[str, list[CoverageRecord]] = {}
 
         def prepare() -> None:
+            nothing = empty(view)
             for one in intervals:
-                part = parts.get(one.market_id, empty(view)).between(one.start, one.end)
+                part = parts.get(one.market_id, nothing).between(one.start, one.end)
                 fresh.setdefault(one.market_id, []).append(
                     CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
                 )
@@ -304,8 +305,9 @@ class ArchiveStore:
             parts |= by_market(
                 query.read(self.points[view], view, stored, {m: hulls[m] for m in stored}, version=version)
             )
+        nothing = empty(view)
         for market, span in hulls.items():
-            part = parts.get(market, empty(view))
+            part = parts.get(market, nothing)
             for i, record in enumerate(records[market]):
                 if record.rows is None and market in digests and market not in stored and record.range == span:
                     count, digest = digests[market]

@@ -134,6 +134,7 @@ def test_a_cut_window_has_parts_of_so_many_buckets(start: int, length: int, buck
     assert (
         sum(part.buckets for part in parts) == window.buckets == len({at // width for at in range(*window.rng, second)})
     )
+    assert window.limit == 200  # the most that a page may hold
     assert window.first_bucket == window.rng.start // width * width
     if window.buckets > 1:
         left, right = window.halves()
