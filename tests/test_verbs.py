@@ -91,3 +91,13 @@ def test_every_verb_runs_on_the_engines() -> None:
     """No verb is left out of the tests over Dask, Spark and DuckDB."""
     engines = {*test_engine_measures.VERBS, *test_engines.VERBS, *APART_ON_ENGINES}
     assert not set(VERBS) - set(" ".join(engines).split())
+
+
+def test_what_follows_a_verb_in_a_lazy_query_is_done_after_it() -> None:
+    """Rows and columns that are chosen of a lazy result are not missing where the verb computes it."""
+    prices = md.testing.prices("polars")
+    want, lazy = md.returns(prices), md.returns(prices.lazy())
+    last = pl.col("ts") == prices["ts"].max()
+    assert lazy.filter(last).collect().rows() == want.filter(last).rows()
+    assert lazy.slice(2, 1).collect().rows() == want.slice(2, 1).rows()
+    assert lazy.select("returns").collect().rows() == want.select("returns").rows()

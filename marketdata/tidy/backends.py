@@ -218,7 +218,9 @@ def _finished(
 def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
     """The function as one step of a polars query; on no rows it shows the columns of its result."""
     nothing = function(pl.DataFrame(schema=frame.collect_schema()))
-    return frame.map_batches(function, schema=nothing.schema, streamable=streamable)
+    # A filter of the result is none of the rows that the verb sees; polars 1 would push it down if it were not told.
+    after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
+    return frame.map_batches(function, schema=nothing.schema, streamable=streamable, **after)
 
 
 def kind_name(frame: Any) -> str:
