@@ -56,8 +56,12 @@ SMOKE = {
 SMOKE["service"] = SERVED
 
 
-# What runs at the lowest versions: values from JSON to frames, and every public name.
-LOWEST = ("tests/test_values.py", "tests/test_verbs.py")
+# What runs at the lowest versions: values from JSON to frames, every public name, and the rules on every kind of frame.
+LOWEST = (
+    "tests/test_values.py",
+    "tests/test_verbs.py",
+    *(f"tests/properties/test_{name}.py" for name in ("clock", "cross_token", "filling", "rules", "trades")),
+)
 
 
 class Environment:
@@ -170,7 +174,7 @@ def test_hashes_of_the_constraints_hold(tmp_path) -> None:
 
 
 def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
-    """With every requirement at its lowest version the package draws, serves, and passes tests of values and verbs."""
+    """With every requirement at its lowest version the package draws, serves, and keeps to values, verbs and rules."""
     env = Environment(tmp_path / "env")
     lowest = tmp_path / "lowest.txt"
     lowest.write_text("\n".join(floors()), encoding="utf-8")
