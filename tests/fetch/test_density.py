@@ -72,6 +72,10 @@ def test_sparse_points_come_by_chains_of_pages() -> None:
     density = seen((20, 200), per_bucket=1)
     assert density.width(FAR) == (3200, 8)
     assert density.width(12_000) == (3200, 3)
+    default = Density(200, 1)
+    default.see(20, 200, 1)
+    assert default.width(12_000) == (3200, 3)
+    assert seen((5, 10), per_bucket=0).width(FAR)[0] == seen((5, 10), per_bucket=1).width(FAR)[0]
     assert density.width(3_000) == (2000, 1)
     assert seen((20, 200), per_bucket=1, parallel=1).width(12_000)[1] == 6
     assert seen((200, 2000), per_bucket=1).width(FAR) == (1763, 1)  # of so many buckets little is chance
@@ -83,6 +87,8 @@ def test_uneven_windows_come_by_chains_of_pages() -> None:
     wide = seen(*[(400, 2000), (0, 2000)] * 2, per_bucket=1)
     assert (wide.width(12_000), wide.width(FAR)) == ((6000, 3), (16_000, 8))
     assert seen((200, 100), (180, 100), (140, 100)).width(1600) == (106, 1)
+    assert seen(*[(200, 100)] * 3, (56, 100)).width(1600) == (731, 6)
+    assert seen(*[(8, 5)] * 3).width(FAR) == (100, 1)
 
 
 def test_sixteen_windows_are_remembered() -> None:
