@@ -19,10 +19,10 @@ def test_encoding_beside_the_default_way() -> None:
     from marketdata.resolution import Resolution
     from marketdata.service import responses
     from marketdata.service.cache import CachedChunk
-    from marketdata.service.pagination import Page, PageRows
+    from marketdata.service.pagination import PageRows, ServedPage
 
     chunk = CachedChunk(market_books("m", 100, 0))
-    page = Page([PageRows(chunk, np.arange(200))], 200)
+    page = ServedPage([PageRows(chunk, np.arange(200))], 200)
     tokens = {"Yes": "m-1", "No": "m-2"}
 
     def ours() -> bytes:
