@@ -97,7 +97,7 @@ def trades(
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
     rows = in_memory(books)
     table = opened(rows, ("books",)).book()
-    within_0_1(table.frame("price"), "price")
+    within_0_1(table, "price")
     ladders = _Ladders(table)
     orders = _orders(signals, delay * width)
     payoffs = (
