@@ -156,12 +156,12 @@ class Archive(Generic[Frame]):
         with reading(f"The folder {self._location!r}"):
             # One listing: another process may make the archive at this moment.
             try:
-                names = {path.name for path in Path(self._location).iterdir() if not path.name.startswith((".", "_"))}
+                found = {path.name for path in Path(self._location).iterdir() if not path.name.startswith((".", "_"))}
             except (FileNotFoundError, NotADirectoryError):
                 return self._store
-            if not names.isdisjoint(self._store.tables):
+            if not found.isdisjoint(self._store.tables):
                 self._store.check_layout()
-            elif names:
+            elif found:
                 raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
         return self._store
 
