@@ -117,7 +117,8 @@ class Selection:
 
     def _is_fresh(self, what: str, clock: Callable[[], ServerTime]) -> bool:
         listed = self._store.coverage.records(_DISCOVERY, what)
-        return any(0 <= clock().now - p.fetched_at < LISTED_AGAIN for p in listed)
+        # A Date is in whole seconds, so of two answers within one the later can name the earlier time.
+        return any(abs(clock().now - p.fetched_at) < LISTED_AGAIN for p in listed)
 
     def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
         listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)

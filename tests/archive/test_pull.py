@@ -121,6 +121,8 @@ def test_a_listing_is_fresh_for_ten_minutes_of_the_server(
     monkeypatch.setattr("time.time_ns", lambda: START * 1000)
     assert pull()
     assert states(archive, "prices", MARKETS[1]) == [(0, 20, "final")]
+    source.now -= 999_000
+    assert not pull(), "a Date is in whole seconds: of two answers the later can name the earlier time"
     source.now -= 60 * MINUTE
     assert pull(), "a listing of the future is not believed"
 
