@@ -101,7 +101,7 @@ def test_figures_of_reliability_are_those_of_the_benchmarks() -> None:
 
 
 def test_the_fault_matrix_is_written_from_the_tests() -> None:
-    """A test that carries a row, in its name or by a mark, is a sentence of that row."""
+    """A test that carries a row is a sentence of that row."""
     page = fault_matrix.page(ROOT / "tests")
     (row,) = re.findall(r"^\| N9 \| (.*) \|$", page, re.MULTILINE)
     assert "A gzip stream without its end or checksum is tried again" in row

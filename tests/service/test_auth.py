@@ -52,8 +52,9 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
     return "\r\n".join(lines).encode("latin-1")
 
 
-def test_s1_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> None:
-    """S1: missing, empty, wrong, expired and revoked keys get the same 401 as JSON."""
+@pytest.mark.fault("S1")
+def test_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> None:
+    """Missing, empty, wrong, expired and revoked keys get the same 401 as JSON."""
     past = dt.datetime.fromtimestamp(NOW - 1, dt.UTC)
     entries = [
         Entry("old", digest(b"expired"), "pro", expires=past),
@@ -73,29 +74,33 @@ def test_s1_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> Non
         assert Web(service.base_url, "good", session).get("/v1/health").status == 200
 
 
+@pytest.mark.fault("S2")
 @pytest.mark.parametrize("key", [b"\xff\xfe", "schlüssel".encode(), b"k" * 30_000, b"a\tb", b"k" * 513])
-def test_s2_strange_keys_are_only_wrong(local: Service, key: bytes) -> None:
-    """S2: a key that is not ASCII, or long, is 401 and never 500."""
+def test_strange_keys_are_only_wrong(local: Service, key: bytes) -> None:
+    """A key that is not ASCII, or long, is 401 and never 500."""
     status, _, body = raw(local.base_url, request("/v1/health", "X-API-Key: " + key.decode("latin-1")))
     assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
 
 
-def test_s2_a_key_beyond_every_size_never_is_a_fault(local: Service) -> None:
-    """S2: 100 kB of key, or a NUL in it, is refused by size or as no HTTP."""
+@pytest.mark.fault("S2")
+def test_a_key_beyond_every_size_never_is_a_fault(local: Service) -> None:
+    """100 kB of key, or a NUL in it, is refused by size or as no HTTP."""
     assert raw(local.base_url, request("/v1/health", "X-API-Key: " + "k" * 100_000))[0] in {0, 431}
     assert raw(local.base_url, request("/v1/health", "X-API-Key: a\0b"))[0] == 400
 
 
-def test_s3_two_keys_are_no_key(local: Service) -> None:
-    """S3: a request with two X-API-Key headers is 401, whichever of them is good."""
+@pytest.mark.fault("S3")
+def test_two_keys_are_no_key(local: Service) -> None:
+    """A request with two X-API-Key headers is 401, whichever of them is good."""
     good = f"X-API-Key: {local.api_key}"
     assert raw(local.base_url, request("/v1/health", good))[0] == 200
     for pair in ((good, "X-API-Key: other"), ("X-API-Key: other", good), (good, good)):
         assert raw(local.base_url, request("/v1/health", *pair))[0] == 401
 
 
-def test_s4_a_key_counts_in_its_header_only(local: Service, caplog: pytest.LogCaptureFixture) -> None:
-    """S4: in the query, as bearer or in a cookie a key is 401, and no log line shows it."""
+@pytest.mark.fault("S4")
+def test_a_key_counts_in_its_header_only(local: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """In the query, as bearer or in a cookie a key is 401, and no log line shows it."""
     caplog.set_level(logging.DEBUG)
     key = str(local.api_key)
     for name in ("api_key", "X-API-Key", "key"):
@@ -108,8 +113,9 @@ def test_s4_a_key_counts_in_its_header_only(local: Service, caplog: pytest.LogCa
     assert key not in caplog.text
 
 
-def test_s5_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S5: one hash and one constant-time comparison of bytes, for known and unknown keys alike."""
+@pytest.mark.fault("S5")
+def test_keys_are_found_by_digest_and_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hash and one constant-time comparison of bytes, for known and unknown keys alike."""
     compared, real = [], hmac.compare_digest
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -131,8 +137,9 @@ def key_file(tmp_path, monkeypatch: pytest.MonkeyPatch) -> KeyFile:
     return KeyFile(path)
 
 
-def test_s6_a_key_file_holds_hashes_and_no_key(key_file: KeyFile) -> None:
-    """S6: the file has mode 0600 and the hash of a key, never the key; other modes are refused."""
+@pytest.mark.fault("S6")
+def test_a_key_file_holds_hashes_and_no_key(key_file: KeyFile) -> None:
+    """The file has mode 0600 and the hash of a key, never the key; other modes are refused."""
     key, entry = key_file.add("pro", organization='A "quoted" name')
     text = key_file.path.read_text()
     assert key not in text
@@ -149,8 +156,9 @@ def test_s6_a_key_file_holds_hashes_and_no_key(key_file: KeyFile) -> None:
         read_key_file(key_file.path)
 
 
-def test_s6_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive: MemoryArchive) -> None:
-    """S6: after revocation by another process the next request of the same connection is 401."""
+@pytest.mark.fault("S6")
+def test_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive: MemoryArchive) -> None:
+    """After revocation by another process the next request of the same connection is 401."""
     key, entry = key_file.add("pro")
     other, _ = key_file.add("pro")
     with serve(archive, keys=key_file.path) as service, requests.Session() as session:
@@ -163,13 +171,15 @@ def test_s6_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive:
         assert Web(service.base_url, other, session).get("/v1/health").status == 401
 
 
-def test_s6_revocation_counts_within_a_second() -> None:
-    """S6: the file is looked at more often than once a second."""
+@pytest.mark.fault("S6")
+def test_revocation_counts_within_a_second() -> None:
+    """The file is looked at more often than once a second."""
     assert keys_module.RELOAD_SECONDS < 0.5
 
 
-def test_s6_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, caplog) -> None:
-    """S6: while an editor leaves the file half written the keys before it stay, and the log says so."""
+@pytest.mark.fault("S6")
+def test_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, caplog) -> None:
+    """While an editor leaves the file half written the keys before it stay, and the log says so."""
     key, _ = key_file.add("pro")
     whole = key_file.path.read_bytes()
     key_file.path.write_bytes(whole[: len(whole) // 2] + b'"')
@@ -221,23 +231,26 @@ def test_keys_and_plans_that_do_not_exist_are_named(key_file: KeyFile) -> None:
         key_file.revoke("k_nope")
 
 
+@pytest.mark.fault("S7")
 @pytest.mark.parametrize("path", ["/v1/nowhere", "/v1", "/v1/", "/v1/markets/x/books", "/v1/health?limit=abc", "/v1//"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-def test_s7_the_key_is_asked_first(local: Service, path: str, method: str) -> None:
-    """S7: below /v1 everything without a key is 401, routes and methods that do not exist included."""
+def test_the_key_is_asked_first(local: Service, path: str, method: str) -> None:
+    """Below /v1 everything without a key is 401, routes and methods that do not exist included."""
     status, _, body = raw(local.base_url, request(path, method=method))
     assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
 
 
-def test_s7_the_description_is_public_and_the_rest_is_off(local: Service) -> None:
-    """S7: /openapi.json answers without a key by choice; there are no other pages of the framework."""
+@pytest.mark.fault("S7")
+def test_the_description_is_public_and_the_rest_is_off(local: Service) -> None:
+    """/openapi.json answers without a key by choice; there are no other pages of the framework."""
     assert raw(local.base_url, request("/openapi.json"))[0] == 200
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
         assert raw(local.base_url, request(path))[0] == 404
 
 
-def test_s8_the_host_header_chooses_nothing(local: Service) -> None:
-    """S8: a foreign, missing or doubled Host is 400, and no answer repeats it."""
+@pytest.mark.fault("S8")
+def test_the_host_header_chooses_nothing(local: Service) -> None:
+    """A foreign, missing or doubled Host is 400, and no answer repeats it."""
     key = f"X-API-Key: {local.api_key}"
     for host in (
         "Host: evil.example",
@@ -268,8 +281,9 @@ class Clock:
         return self.now
 
 
-def test_s10_a_plan_refuses_view_resolution_and_lookback(archive: MemoryArchive) -> None:
-    """S10: each right of a plan has its own 403; the border instant is allowed, a second earlier is not."""
+@pytest.mark.fault("S10")
+def test_a_plan_refuses_view_resolution_and_lookback(archive: MemoryArchive) -> None:
+    """Each right of a plan has its own 403; the border instant is allowed, a second earlier is not."""
     clock = Clock(START / 1e6 + 5 * DAY)
     with serve(archive, keys={"f": "free", "p": "pro"}, plans=PLANS, clock=clock) as service, requests.Session() as s:
         web = Web(service.base_url, "f", s)
@@ -291,8 +305,9 @@ def test_s10_a_plan_refuses_view_resolution_and_lookback(archive: MemoryArchive)
         assert usage["limits"]["max_history_days"] == "5"
 
 
-def test_s11_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
-    """S11: a walk ends with 403 when the lookback moves past its start, or its plan loses the view."""
+@pytest.mark.fault("S11")
+def test_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
+    """A walk ends with 403 when the lookback moves past its start, or its plan loses the view."""
     clock = Clock(START / 1e6 + 5 * DAY)
     keys = Keys([Entry("f", digest(b"f"), "free")], PLANS, clock=clock)
     with serve(archive, keys=keys, clock=clock) as service, requests.Session() as s:
@@ -306,8 +321,9 @@ def test_s11_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
         assert web.history("prices", resolution="1h", limit=2, cursor=cursor).status == 403
 
 
-def test_s33_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
-    """S33: after many wrong keys an address is told to wait, while a good key from there still passes."""
+@pytest.mark.fault("S33")
+def test_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
+    """After many wrong keys an address is told to wait, while a good key from there still passes."""
     with serve(archive) as service, requests.Session() as session:
         wrong = Web(service.base_url, "wrong", session)
         answers = [wrong.get("/v1/health") for _ in range(310)]
@@ -317,16 +333,18 @@ def test_s33_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
         assert Web(service.base_url, None, session).get("/v1/health").status == 401
 
 
-def test_s43_forwarded_addresses_are_not_believed(archive: MemoryArchive) -> None:
-    """S43: wrong keys of one address are limited together, whatever address their X-Forwarded-For names."""
+@pytest.mark.fault("S43")
+def test_forwarded_addresses_are_not_believed(archive: MemoryArchive) -> None:
+    """Wrong keys of one address are limited together, whatever address their X-Forwarded-For names."""
     with serve(archive) as service, requests.Session() as session:
         wrong = Web(service.base_url, "wrong", session)
         answers = [wrong.get("/v1/health", {"X-Forwarded-For": f"10.1.{i // 250}.{i % 250}"}) for i in range(302)]
         assert [a.status for a in answers] == [401] * 300 + [429] * 2
 
 
-def test_s43_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
-    """S43: behind a named proxy each forwarded address has its own count, and what a client wrote itself has none."""
+@pytest.mark.fault("S43")
+def test_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
+    """Behind a named proxy each forwarded address has its own count, and what a client wrote itself has none."""
     with serve(archive, trusted_proxies=["127.0.0.1"]) as service, requests.Session() as session:
         wrong = Web(service.base_url, "wrong", session)
 
@@ -340,8 +358,9 @@ def test_s43_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
         serve(archive, trusted_proxies=["nginx"])
 
 
-def test_s43_a_proxy_may_pass_the_name_of_the_host(archive: MemoryArchive) -> None:
-    """S43: the names that are given are good in the Host header beside loopback ones, others are not."""
+@pytest.mark.fault("S43")
+def test_a_proxy_may_pass_the_name_of_the_host(archive: MemoryArchive) -> None:
+    """The names that are given are good in the Host header beside loopback ones, others are not."""
     with serve(archive, host_names=["Data.example.org"]) as service:
         key = f"X-API-Key: {service.api_key}"
         for host, status in (("data.example.org", 200), ("127.0.0.1", 200), ("example.org", 400)):
@@ -349,16 +368,18 @@ def test_s43_a_proxy_may_pass_the_name_of_the_host(archive: MemoryArchive) -> No
             assert raw(service.base_url, asked.encode())[0] == status
 
 
-def test_s33_an_ipv6_client_is_its_network() -> None:
-    """S33: who has 64 bits of addresses to choose from is one client; mapped IPv4 addresses are many."""
+@pytest.mark.fault("S33")
+def test_an_ipv6_client_is_its_network() -> None:
+    """Who has 64 bits of addresses to choose from is one client; mapped IPv4 addresses are many."""
     wrong = FailedAttempts(2)
     assert [wrong.wait(f"2001:db8::{i:x}") is None for i in range(4)] == [True, True, False, False]
     assert wrong.wait("2001:db8:0:1::1") is None
     assert [wrong.wait(f"::ffff:10.0.0.{i}") is None for i in range(4)] == [True] * 4
 
 
-def test_s33_the_table_of_addresses_is_bounded() -> None:
-    """S33: as many addresses as one likes do not fill memory, and a minute later an address starts anew."""
+@pytest.mark.fault("S33")
+def test_the_table_of_addresses_is_bounded() -> None:
+    """As many addresses as one likes do not fill memory, and a minute later an address starts anew."""
     clock = Clock(0.0)
     wrong = FailedAttempts(2, addresses=100, clock=clock)
     for i in range(10_000):
@@ -381,8 +402,9 @@ def test_a_clock_that_moves_expires_a_key() -> None:
     assert keys.grant(b"k") is None
 
 
-def test_s44_eight_processes_may_make_one_key_file(tmp_path) -> None:
-    """S44: keys added by eight writers at the same time, to a file that none of them finds, are all kept."""
+@pytest.mark.fault("S44")
+def test_eight_processes_may_make_one_key_file(tmp_path) -> None:
+    """Keys added by eight writers at the same time, to a file that none of them finds, are all kept."""
     path, pids = tmp_path / "keys.toml", []
     for _ in range(8):
         pid = os.fork()
@@ -407,8 +429,9 @@ def own_file(folder) -> KeyFile:
     return KeyFile(path)
 
 
-def test_s44_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
-    """S44: adding and revoking keeps comments, order and spelling of every line that they do not concern."""
+@pytest.mark.fault("S44")
+def test_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
+    """Adding and revoking keeps comments, order and spelling of every line that they do not concern."""
     keys = own_file(tmp_path)
     _, entry = keys.add("pro \U0001f680", organization='Desk "\U0001f40b" \\ 1\n')
     assert keys.path.read_text(encoding="utf-8").startswith(OWN)
@@ -421,10 +444,11 @@ def test_s44_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
     assert [line for line in OWN.splitlines() if line not in text.splitlines()] == []
 
 
+@pytest.mark.fault("S44")
 @given(plan=st.text(), organization=st.text())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_s44_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
-    """S44: whatever plan and organization are called, the file is read again with these names, also after an edit."""
+def test_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
+    """Whatever plan and organization are called, the file is read again with these names, also after an edit."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
     create_key_file(path, {plan: AccessPlan(plan)})
     key, first = KeyFile(path).add(plan, organization=organization)
@@ -439,16 +463,18 @@ def test_s44_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, pla
     assert (grant.key_id, grant.plan) == (first.key_id, AccessPlan(plan))
 
 
-def test_s44_a_name_that_no_file_can_hold_leaves_the_file(tmp_path) -> None:
-    """S44: half a surrogate pair has no UTF-8, so the key is refused and the file is what it was."""
+@pytest.mark.fault("S44")
+def test_a_name_that_no_file_can_hold_leaves_the_file(tmp_path) -> None:
+    """Half a surrogate pair has no UTF-8, so the key is refused and the file is what it was."""
     keys = own_file(tmp_path)
     with pytest.raises(ConfigError, match="left as it was"):
         keys.add("pro \U0001f680", organization="\ud83d")
     assert keys.path.read_text(encoding="utf-8") == OWN
 
 
-def test_s44_an_edit_follows_a_link(tmp_path) -> None:
-    """S44: a key file that is a link stays one, and the file behind it has the new key."""
+@pytest.mark.fault("S44")
+def test_an_edit_follows_a_link(tmp_path) -> None:
+    """A key file that is a link stays one, and the file behind it has the new key."""
     (tmp_path / "real").mkdir()
     keys = own_file(tmp_path / "real")
     link = tmp_path / "keys.toml"
@@ -459,9 +485,10 @@ def test_s44_an_edit_follows_a_link(tmp_path) -> None:
     assert [found.name for found in tmp_path.iterdir() if found.is_file()] == ["keys.toml"]
 
 
+@pytest.mark.fault("S44")
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
-def test_s44_what_root_edits_stays_its_owners(tmp_path) -> None:
-    """S44: after an edit by root the file and its lock belong to the owner of before, with the mode of before."""
+def test_what_root_edits_stays_its_owners(tmp_path) -> None:
+    """After an edit by root the file and its lock belong to the owner of before, with the mode of before."""
     keys = own_file(tmp_path)
     os.chown(keys.path, 1234, 4321)
     keys.path.chmod(0o400)
@@ -472,8 +499,9 @@ def test_s44_what_root_edits_stays_its_owners(tmp_path) -> None:
     assert keys.path.stat().st_mode & 0o777 == 0o400
 
 
-def test_s44_keys_of_one_line_are_added_to(tmp_path) -> None:
-    """S44: keys that are written as an array of tables in one line get another one there."""
+@pytest.mark.fault("S44")
+def test_keys_of_one_line_are_added_to(tmp_path) -> None:
+    """Keys that are written as an array of tables in one line get another one there."""
     path = tmp_path / "keys.toml"
     path.touch(0o600)
     path.write_text("keys = [{id = 'k', hash = 'sha256:" + "0" * 64 + "', plan = 'a'}]\n[plans.a]\n")
@@ -482,13 +510,12 @@ def test_s44_keys_of_one_line_are_added_to(tmp_path) -> None:
     assert [(e.key_id, e.revoked) for e in KeyFile(path).entries] == [("k", True), (entry.key_id, False)]
 
 
+@pytest.mark.fault("S44")
 @pytest.mark.parametrize(
     "text", ["plans = {local = 5}", "plans = 3", "[plans.pro]\nrpm = 1", "keys = 1", "\x00", "[[keys]]\nrevoke = true"]
 )
-def test_s44_a_file_with_a_mistake_keeps_the_keys_in_use(
-    archive: MemoryArchive, key_file: KeyFile, text, caplog
-) -> None:
-    """S44: a mistake that is written while keys are served is logged with its line, and their keys stay good."""
+def test_a_file_with_a_mistake_keeps_the_keys_in_use(archive: MemoryArchive, key_file: KeyFile, text, caplog) -> None:
+    """A mistake that is written while keys are served is logged with its line, and their keys stay good."""
     key, _ = key_file.add("pro")
     with serve(archive, keys=key_file.path) as service, requests.Session() as session:
         web = Web(service.base_url, key, session)
@@ -509,12 +536,13 @@ toml_values = st.recursive(
 )
 
 
+@pytest.mark.fault("S44")
 @given(st.dictionaries(st.sampled_from(["plans", "keys", "other"]), toml_values, max_size=3))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_s44_whatever_a_file_holds_is_read_or_refused_with_its_line(
+def test_whatever_a_file_holds_is_read_or_refused_with_its_line(
     tmp_path_factory: pytest.TempPathFactory, table: dict
 ) -> None:
-    """S44: any TOML in the place of plans and keys is read, or is a ConfigError that names a line of the file."""
+    """Any TOML in the place of plans and keys is read, or is a ConfigError that names a line of the file."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
     path.touch(0o600)
     path.write_text(tomlkit.dumps(table), encoding="utf-8")
@@ -529,8 +557,9 @@ def test_s44_whatever_a_file_holds_is_read_or_refused_with_its_line(
     assert 1 <= int(line[1]) <= path.read_text(encoding="utf-8").count("\n") + 1
 
 
-def test_s6_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> None:
-    """S6: a revocation in a file that others may read is refused, and counts as soon as the rights are right."""
+@pytest.mark.fault("S6")
+def test_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> None:
+    """A revocation in a file that others may read is refused, and counts as soon as the rights are right."""
     path, keys = key_file.path, KeyFile(key_file.path)
     key, entry = keys.add(next(iter(keys.plans)))
     assert keys.grant(key.encode()) is not None
@@ -542,8 +571,9 @@ def test_s6_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> 
     assert entry.key_id in path.read_text()
 
 
-def test_s1_an_empty_key_opens_nothing(archive: MemoryArchive) -> None:
-    """S1, S3: an empty key is refused where keys are given; no key and two keys are none."""
+@pytest.mark.fault("S1", "S3")
+def test_an_empty_key_opens_nothing(archive: MemoryArchive) -> None:
+    """An empty key is refused where keys are given; no key and two keys are none."""
     with pytest.raises(ConfigError, match="empty key"):
         serve(archive, keys={"": "p"}, plans={"p": AccessPlan("p")})
     keys = Keys([Entry("k", digest(b""), "p")], {"p": AccessPlan("p")})
@@ -559,9 +589,10 @@ def test_blanks_around_a_header_are_not_its_value(archive: MemoryArchive) -> Non
         assert raw(service.base_url, lines.encode())[0] == 200
 
 
+@pytest.mark.fault("S10")
 @pytest.mark.parametrize("days", [math.nan, math.inf, 0, True])
-def test_s10_a_lookback_is_a_number(days: float) -> None:
-    """S10: what is no finite number above 0 is refused by name."""
+def test_a_lookback_is_a_number(days: float) -> None:
+    """What is no finite number above 0 is refused by name."""
     with pytest.raises(ConfigError, match="max_history_days"):
         AccessPlan.read("p", {"max_history_days": days})
 

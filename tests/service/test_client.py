@@ -22,13 +22,12 @@ def assert_same(one: Any, other: Any) -> None:
         pandas.testing.assert_frame_equal(one, other, check_exact=False, rtol=1e-12, atol=0, check_categorical=False)
 
 
+@pytest.mark.fault("S40")
 @pytest.mark.parametrize("resolution", ["10m", "1h", "6h", "1d"])
 @pytest.mark.parametrize("frame", ["pandas", "polars"])
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_s40_a_coarse_answer_is_the_fine_one_resampled(
-    service: Service, view: str, frame: str, resolution: str
-) -> None:
-    """S40: for every view, kind of frame and resolution, what the service aggregates is what the client would."""
+def test_a_coarse_answer_is_the_fine_one_resampled(service: Service, view: str, frame: str, resolution: str) -> None:
+    """For every view, kind of frame and resolution, what the service aggregates is what the client would."""
     client = md.Client(service.base_url, service.api_key, frame=frame)
     fine = getattr(client, view)("m1", *DAY, "1m")
     coarse = getattr(client, view)("m1", *DAY, resolution)
@@ -37,8 +36,9 @@ def test_s40_a_coarse_answer_is_the_fine_one_resampled(
     assert_same(coarse, again[[c for c in again.columns if not c.endswith("_count")]])
 
 
-def test_s40_every_method_of_the_client_is_answered(service: Service) -> None:
-    """S40: discovery, tokens, usage, health and a market of 210 tokens through the client."""
+@pytest.mark.fault("S40")
+def test_every_method_of_the_client_is_answered(service: Service) -> None:
+    """Discovery, tokens, usage, health and a market of 210 tokens through the client."""
     client = md.Client(service.base_url, service.api_key, frame="polars")
     assert client.series()["slug"].to_list() == ["weather"]
     assert set(client.events(series_slug="weather")["slug"].to_list()) == {"rain", "snow"}
@@ -51,8 +51,9 @@ def test_s40_every_method_of_the_client_is_answered(service: Service) -> None:
     assert len(client.token_prices("w9", *DAY, "1m")) == 1
 
 
-def test_s40_refusals_reach_the_user_as_errors(service: Service) -> None:
-    """S40: each status of section 7 is the client's error of that name."""
+@pytest.mark.fault("S40")
+def test_refusals_reach_the_user_as_errors(service: Service) -> None:
+    """Each status of section 7 is the client's error of that name."""
     client = md.Client(service.base_url, service.api_key)
     with pytest.raises(md.NotFoundError, match="Market not found: nope"):
         client.prices("nope", *DAY, "1m")

@@ -31,15 +31,17 @@ def first_cursor(web: Web, **more: object) -> str:
     return str(web.history("books", limit=4, **more).body["metadata"]["next_cursor"])
 
 
-def test_s12_a_cursor_is_short_and_safe_in_a_url(ask: Web) -> None:
-    """S12: at most 512 characters of the URL-safe alphabet."""
+@pytest.mark.fault("S12")
+def test_a_cursor_is_short_and_safe_in_a_url(ask: Web) -> None:
+    """At most 512 characters of the URL-safe alphabet."""
     cursor = first_cursor(ask)
     assert len(cursor) <= 512
     assert set(cursor) <= set(string.ascii_letters + string.digits + "-_.")
 
 
-def test_s12_every_bit_of_a_cursor_counts(ask: Web) -> None:
-    """S12: a cursor with any one bit changed, cut anywhere, or with anything added is 400."""
+@pytest.mark.fault("S12")
+def test_every_bit_of_a_cursor_counts(ask: Web) -> None:
+    """A cursor with any one bit changed, cut anywhere, or with anything added is 400."""
     cursor = first_cursor(ask)
     cursors = Cursors([b"one secret for the whole suite"])
     facts = ["books", "m1", None, "1m", START, START + 180 * MINUTE]
@@ -57,10 +59,11 @@ def test_s12_every_bit_of_a_cursor_counts(ask: Web) -> None:
         assert (answer.status, answer.body) == INVALID
 
 
+@pytest.mark.fault("S12")
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_s12_mutants_are_never_good(data: st.DataObject) -> None:
-    """S12: whatever is done to the text of a cursor, only the text itself is good."""
+def test_mutants_are_never_good(data: st.DataObject) -> None:
+    """Whatever is done to the text of a cursor, only the text itself is good."""
     cursors = Cursors([b"0123456789abcdef"], clock=lambda: 1000.0)
     cursor = cursors.give(FACTS, "-120000000")
     at = data.draw(st.integers(0, len(cursor)))
@@ -74,9 +77,10 @@ def test_s12_mutants_are_never_good(data: st.DataObject) -> None:
             cursors.read(FACTS, mutant)
 
 
+@pytest.mark.fault("G15")
 @pytest.mark.soak
-def test_g15_a_hundred_thousand_mutants_are_refused() -> None:
-    """G15: of 100,000 mutated cursors not one is good."""
+def test_a_hundred_thousand_mutants_are_refused() -> None:
+    """Of 100,000 mutated cursors not one is good."""
     source = random.Random(15)
     cursors = Cursors([b"0123456789abcdef"], clock=lambda: 1000.0)
     alphabet = string.ascii_letters + string.digits + "-_."
@@ -97,8 +101,9 @@ def test_g15_a_hundred_thousand_mutants_are_refused() -> None:
     assert refused == cases(100_000)
 
 
-def test_s12_a_cursor_is_bound_to_its_request(ask: Web) -> None:
-    """S12: with another market, view, resolution or range, or for a listing, it is 400; slug and id are one market."""
+@pytest.mark.fault("S12")
+def test_a_cursor_is_bound_to_its_request(ask: Web) -> None:
+    """With another market, view, resolution or range, or for a listing, it is 400; slug and id are one market."""
     cursor = first_cursor(ask)
     assert ask.history("books", "will-it-rain", limit=200, cursor=cursor).status == 200
     others = [
@@ -114,16 +119,18 @@ def test_s12_a_cursor_is_bound_to_its_request(ask: Web) -> None:
     assert [(a.status, a.body) for a in others] == [INVALID] * len(others)
 
 
-def test_s12_a_repeated_or_empty_cursor_is_refused(ask: Web) -> None:
-    """S12: two cursors, also two equal ones, and an empty one are 400."""
+@pytest.mark.fault("S12")
+def test_a_repeated_or_empty_cursor_is_refused(ask: Web) -> None:
+    """Two cursors, also two equal ones, and an empty one are 400."""
     cursor = first_cursor(ask)
     for given_ in ([cursor, cursor], [cursor, "x"], ["", cursor], ""):
         answer = ask.get("/v1/markets/m1/books", limit=4, cursor=given_, **window())
         assert (answer.status, answer.body) == INVALID
 
 
-def test_s12_an_expired_cursor_and_a_foreign_secret_are_refused() -> None:
-    """S12: a cursor ends with its lifetime; a secret that was replaced still reads, a foreign one does not."""
+@pytest.mark.fault("S12")
+def test_an_expired_cursor_and_a_foreign_secret_are_refused() -> None:
+    """A cursor ends with its lifetime; a secret that was replaced still reads, a foreign one does not."""
     now = [0.0]
     old, new = b"old secret 012345", b"new secret 012345"
     cursor = Cursors([old], lifetime=10, clock=lambda: now[0]).give(FACTS, "60")
@@ -143,8 +150,9 @@ def test_a_short_secret_is_refused() -> None:
         Cursors([b"short"])
 
 
-def test_s13_a_cursor_outlives_a_restart(tmp_path) -> None:
-    """S13: the secret is kept beside the archive with mode 0600, so the next service reads the cursor."""
+@pytest.mark.fault("S13")
+def test_a_cursor_outlives_a_restart(tmp_path) -> None:
+    """The secret is kept beside the archive with mode 0600, so the next service reads the cursor."""
     archive = delta_archive(small_archive(), tmp_path)
     pages = []
     cursor = None
@@ -159,8 +167,9 @@ def test_s13_a_cursor_outlives_a_restart(tmp_path) -> None:
     assert (tmp_path / CURSOR_FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_s13_services_that_start_at_once_share_the_secret(tmp_path) -> None:
-    """S13: of many that make the secret at the same time all read the same one, and nothing else stays behind."""
+@pytest.mark.fault("S13")
+def test_services_that_start_at_once_share_the_secret(tmp_path) -> None:
+    """Of many that make the secret at the same time all read the same one, and nothing else stays behind."""
     path = tmp_path / "secret"
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: kept_secret(path), range(32)))
@@ -168,13 +177,15 @@ def test_s13_services_that_start_at_once_share_the_secret(tmp_path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["secret"]
 
 
-def test_s13_without_a_place_the_secret_lives_with_the_process(tmp_path) -> None:
-    """S13: where nothing can be written there is a secret all the same."""
+@pytest.mark.fault("S13")
+def test_without_a_place_the_secret_lives_with_the_process(tmp_path) -> None:
+    """Where nothing can be written there is a secret all the same."""
     assert len(kept_secret(tmp_path / "no" / "folder" / "secret")) >= 32
 
 
-def test_s14_a_cursor_goes_on_with_another_key(archive: MemoryArchive) -> None:
-    """S14: a cursor is accepted from another key; rate and plan are those of the key that shows it."""
+@pytest.mark.fault("S14")
+def test_a_cursor_goes_on_with_another_key(archive: MemoryArchive) -> None:
+    """A cursor is accepted from another key; rate and plan are those of the key that shows it."""
     plans = {"pro": AccessPlan("pro"), "none": AccessPlan("none", views=("metrics",)), "slow": AccessPlan("slow", 1)}
     keys = {"a": "pro", "b": "pro", "c": "none", "d": "slow"}
     with serve(archive, keys=keys, plans=plans) as service, requests.Session() as session:
@@ -187,8 +198,9 @@ def test_s14_a_cursor_goes_on_with_another_key(archive: MemoryArchive) -> None:
         assert web["d"].history("books", limit=4, cursor=cursor).status == 429
 
 
-def test_s15_an_archive_that_grows_neither_repeats_nor_skips() -> None:
-    """S15: points that arrive behind the walk do not shift it; points before it are met."""
+@pytest.mark.fault("S15")
+def test_an_archive_that_grows_neither_repeats_nor_skips() -> None:
+    """Points that arrive behind the walk do not shift it; points before it are met."""
     archive = small_archive()
     with serve(archive) as service, requests.Session() as session:
         web = Web(service.base_url, service.api_key, session)

@@ -89,16 +89,18 @@ def check(local: Service, document: dict[str, Any], asked: tuple[str, list[tuple
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
+@pytest.mark.fault("G14")
 @settings(max_examples=200, deadline=None, suppress_health_check=QUIET)
 @given(requests_())
-def test_g14_no_request_finds_a_fault(local: Service, document: dict[str, Any], asked: Any) -> None:
-    """G14: whatever is asked, the answer is JSON, declared, in its schema, no 5xx; and without a key it is 401."""
+def test_no_request_finds_a_fault(local: Service, document: dict[str, Any], asked: Any) -> None:
+    """Whatever is asked, the answer is JSON, declared, in its schema, no 5xx; and without a key it is 401."""
     check(local, document, asked)
 
 
+@pytest.mark.fault("G14")
 @pytest.mark.soak
-def test_g14_fifty_thousand_requests_find_no_fault(local: Service, document: dict[str, Any]) -> None:
-    """G14: the same for 50,000 requests, half of them without a key."""
+def test_fifty_thousand_requests_find_no_fault(local: Service, document: dict[str, Any]) -> None:
+    """The same for 50,000 requests, half of them without a key."""
     count = 0
 
     @settings(max_examples=cases(25_000), deadline=None, suppress_health_check=QUIET)

@@ -116,20 +116,22 @@ places = st.sampled_from(
 names = st.sampled_from(["Accept-Encoding", "X-Other", "Cookie", "Accept", "Content-Type", "Host", "X-API-Key"])
 
 
+@pytest.mark.fault("S42")
 @given(place=places, part=parts, size=st.integers(0, MAX_URL - 100), name=names, count=st.integers(0, 90), wide=parts)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-def test_s42_no_shape_of_a_request_holds_the_loop(
+def test_no_shape_of_a_request_holds_the_loop(
     lag: tuple[Service, Lag], place: str, part: str, size: int, name: str, count: int, wide: str
 ) -> None:
-    """S42: whatever fills a URL up to 8 kB and headers up to 32 kB, no turn is 1,600 empty ones (5 ms) long."""
+    """Whatever fills a URL up to 8 kB and headers up to 32 kB, no turn is 1,600 empty ones (5 ms) long."""
     service, probe = lag
     headers = [f"{name}: {filled(wide, 330)}"] * count
     took = probe.of(service.base_url, get(service, place.format(filled(part, size)), *headers))
     assert took <= MOST
 
 
-def test_s42_more_parameters_than_any_route_has_are_refused(local: Service) -> None:
-    """S42: a URL of more than 64 parameters is 400 before it is read; up to that they are counted in one pass."""
+@pytest.mark.fault("S42")
+def test_more_parameters_than_any_route_has_are_refused(local: Service) -> None:
+    """A URL of more than 64 parameters is 400 before it is read; up to that they are counted in one pass."""
     with requests.Session() as session:
         web = Web(local.base_url, local.api_key, session)
         assert web.get("/v1/health?" + "a&" * (MAX_PARAMETERS - 1)).status == 422
@@ -137,8 +139,9 @@ def test_s42_more_parameters_than_any_route_has_are_refused(local: Service) -> N
     assert (answer.status, answer.body) == (400, {"detail": "The URL has more than 64 parameters."})
 
 
-def test_s42_many_short_requests_at_once_share_the_loop(lag: tuple[Service, Lag]) -> None:
-    """S42: thousands of requests in one packet are parsed bit by bit, and none of them is lost."""
+@pytest.mark.fault("S42")
+def test_many_short_requests_at_once_share_the_loop(lag: tuple[Service, Lag]) -> None:
+    """Thousands of requests in one packet are parsed bit by bit, and none of them is lost."""
     service, probe = lag
     count = 4_000
     host, port = service.base_url.removeprefix("http://").split(":")
@@ -156,8 +159,9 @@ def test_s42_many_short_requests_at_once_share_the_loop(lag: tuple[Service, Lag]
     assert probe.longest / probe.empty <= MOST
 
 
-def test_s42_requests_in_pieces_of_any_size_are_whole(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S42: however few bytes are parsed at once, requests that come together are answered in order."""
+@pytest.mark.fault("S42")
+def test_requests_in_pieces_of_any_size_are_whole(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few bytes are parsed at once, requests that come together are answered in order."""
     with serve(archive) as service:
         asked = [f"/v1/markets/{name}" for name in ("m1", "none", "m3", "%20" * 600)]
         head = f"Host: 127.0.0.1\r\nX-API-Key: {service.api_key}\r\n\r\n"

@@ -49,9 +49,10 @@ def peak(pid: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
+@pytest.mark.fault("S24")
 @pytest.mark.parametrize("size", [8_500, 70_000, 300_000, 8_000_000])
-def test_s24_a_long_url_is_refused(local: Service, size: int) -> None:
-    """S24: a URL above 8 KiB is 414 as JSON, or the connection ends."""
+def test_a_long_url_is_refused(local: Service, size: int) -> None:
+    """A URL above 8 KiB is 414 as JSON, or the connection ends."""
     status, headers, body = raw(local.base_url, head(local, "/v1/markets/" + "x" * size))
     assert status in {0, 414}
     if status:
@@ -60,9 +61,10 @@ def test_s24_a_long_url_is_refused(local: Service, size: int) -> None:
     assert raw(local.base_url, head(local))[0] == 200
 
 
+@pytest.mark.fault("S24", "S25")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of another process is read from /proc")
-def test_s24_a_request_without_end_is_not_kept(tmp_path: Path) -> None:
-    """S24, S25: heads and bodies of 100 MB each cost the service's process less than 10 MB."""
+def test_a_request_without_end_is_not_kept(tmp_path: Path) -> None:
+    """Heads and bodies of 100 MB each cost the service's process less than 10 MB."""
     delta_archive(small_archive(), tmp_path)
     with process(tmp_path) as (running, url, key):
         service = SimpleNamespace(base_url=url, api_key=key)
@@ -78,11 +80,12 @@ def test_s24_a_request_without_end_is_not_kept(tmp_path: Path) -> None:
         assert raw(url, head(service))[0] == 200
 
 
+@pytest.mark.fault("S24")
 @pytest.mark.parametrize(
     "more", [["X-Big: " + "x" * 40_000], ["X-Big: " + "x" * 1_000_000], [f"X-{i}: 1" for i in range(20_000)]]
 )
-def test_s24_large_headers_are_refused(local: Service, more: list[str]) -> None:
-    """S24: 40 kB or 1 MB of one header, and 20,000 headers, are 431 as JSON, or the connection ends."""
+def test_large_headers_are_refused(local: Service, more: list[str]) -> None:
+    """40 kB or 1 MB of one header, and 20,000 headers, are 431 as JSON, or the connection ends."""
     status, headers, body = raw(local.base_url, head(local, "/v1/health", *more))
     assert status in {0, 431}
     if status:
@@ -91,18 +94,20 @@ def test_s24_large_headers_are_refused(local: Service, more: list[str]) -> None:
     assert raw(local.base_url, head(local))[0] == 200
 
 
+@pytest.mark.fault("S25")
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"])
 @pytest.mark.parametrize("path", ["/v1/health", "/v1/markets/m1/books", "/v1/markets"])
-def test_s25_other_methods_are_405(local: Service, method: str, path: str) -> None:
-    """S25: 405 with Allow and a JSON body (none for HEAD)."""
+def test_other_methods_are_405(local: Service, method: str, path: str) -> None:
+    """405 with Allow and a JSON body (none for HEAD)."""
     status, headers, body = raw(local.base_url, head(local, path, "Connection: close", method=method))
     assert (status, headers["allow"]) == (405, "GET")
     assert headers["content-type"] == "application/json"
     assert body == b"" if method == "HEAD" else strict_json(body) == {"detail": "Method Not Allowed"}
 
 
-def test_s25_a_method_that_nobody_knows_is_405(local: Service) -> None:
-    """S25: FOO is refused as a method, and nonsense as no HTTP, both as JSON."""
+@pytest.mark.fault("S25")
+def test_a_method_that_nobody_knows_is_405(local: Service) -> None:
+    """FOO is refused as a method, and nonsense as no HTTP, both as JSON."""
     status, headers, body = raw(local.base_url, head(local, method="FOO"))
     assert (status, headers["allow"], strict_json(body)) == (405, "GET", {"detail": "Method Not Allowed"})
     for nonsense in (
@@ -116,8 +121,9 @@ def test_s25_a_method_that_nobody_knows_is_405(local: Service) -> None:
         assert strict_json(body) == {"detail": "Invalid HTTP request received."}
 
 
-def test_s25_a_get_with_a_body_is_answered_at_once(local: Service) -> None:
-    """S25: a GET that announces 100 MB of body is answered before it comes, and its connection ends."""
+@pytest.mark.fault("S25")
+def test_a_get_with_a_body_is_answered_at_once(local: Service) -> None:
+    """A GET that announces 100 MB of body is answered before it comes, and its connection ends."""
     with connect(local) as connection:
         connection.sendall(head(local, "/v1/health", BODY))
         status, headers, _ = read_answer(connection)
@@ -138,14 +144,15 @@ class Failing(MemoryArchive):
         return super().find_market(id_or_slug)
 
 
+@pytest.mark.fault("S27")
 @pytest.mark.parametrize(
     "problem",
     [OSError(5, "Input/output error", "/secret/path"), ArchiveCorruptError("/secret/path is damaged"), ValueError("x"),
      RecursionError(), MemoryError()],
     ids=lambda p: type(p).__name__,
 )  # fmt: skip
-def test_s27_a_fault_is_500_and_tells_nothing(problem: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    """S27: what fails inside is 500 `Failed to fetch data.`; the log has the cause under the answer's id, no key."""
+def test_a_fault_is_500_and_tells_nothing(problem: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """What fails inside is 500 `Failed to fetch data.`; the log has the cause under the answer's id, no key."""
     archive = Failing()
     archive.problem = problem
     archive.add_market("m", {"Yes": "1"})
@@ -161,8 +168,9 @@ def test_s27_a_fault_is_500_and_tells_nothing(problem: BaseException, caplog: py
         assert str(service.api_key) not in caplog.text
 
 
-def test_s26_every_refusal_is_json(local: Service) -> None:
-    """S26: whatever the status, the body is `{"detail": ...}` as JSON, with the headers of every answer."""
+@pytest.mark.fault("S26")
+def test_every_refusal_is_json(local: Service) -> None:
+    """Whatever the status, the body is `{"detail": ...}` as JSON, with the headers of every answer."""
     books = "/v1/markets/m1/books?start_ts=1&end_ts=2&resolution=1m"
     asked = {
         400: head(local, books + "&cursor=x"),
@@ -180,8 +188,9 @@ def test_s26_every_refusal_is_json(local: Service) -> None:
         assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
 
 
-def test_s28_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> None:
-    """S28: NaN and infinities in the archive are null in JSON, never a word that JSON lacks, never 500."""
+@pytest.mark.fault("S28")
+def test_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> None:
+    """NaN and infinities in the archive are null in JSON, never a word that JSON lacks, never 500."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     archive.put("books", "m", "1", START, ([(math.nan, math.inf)], [(0.5, -math.inf)]))
@@ -198,8 +207,9 @@ def test_s28_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> N
         }  # fmt: skip
 
 
-def test_s34_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S34: connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
+@pytest.mark.fault("S34")
+def test_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
     monkeypatch.setattr(LimitedProtocol, "head_seconds", 0.3)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(local)) for _ in range(60)]
@@ -212,8 +222,9 @@ def test_s34_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPat
                     pass
 
 
-def test_s34_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S34: after an answer, the next request on the connection has the same time for its head."""
+@pytest.mark.fault("S34")
+def test_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an answer, the next request on the connection has the same time for its head."""
     monkeypatch.setattr(LimitedProtocol, "head_seconds", 0.2)
     with connect(local) as connection:
         for _ in range(2):
@@ -234,8 +245,9 @@ def until_closed(service: Service) -> None:
         time.sleep(0.02)
 
 
-def test_s34_a_client_that_does_not_read_is_closed(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S34: answers that nobody takes are given up, and their room is free again."""
+@pytest.mark.fault("S34")
+def test_a_client_that_does_not_read_is_closed(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that nobody takes are given up, and their room is free again."""
     monkeypatch.setattr(LimitedProtocol, "stall_seconds", 0.2)
     with serve(archive) as service, connect(service) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -246,8 +258,9 @@ def test_s34_a_client_that_does_not_read_is_closed(archive: MemoryArchive, monke
         assert raw(service.base_url, head(service))[0] == 200
 
 
-def test_s34_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: MemoryArchive) -> None:
-    """S34: more answers that nobody takes than a key has places, and the key's next request is answered."""
+@pytest.mark.fault("S34")
+def test_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: MemoryArchive) -> None:
+    """More answers that nobody takes than a key has places, and the key's next request is answered."""
     with serve(archive) as service, contextlib.ExitStack() as opened:
         asked = head(service, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
         for _ in range(2 * CLIENT_SLOTS):
@@ -294,8 +307,9 @@ def lazy(service: Service, opened: contextlib.ExitStack, data: bytes) -> socket.
     return connection
 
 
-def test_s45_a_connection_leaves_one_answer_unread() -> None:
-    """S45: of 300 requests on a connection that reads nothing one is answered; the others wait, and are answered."""
+@pytest.mark.fault("S45")
+def test_a_connection_leaves_one_answer_unread() -> None:
+    """Of 300 requests on a connection that reads nothing one is answered; the others wait, and are answered."""
     with serve(wide_archive()) as service, contextlib.ExitStack() as opened:
         page = len(raw(service.base_url, head(service, BOOKS))[2])
         connection = lazy(service, opened, head(service, BOOKS) * 300)
@@ -324,8 +338,9 @@ def read_exactly(connection: socket.socket) -> tuple[int, dict[str, str], bytes]
     return int(top.split()[1]), headers, body
 
 
-def test_s45_all_connections_leave_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S45: where more is unread than the service keeps, the clients that owe most are given up and others served."""
+@pytest.mark.fault("S45")
+def test_all_connections_leave_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more is unread than the service keeps, the clients that owe most are given up and others served."""
     monkeypatch.setattr(LimitedProtocol, "max_unsent", 8_000_000)
     with serve(wide_archive()) as service, contextlib.ExitStack() as opened:
         page = len(raw(service.base_url, head(service, BOOKS))[2])
@@ -339,15 +354,17 @@ def test_s45_all_connections_leave_a_bounded_number_of_bytes(monkeypatch: pytest
         assert open_connections(service) <= 8
 
 
-def test_s39_a_public_address_without_a_proxy_warns(archive: MemoryArchive) -> None:
-    """S39: who listens beyond this machine without a proxy is warned that keys travel unencrypted."""
+@pytest.mark.fault("S39")
+def test_a_public_address_without_a_proxy_warns(archive: MemoryArchive) -> None:
+    """Who listens beyond this machine without a proxy is warned that keys travel unencrypted."""
     with pytest.warns(MarketDataWarning, match="unencrypted"):
         serve(archive, host="0.0.0.0", keys={"k": "local"}).close()
     serve(archive, host="0.0.0.0", keys={"k": "local"}, trusted_proxies=["10.0.0.0/8"]).close()
 
 
-def test_s34_an_idle_connection_is_closed(archive: MemoryArchive) -> None:
-    """S34: a kept connection on which nothing comes is closed, without a request of its own."""
+@pytest.mark.fault("S34")
+def test_an_idle_connection_is_closed(archive: MemoryArchive) -> None:
+    """A kept connection on which nothing comes is closed, without a request of its own."""
     with serve(archive) as service:
         service._server.config.timeout_keep_alive = 0.1
         with connect(service) as connection:
@@ -371,8 +388,9 @@ def test_many_requests_at_once_on_one_connection(local: Service) -> None:
     assert got.count(b"HTTP/1.1 ") == 300
 
 
-def test_s35_overload_is_503(archive: MemoryArchive) -> None:
-    """S35: above the bound of requests in flight the answer is 503 as JSON with Retry-After; open connections do not
+@pytest.mark.fault("S35")
+def test_overload_is_503(archive: MemoryArchive) -> None:
+    """Above the bound of requests in flight the answer is 503 as JSON with Retry-After; open connections do not
     count.
     """
     hold = threading.Event()
@@ -403,8 +421,9 @@ def test_s35_overload_is_503(archive: MemoryArchive) -> None:
         assert one(0).status_code == 404
 
 
-def test_s36_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> None:
-    """S36: closing completes the requests in flight and takes no new ones."""
+@pytest.mark.fault("S36")
+def test_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> None:
+    """Closing completes the requests in flight and takes no new ones."""
     begun, hold = threading.Event(), threading.Event()
 
     class Slow(MemoryArchive):
@@ -463,23 +482,26 @@ def stop_under_load(path: Path, how: signal.Signals) -> int:
     return len(whole)
 
 
-def test_s36_s46_sigterm_cuts_no_body_and_exits_with_0(tmp_path: Path) -> None:
-    """S36, S46: a process that is told to stop under load finishes its answers and exits with 0, after SIGKILL too."""
+@pytest.mark.fault("S36", "S46")
+def test_sigterm_cuts_no_body_and_exits_with_0(tmp_path: Path) -> None:
+    """A process that is told to stop under load finishes its answers and exits with 0, after SIGKILL too."""
     delta_archive(small_archive(), tmp_path)
     for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
         assert stop_under_load(tmp_path, how)
 
 
+@pytest.mark.fault("G18")
 @pytest.mark.soak
-def test_g18_a_hundred_stops_cut_no_body(tmp_path: Path) -> None:
-    """G18: 100 stops under load, and not one 200 body is cut."""
+def test_a_hundred_stops_cut_no_body(tmp_path: Path) -> None:
+    """100 stops under load, and not one 200 body is cut."""
     delta_archive(small_archive(), tmp_path)
     answers = sum(stop_under_load(tmp_path, signal.SIGTERM) for _ in range(cases(100)))
     print(f"\n{cases(100)} stops, {answers} answers, none cut")
 
 
-def test_s37_one_request_reads_a_bounded_number_of_chunks() -> None:
-    """S37: over a long range that is held but empty in parts a request gives up its turn with a cursor."""
+@pytest.mark.fault("S37")
+def test_one_request_reads_a_bounded_number_of_chunks() -> None:
+    """Over a long range that is held but empty in parts a request gives up its turn with a cursor."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     for chunk in range(MAX_READS * 2 + 5):
@@ -491,8 +513,9 @@ def test_s37_one_request_reads_a_bounded_number_of_chunks() -> None:
     assert len({p["t"] for body in bodies for p in body["data"]["Yes"]}) == MAX_READS * 2 + 5
 
 
-def test_s37_the_event_loop_does_not_wait_for_the_archive() -> None:
-    """S37: while a read hangs, health answers on another key and connection."""
+@pytest.mark.fault("S37")
+def test_the_event_loop_does_not_wait_for_the_archive() -> None:
+    """While a read hangs, health answers on another key and connection."""
     hold = threading.Event()
 
     class Slow(MemoryArchive):
@@ -513,8 +536,9 @@ def test_s37_the_event_loop_does_not_wait_for_the_archive() -> None:
             assert hanging.result().status == 200
 
 
-def test_s38_the_log_is_one_line_per_request(local: Service, caplog: pytest.LogCaptureFixture) -> None:
-    """S38: line ends, escapes and marks of direction in a path are escaped in the log."""
+@pytest.mark.fault("S38")
+def test_the_log_is_one_line_per_request(local: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """Line ends, escapes and marks of direction in a path are escaped in the log."""
     caplog.set_level(logging.INFO)
     for slug in ("a%0d%0aforged 200", "%1b[31mred", "%E2%80%AEtxt", "a\x1b"):
         raw(local.base_url, head(local, f"/v1/markets/{slug}"))
@@ -525,8 +549,9 @@ def test_s38_the_log_is_one_line_per_request(local: Service, caplog: pytest.LogC
     assert len([r for r in caplog.records if "/v1/markets/" in r.getMessage()]) >= 2
 
 
-def test_s39_without_keys_it_binds_loopback_only(archive: MemoryArchive) -> None:
-    """S39: an address that others reach needs a key store; the refusal says so before anything is bound."""
+@pytest.mark.fault("S39")
+def test_without_keys_it_binds_loopback_only(archive: MemoryArchive) -> None:
+    """An address that others reach needs a key store; the refusal says so before anything is bound."""
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
         with pytest.raises(ConfigError, match="keys=<file>"):
             serve(archive, host=host)
@@ -534,15 +559,17 @@ def test_s39_without_keys_it_binds_loopback_only(archive: MemoryArchive) -> None
             run(archive, host)
 
 
-def test_s39_a_port_that_is_taken_is_named(local: Service, archive: MemoryArchive) -> None:
-    """S39: a taken port is a ConfigError that says which."""
+@pytest.mark.fault("S39")
+def test_a_port_that_is_taken_is_named(local: Service, archive: MemoryArchive) -> None:
+    """A taken port is a ConfigError that says which."""
     port = int(local.base_url.rpartition(":")[2])
     with pytest.raises(ConfigError, match=str(port)):
         serve(archive, port=port)
 
 
-def test_s39_no_other_site_may_read_the_answers(local: Service) -> None:
-    """S39: no CORS header, whatever the Origin, and nothing is cached."""
+@pytest.mark.fault("S39")
+def test_no_other_site_may_read_the_answers(local: Service) -> None:
+    """No CORS header, whatever the Origin, and nothing is cached."""
     _, headers, _ = raw(local.base_url, head(local, "/v1/health", "Origin: http://evil.example"))
     assert not [name for name in headers if name.startswith("access-control")]
     assert headers["cache-control"] == "no-store"
@@ -559,9 +586,10 @@ def test_the_key_is_said_once(tmp_path: Path) -> None:
     assert (out, err, running.returncode) == ("", "", 0)
 
 
+@pytest.mark.fault("G17")
 @pytest.mark.soak
-def test_g17_five_hundred_slow_connections_leave_room(local: Service) -> None:
-    """G17: 500 connections that send a byte now and then are closed in 15 s, and others are served all the while."""
+def test_five_hundred_slow_connections_leave_room(local: Service) -> None:
+    """500 connections that send a byte now and then are closed in 15 s, and others are served all the while."""
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(local)) for _ in range(500)]
         for connection in slow:

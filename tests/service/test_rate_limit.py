@@ -41,8 +41,9 @@ class Clock:
         return self.now
 
 
-def test_s29_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchive) -> None:
-    """S29: 200 concurrent requests of a key with 50 a minute: 50 pass, 150 are 429 with a Retry-After."""
+@pytest.mark.fault("S29")
+def test_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchive) -> None:
+    """200 concurrent requests of a key with 50 a minute: 50 pass, 150 are 429 with a Retry-After."""
     with serve(archive, keys={"k": "p"}, plans={"p": AccessPlan("p", 50)}) as service:
 
         def one(_: int) -> tuple[int, str | None]:
@@ -56,8 +57,9 @@ def test_s29_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchi
     assert all(1 <= int(str(after)) <= 61 for status, after in answers if status == 429)
 
 
-def test_s29_retry_after_is_true() -> None:
-    """S29: a request that waits as long as it was told passes, and a second less was too early."""
+@pytest.mark.fault("S29")
+def test_retry_after_is_true() -> None:
+    """A request that waits as long as it was told passes, and a second less was too early."""
     source, clock = random.Random(29), Clock()
     rates = RateLimiter(clock=clock)
     for _ in range(2_000):
@@ -74,8 +76,9 @@ def test_s29_retry_after_is_true() -> None:
             assert rates.wait("k", 10) is None
 
 
-def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
-    """S30: bursts around every border: in any 60 seconds at most N requests passed, and a full budget is usable."""
+@pytest.mark.fault("S30")
+def test_no_window_of_a_minute_holds_more_than_the_plan() -> None:
+    """Bursts around every border: in any 60 seconds at most N requests passed, and a full budget is usable."""
     source, clock = random.Random(30), Clock()
     rates = RateLimiter(clock=clock)
     passed = []
@@ -88,8 +91,9 @@ def test_s30_no_window_of_a_minute_holds_more_than_the_plan() -> None:
     assert len(passed) > 1_000
 
 
-def test_s30_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S30: a wall clock that is set back or forward opens no second budget."""
+@pytest.mark.fault("S30")
+def test_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall clock that is set back or forward opens no second budget."""
     rates = RateLimiter()
     assert [rates.wait("k", 2) for _ in range(2)] == [None, None]
     real = time.time()
@@ -98,8 +102,9 @@ def test_s30_the_window_does_not_follow_the_wall_clock(monkeypatch: pytest.Monke
         assert rates.wait("k", 2) is not None
 
 
-def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
-    """S31: while every request of a noisy key hangs in the archive, a quiet key is answered."""
+@pytest.mark.fault("S31")
+def test_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
+    """While every request of a noisy key hangs in the archive, a quiet key is answered."""
     hold = threading.Event()
 
     class Slow(MemoryArchive):
@@ -125,8 +130,9 @@ def test_s31_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
             assert [f.result() for f in waiting] == [404] * 30
 
 
-def test_s41_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) -> None:
-    """S41: while 700 connections of one key wait, another key gets each of its answers and no 503."""
+@pytest.mark.fault("S41")
+def test_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) -> None:
+    """While 700 connections of one key wait, another key gets each of its answers and no 503."""
     hold = threading.Event()
 
     class Slow(MemoryArchive):
@@ -153,10 +159,11 @@ def test_s41_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) ->
         assert {read_answer(connection)[0] for connection in waiting} == {404}
 
 
-def test_s41_of_a_burst_the_requests_of_others_are_read_first(
+@pytest.mark.fault("S41")
+def test_of_a_burst_the_requests_of_others_are_read_first(
     archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S41: where 200 connections of one key and then one of another send at the same moment, its request is second."""
+    """Where 200 connections of one key and then one of another send at the same moment, its request is second."""
     keys = Keys([Entry(name, digest(name.encode()), "p") for name in ("a", "b")], {"p": AccessPlan("p")})
     app = build(archive, keys)
     asked: list[str] = []
@@ -193,14 +200,15 @@ def test_s41_of_a_burst_the_requests_of_others_are_read_first(
     assert asked.index("key b") == 1
 
 
+@pytest.mark.fault("S41")
 @given(
     st.lists(st.sampled_from("abcd"), max_size=60),
     st.integers(1, 4),
     st.integers(1, 3),
     st.randoms(use_true_random=False),
 )
-def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int, order: random.Random) -> None:
-    """S41: no more run than may, of a client more than one only where it is alone, no free slot is left for which one
+def test_clients_take_turns(asked: list[str], slots: int, client_slots: int, order: random.Random) -> None:
+    """No more run than may, of a client more than one only where it is alone, no free slot is left for which one
     may start, and between two starts of a client that waits every other one that waits starts once.
     """
 
@@ -243,11 +251,12 @@ def test_s41_clients_take_turns(asked: list[str], slots: int, client_slots: int,
         assert client_slots > 1 or slots > 1 or all(count <= 3 for count in waits.values())
 
 
+@pytest.mark.fault("S41")
 @given(st.integers(1, 8), st.integers(0, 8), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_s41_the_next_request_that_is_started_is_that_of_the_other_key(
+def test_the_next_request_that_is_started_is_that_of_the_other_key(
     slots: int, others: int, client_slots: int, order: random.Random
 ) -> None:
-    """S41: while 700 requests of a key wait, the request of another key is the next one that is started: at once where
+    """While 700 requests of a key wait, the request of another key is the next one that is started: at once where
     a slot is free, else when the next request is done, whosever that is; and beside it the flood keeps one slot.
     """
 
@@ -280,8 +289,9 @@ def test_s41_the_next_request_that_is_started_is_that_of_the_other_key(
     asyncio.run(run())
 
 
-def test_s41_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
-    """S41: where there is no more room the key with the most waiting loses its newest request, never a quiet one."""
+@pytest.mark.fault("S41")
+def test_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
+    """Where there is no more room the key with the most waiting loses its newest request, never a quiet one."""
 
     async def run() -> None:
         queue = FairQueue(2, 1, room=10)
@@ -310,8 +320,9 @@ def test_s41_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
     asyncio.run(run())
 
 
-def test_s31_a_refusal_costs_the_same_at_any_rate() -> None:
-    """S31: of a window of 60,000 requests a refusal looks at one, and none is copied."""
+@pytest.mark.fault("S31")
+def test_a_refusal_costs_the_same_at_any_rate() -> None:
+    """Of a window of 60,000 requests a refusal looks at one, and none is copied."""
 
     class Window(deque):
         looked = 0
@@ -332,15 +343,17 @@ def test_s31_a_refusal_costs_the_same_at_any_rate() -> None:
     assert Window.looked <= 6
 
 
-def test_s31_keys_have_windows_of_their_own() -> None:
-    """S31: a key that has spent its minute takes nothing from another one."""
+@pytest.mark.fault("S31")
+def test_keys_have_windows_of_their_own() -> None:
+    """A key that has spent its minute takes nothing from another one."""
     rates = RateLimiter(clock=Clock())
     assert [rates.wait("a", 2) is None for _ in range(4)] == [True, True, False, False]
     assert rates.wait("b", 2) is None
 
 
-def test_s32_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S32: a wish for several workers is refused at the start, because each would have windows of its own."""
+@pytest.mark.fault("S32")
+def test_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wish for several workers is refused at the start, because each would have windows of its own."""
     monkeypatch.setenv("WEB_CONCURRENCY", "4")
     with pytest.raises(ConfigError, match="one process"):
         serve(archive)
@@ -375,9 +388,10 @@ def test_a_plan_that_shrinks_counts_what_has_passed() -> None:
     assert rates.wait("k", 4) is None
 
 
+@pytest.mark.fault("G16")
 @pytest.mark.soak
-def test_g16_two_hundred_clients_on_three_keys(archive: MemoryArchive, tmp_path: Path) -> None:
-    """G16: over 70 s of 200 clients, exactly the plan passes in any 60 s, and the quiet key is served all along."""
+def test_two_hundred_clients_on_three_keys(archive: MemoryArchive, tmp_path: Path) -> None:
+    """Over 70 s of 200 clients, exactly the plan passes in any 60 s, and the quiet key is served all along."""
     plans = {"p": {"requests_per_minute": 600}, "q": {"requests_per_minute": 6_000}}
     delta_archive(archive, tmp_path)
     with (
