@@ -5,121 +5,145 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import polars as pl
 import pytest
 
 from marketdata.archive import Archive
 
 WIDTHS = {"1m": 60, "10m": 600, "1h": 3600, "6h": 21600, "1d": 86400}
+# Each resolution once, in the libraries by turns: which rows come does not depend on the library.
+ASKED = [(resolution, ("polars", "pandas")[k % 2]) for k, resolution in enumerate(WIDTHS)]
 RECORDED_METRICS = ("volume", "liquidity", "yes_price", "no_price")
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# Of a token or market and the microsecond of a time or bucket: the levels of a book, or the values of a minute.
+Points = dict[tuple[str, int], list[Any]]
 
 
-def floor(ts: dt.datetime, seconds: int) -> dt.datetime:
-    return EPOCH + (ts - EPOCH) // dt.timedelta(seconds=seconds) * dt.timedelta(seconds=seconds)
+def plain(frame: Any, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of these columns as plain values: what is missing is None, times are microseconds."""
+    data = nw.from_native(frame, eager_only=True).select(names).to_polars()
+    texts = pl.col(pl.Categorical, pl.Enum, pl.String).cast(pl.String)
+    return data.with_columns(texts, pl.col(pl.Datetime).dt.epoch("us"), pl.col(pl.Float64).fill_nan(None)).iter_rows()
 
 
-def minutes_of_books(rows: pl.DataFrame) -> dict[tuple[str, dt.datetime], list[tuple[Any, ...]]]:
-    snapshots: dict[tuple[str, dt.datetime], list[tuple[Any, ...]]] = defaultdict(list)
-    for r in rows.iter_rows(named=True):
-        snapshots[r["token_id"], r["ts"]].append((r["side"], r["level"], r["price"], r["size"]))
-    return coarser_books(snapshots, 60)
+def recordings(recorded: Path, view: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    return plain(pl.read_parquet(recorded / f"{view}.parquet", columns=list(names)), *names)
 
 
-def coarser_books(
-    snapshots: dict[tuple[str, dt.datetime], list[tuple[Any, ...]]], seconds: int
-) -> dict[tuple[str, dt.datetime], list[tuple[Any, ...]]]:
-    latest: dict[tuple[str, dt.datetime], dt.datetime] = {}
+def last_books(snapshots: Points, seconds: int) -> Points:
+    """Of each bucket the last whole book."""
+    latest: dict[tuple[str, int], int] = {}
+    width = seconds * 1_000_000
     for token, ts in snapshots:
-        key = token, floor(ts, seconds)
+        key = token, ts - ts % width
         latest[key] = max(latest.get(key, ts), ts)
     return {key: snapshots[key[0], ts] for key, ts in latest.items()}
 
 
-def means(points: dict[tuple[str, dt.datetime], list[float]], seconds: int) -> dict[tuple[str, dt.datetime], float]:
-    groups: dict[tuple[str, dt.datetime], list[float]] = defaultdict(list)
-    buckets = {ts: floor(ts, seconds) for _, ts in points}
+def means(points: Points, seconds: int) -> dict[tuple[str, int], float]:
+    """Of each bucket the mean of its values."""
+    groups: Points = {}
+    width = seconds * 1_000_000
     for (who, ts), values in points.items():
-        groups[who, buckets[ts]].extend(values)
+        groups.setdefault((who, ts - ts % width), []).extend(values)
     return {key: math.fsum(values) / len(values) for key, values in groups.items()}
 
 
-def read(archive: Archive, view: str, recorded: Path, resolution: str) -> pl.DataFrame:
-    held = archive.coverage(frame="polars").filter(pl.col("view") == view)["market_id"].unique().to_list()
-    frame: pl.DataFrame = getattr(archive, view)(held, resolution=resolution)
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
-
-
-@pytest.fixture(scope="module")
-def book_minutes(recorded: Path) -> dict[tuple[str, dt.datetime], list[tuple[Any, ...]]]:
-    return minutes_of_books(pl.read_parquet(recorded / "books.parquet"))
-
-
-@pytest.mark.parametrize("resolution", WIDTHS)
-def test_every_recorded_book_comes_back(
-    recorded_archive: Archive, recorded: Path, book_minutes: Any, resolution: str
-) -> None:
-    """At each resolution the archive answers with the last whole book of each bucket, level for level."""
-    oracle = coarser_books(book_minutes, WIDTHS[resolution])
-    got: dict[tuple[str, dt.datetime], list[tuple[Any, ...]]] = defaultdict(list)
-    frame = read(recorded_archive, "books", recorded, resolution)
-    for token, ts, side, level, price, size in frame.select(
-        "token_id", "ts", pl.col("side").cast(pl.String), "level", "price", "size"
-    ).iter_rows():
-        got[token, ts].append((side, level, price, size))
-    assert got.keys() == oracle.keys()
-    for key, rows in oracle.items():
-        assert sorted(got[key], key=str) == sorted(rows, key=str), key
-
-
-@pytest.fixture(scope="module")
-def price_minutes(recorded: Path) -> Any:
-    return minutes_of(pl.read_parquet(recorded / "prices.parquet").select("token_id", "ts", "price"))
-
-
-@pytest.fixture(scope="module")
-def metric_minutes(recorded: Path) -> Any:
-    rows = pl.read_parquet(recorded / "metrics.parquet")
-    return {name: minutes_of(rows.select("market_id", "ts", name)) for name in RECORDED_METRICS}
-
-
-def minutes_of(rows: pl.DataFrame) -> dict[tuple[str, dt.datetime], list[float]]:
-    raw: dict[tuple[str, dt.datetime], list[float]] = {}
-    for who, ts, value in rows.iter_rows():
+def minutes(rows: Iterable[tuple[str, int, float]]) -> Points:
+    raw: Points = {}
+    for who, ts, value in rows:
         raw.setdefault((who, ts), []).append(value)
     return {key: [value] for key, value in means(raw, 60).items()}
 
 
-@pytest.mark.parametrize("resolution", WIDTHS)
+def read(archive: Archive, view: str, resolution: str, frame: str = "polars") -> Any:
+    held = archive.coverage(frame="polars").filter(pl.col("view") == view)["market_id"].unique().to_list()
+    return getattr(archive, view)(held, resolution=resolution, frame=frame)
+
+
+@pytest.fixture(scope="module")
+def market_of(recorded: Path) -> dict[str, str]:
+    """The market of each recorded token."""
+    rows = pl.read_parquet(recorded / "markets.parquet").select("market_id", "token_ids")
+    rows = rows.explode("token_ids", empty_as_null=True).drop_nulls()
+    return dict(zip(rows["token_ids"], rows["market_id"], strict=True))
+
+
+@pytest.fixture(scope="module")
+def book_minutes(recorded: Path) -> Points:
+    snapshots: Points = {}
+    for token, ts, *level in recordings(recorded, "books", "token_id", "ts", "side", "level", "price", "size"):
+        snapshots.setdefault((token, ts), []).append(tuple(level))
+    return last_books(snapshots, 60)
+
+
+@pytest.fixture(scope="module")
+def price_minutes(recorded: Path) -> Points:
+    return minutes(recordings(recorded, "prices", "token_id", "ts", "price"))
+
+
+@pytest.fixture(scope="module")
+def metric_minutes(recorded: Path) -> dict[str, Points]:
+    return {name: minutes(recordings(recorded, "metrics", "market_id", "ts", name)) for name in RECORDED_METRICS}
+
+
+@pytest.mark.parametrize(("resolution", "kind"), ASKED)
+def test_every_recorded_book_comes_back(
+    recorded_archive: Archive, book_minutes: Points, market_of: dict[str, str], resolution: str, kind: str
+) -> None:
+    """Websocket, sampled and polled markets: each level of each last book, one-sided ones and 77-digit ids intact."""
+    want = last_books(book_minutes, WIDTHS[resolution])
+    frame = read(recorded_archive, "books", resolution, kind)
+    got: Points = defaultdict(list)
+    for token, ts, *level in plain(frame, "token_id", "ts", "side", "level", "price", "size"):
+        got[token, ts].append(tuple(level))
+    assert got.keys() == want.keys()
+    for key, rows in want.items():
+        assert sorted(got[key], key=str) == sorted(rows, key=str), key
+    pairs = set(plain(frame, "market_id", "token_id"))
+    assert pairs == {(market_of[token], token) for token, _ in want}
+    assert len({market for market, _ in pairs}) == 67
+
+
+@pytest.mark.parametrize(("resolution", "kind"), ASKED)
 def test_every_recorded_price_comes_back(
-    recorded_archive: Archive, recorded: Path, price_minutes: Any, resolution: str
+    recorded_archive: Archive, price_minutes: Points, resolution: str, kind: str
 ) -> None:
-    """At each resolution prices are the mean of the 1m means, with no bucket lost and none invented."""
-    oracle = means(price_minutes, WIDTHS[resolution])
-    frame = read(recorded_archive, "prices", recorded, resolution)
-    got = {(t, ts): p for t, ts, p in frame.select("token_id", "ts", "price").iter_rows()}
+    """280 tokens: each bucket with points has the mean of its 1m means, and no other bucket is there."""
+    want = means(price_minutes, WIDTHS[resolution])
+    frame = read(recorded_archive, "prices", resolution, kind)
+    got = {(token, ts): price for token, ts, price in plain(frame, "token_id", "ts", "price")}
     assert len(got) == len(frame)
-    assert got.keys() == oracle.keys()
-    assert all(math.isclose(got[k], v, rel_tol=1e-12) for k, v in oracle.items())
-    assert frame["token_id"].n_unique() == 280
+    assert got.keys() == want.keys()
+    assert all(math.isclose(got[key], value, rel_tol=1e-12) for key, value in want.items())
+    assert len({token for token, _ in got}) == 280
 
 
-@pytest.mark.parametrize("resolution", WIDTHS)
+@pytest.mark.parametrize(("resolution", "kind"), ASKED)
 def test_every_recorded_metric_comes_back(
-    recorded_archive: Archive, recorded: Path, metric_minutes: Any, resolution: str
+    recorded_archive: Archive, metric_minutes: dict[str, Points], resolution: str, kind: str
 ) -> None:
-    """At each resolution all metrics are averaged, those the interface does not name included; spread is null."""
-    frame = read(recorded_archive, "metrics", recorded, resolution)
-    assert frame["market_id"].n_unique() == 77
-    assert frame["spread"].null_count() == len(frame)
+    """77 markets: every metric is averaged, further ones become columns, and spread, not recorded, is null."""
+    frame = read(recorded_archive, "metrics", resolution, kind)
+    assert len(set(plain(frame, "market_id"))) == 77
+    assert set(plain(frame, "spread")) == {(None,)}
     for name in RECORDED_METRICS:
-        oracle = means(metric_minutes[name], WIDTHS[resolution])
-        got = {(m, ts): v for m, ts, v in frame.select("market_id", "ts", name).iter_rows()}
-        assert got.keys() == oracle.keys()
-        assert all(math.isclose(got[k], v, rel_tol=1e-12) for k, v in oracle.items())
+        want = means(metric_minutes[name], WIDTHS[resolution])
+        got = {(market, ts): value for market, ts, value in plain(frame, "market_id", "ts", name)}
+        assert got.keys() == want.keys()
+        assert all(math.isclose(got[key], value, rel_tol=1e-12) for key, value in want.items())
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_recorded_minutes_resample_to_what_the_archive_answers(recorded_archive: Archive, kind: str) -> None:
+    """On real data too, 1m books resampled are the coarser books that are read, row for row."""
+    fine = read(recorded_archive, "books", "1m", kind)
+    for resolution in ("10m", "1h", "6h", "1d"):
+        assert fine.md.resample(resolution).equals(read(recorded_archive, "books", resolution, kind))
 
 
 def test_records_have_the_shape_of_the_wire(recorded_archive: Archive, recorded: Path) -> None:
@@ -141,11 +165,11 @@ def test_records_have_the_shape_of_the_wire(recorded_archive: Archive, recorded:
     assert recorded_archive.records("series") == []
 
 
-def test_scan_equals_reading(recorded_archive: Archive, recorded: Path) -> None:
+def test_scan_equals_reading(recorded_archive: Archive) -> None:
     """The lazy scan holds the same tidy rows as the reads, marker rows of empty sides included."""
     for view, keys in (("books", ["token_id", "ts", "side", "level"]), ("prices", ["token_id", "ts"])):
         scanned = recorded_archive.scan(view).collect().sort(keys)  # type: ignore[arg-type]
-        read_ = read(recorded_archive, view, recorded, "1m").sort(keys)
+        read_ = read(recorded_archive, view, "1m").sort(keys)
         assert scanned.equals(read_.select(scanned.columns)), view
 
 
