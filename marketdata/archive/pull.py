@@ -257,10 +257,10 @@ def wanted_range(start: Any, end: Any) -> Range:
 
 
 def asked_frame(asked: Iterable[Asked], frame: FrameKind) -> Any:
-    """What was fetched, as a frame."""
+    """What was fetched, as a frame, by view, market and time, however it arrived."""
     columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
     rows = [
         (a.view, a.market_id, to_datetime(a.range.start), to_datetime(a.range.end), a.state.value, a.rows)
-        for a in asked
+        for a in sorted(asked, key=lambda a: (a.view, a.market_id, a.range.start))
     ]
     return frame_of(rows, columns, frame)

@@ -369,10 +369,10 @@ def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Replace the content of a file, with the same owner and mode."""
+    """Replace the content of a file, with the same owner and mode; ConfigError if there is no room or right for it."""
     fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(text.encode())
             if target.exists():
@@ -381,8 +381,11 @@ def _replace(target: Path, text: str) -> None:
             file.flush()
             os.fsync(descriptor)
         fresh.replace(target)
-    except BaseException:
+    except BaseException as problem:
         fresh.unlink(missing_ok=True)
+        if isinstance(problem, OSError):
+            text = f"The key file {target.name} was left as it was; it cannot be written: {problem.strerror}."
+            raise ConfigError(text) from problem
         raise
 
 

@@ -168,6 +168,7 @@ def run(
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
+        say(f"For another terminal:\n  export MARKETDATA_BASE_URL={_url(listener)} MARKETDATA_API_KEY={api_key}")
     _return_large_blocks()
     with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
         uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import hashlib
 import hmac
 import logging
@@ -602,3 +603,18 @@ def test_a_port_that_does_not_exist_is_refused(archive: MemoryArchive, port: int
     """A port outside of 0 to 65535 cannot be bound, and is said so."""
     with pytest.raises(ConfigError, match="cannot be bound"):
         serve(archive, port=port)
+
+
+@pytest.mark.fault("S44")
+def test_a_full_disk_leaves_the_key_file(key_file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a new content does not reach the disk the old one stays, and nothing else is left in the folder."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before, files = key_file.path.read_bytes(), sorted(key_file.path.parent.iterdir())
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="left as it was; it cannot be written: No space left"):
+        key_file.add("pro")
+    assert key_file.path.read_bytes() == before
+    assert set(key_file.path.parent.iterdir()) - set(files) <= {key_file.path.with_name("keys.toml.lock")}
