@@ -150,20 +150,18 @@ class Archive(Generic[Frame]):
     @property
     def _stored(self) -> ArchiveStore:
         """What reads use; NotArchivedError for a folder of other files, which is no archive by mistake."""
-        if is_url(self._location):
-            self._store.check_layout()
-            return self._store
-        with reading(f"The folder {self._location!r}"):
-            # One listing: another process may make the archive at this moment.
-            try:
-                found = {path.name for path in Path(self._location).iterdir() if not path.name.startswith((".", "_"))}
-            except (FileNotFoundError, NotADirectoryError):
-                return self._store
-            if not found.isdisjoint(self._store.tables):
-                self._store.check_layout()
-            elif found:
+        store = self._store
+        if not store.is_made and not is_url(self._location):
+            with reading(f"The folder {self._location!r}"):
+                # One listing: another process may make the archive at this moment.
+                try:
+                    found = {path.name for path in Path(self._location).iterdir() if path.name[0] not in "._"}
+                except (FileNotFoundError, NotADirectoryError):
+                    return store
+            if found and found.isdisjoint(store.tables):
                 raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
-        return self._store
+        store.base  # noqa: B018  the table that says it also tells an earlier layout
+        return store
 
     def add(
         self,

@@ -60,6 +60,8 @@ def compact(store: ArchiveStore) -> int:
     if before > 1:
         store.coverage.compact()
         gone += before - len(coverage.version().files)
+    for table in store.tables.values():
+        table.checkpoint()
     return gone
 
 

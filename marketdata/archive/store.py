@@ -55,7 +55,6 @@ class ArchiveStore:
         self._as_of = as_of
         self._asked = base
         self._stored: BucketWidth | None = None
-        self._is_checked = False
 
         def table(name: str, schema: Any) -> Table:
             return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
@@ -76,13 +75,6 @@ class ArchiveStore:
         named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
         named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
         return {**named, "coverage": self.coverage.table}
-
-    def check_layout(self) -> None:
-        """ArchiveError for tables that an earlier version of this library wrote, and that cannot be read."""
-        if not self._is_checked:
-            for table in self.tables.values():
-                table.version()
-            self._is_checked = True
 
     @property
     def base(self) -> BucketWidth:

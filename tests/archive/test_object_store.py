@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,10 +136,54 @@ def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Cou
 
 
 @pytest.mark.fault("AR38")
-@pytest.mark.parametrize("verb", ["add", "verify(repair=True)", "books", "scan", "sql"])
-def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str) -> None:
-    """500, 503, 403 and an expired token of every 41st request: a typed error, old points or new, none given up."""
-    assert stuttering(object_store, [verb], range(1, 1000, 41))
+@pytest.mark.parametrize(
+    ("verb", "step"), [("add", 41), ("verify(repair=True)", 41), ("books", 13), ("scan", 13), ("sql", 13)]
+)
+def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str, step: int) -> None:
+    """500, 503, 403 and an expired token of every n-th request: a typed error, old points or new, none given up."""
+    assert stuttering(object_store, [verb], range(1, 1000, step))
+
+
+@pytest.fixture
+def uploaded(archive: Archive, object_store: Bucket, request: pytest.FixtureRequest) -> Archive:
+    """An archive of a dozen commits, compacted in a folder, and then in the bucket."""
+    archive.add(markets=[{"market_id": M, "slug": "s"}], prices=prices(M, 0, 20))
+    for n in range(10):
+        archive.add(books=books(M, 10 * n, 10))
+    archive.compact()
+    prefix = request.node.name
+    for path in (p for p in Path(archive.location).rglob("*") if p.is_file() and not p.name.startswith(".")):
+        key = f"{prefix}/{path.relative_to(archive.location)}"
+        object_store.client.put_object(Bucket="history", Key=key, Body=path.read_bytes())
+    return Archive(f"s3://history/{prefix}", frame="polars", storage_options=object_store.options)
+
+
+def requests(object_store: Bucket, verb: Callable[[], Any]) -> int:
+    """How many requests a verb makes."""
+    object_store.tell()
+    verb()
+    return sum(object_store.tell()[1].values())
+
+
+def test_a_read_asks_for_the_tables_that_it_needs(uploaded: Archive, object_store: Bucket) -> None:
+    """The logs of others are not looked at: they may be anything; and where nothing was written they are not read."""
+    for table in ("prices", "metrics", "events", "series"):
+        key = f"{uploaded.location.removeprefix('s3://history/')}/{table}/_delta_log/00000000000000000000.json"
+        object_store.client.put_object(Bucket="history", Key=key, Body=b"no log")
+    assert uploaded.books("s")["ts"].n_unique() == 100
+    assert uploaded.markets().height == uploaded.coverage().filter(view="books").height == 1
+    with pytest.raises(ArchiveError):
+        uploaded.scan("prices")
+    # In use: two for the newest commit of each of three tables, and two for the file.
+    assert requests(object_store, lambda: uploaded.books("s")) <= 8
+
+
+def test_a_compacted_archive_opens_by_checkpoints(uploaded: Archive, object_store: Bucket) -> None:
+    """However many commits there were: without checkpoints each of them would be read twice."""
+    commits = max(uploaded._store.tables[name].version().number for name in ("books", "coverage"))
+    opened = requests(object_store, lambda: again(uploaded).coverage())
+    assert commits >= 11
+    assert opened <= 2 + 11 + 2 + 1 + 2  # the log, its checkpoint, the last commit, what is newer, and the one file
 
 
 @pytest.mark.soak

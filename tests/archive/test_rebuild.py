@@ -140,3 +140,25 @@ def test_without_any_log_the_newest_points_come_back(archive: Archive) -> None:
     assert len(source.asked) == 0
     assert fresh.verify().is_empty()
     assert fresh.columns("prices", M).ts.max() + MINUTE == START + 60 * MINUTE
+
+
+@pytest.mark.fault("AR17")
+@pytest.mark.parametrize("harm", [torn, noise, hole])
+def test_a_checkpoint_that_is_damaged_loses_nothing(archive: Archive, harm: Callable[[Path], None]) -> None:
+    """What is behind it is found by its commits or by a rebuild, and both leave every point as it was."""
+    for n in range(12):
+        archive.add(books=books(M, 5 * n, 10, size=float(n + 1)))
+    archive.compact()
+    archive.add(books=books(M, 3, 10, size=40.0))
+    before = held(archive)
+    for table in ("books", "coverage"):
+        (checkpoint,) = (Path(archive.location) / table / "_delta_log").glob("*.checkpoint.parquet")
+        harm(checkpoint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialCoverageWarning)
+        assert Archive(archive.location, frame="polars").rebuild().is_empty()
+    again = Archive(archive.location, frame="polars")
+    assert held(again) == before
+    assert again.verify().is_empty()
+    again.add(books=books(M, 0, 5, size=50.0))
+    assert len(held(Archive(archive.location, frame="polars"))) == len(before)

@@ -103,6 +103,7 @@ def _requests(archive: Archive) -> Table:
 
         used = opened()
         used.books(market)
+        used.scan("prices")
         ways: dict[str, Callable[[], Any]] = {
             "books of a market, archive opened anew": lambda: opened().books(market),
             "books of a market, archive in use": lambda: used.books(market),

@@ -38,6 +38,7 @@ _BAD_LOG = (
     "expected",
     "no files in log segment",
     "invalid version",
+    "invalid checkpoint",
     "corrupt",
 )
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."

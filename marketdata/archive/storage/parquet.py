@@ -246,17 +246,56 @@ def statistics(file: DataFile) -> str:
 
 def read_footer(store: Store, file: DataFile) -> Footer:
     """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit."""
-    what = f"The data file {file.path}"
-    with errors.reading(what), store.open(file.path) as source:
-        size = source.seek(0, os.SEEK_END)
-        size = source.tell() if size is None else size
-        if size != file.size:
-            raise ArchiveCorruptError(f"{what} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR)
-        raw = _fetched(source, max(0, size - _TAIL), size)
-        length = int.from_bytes(raw[-8:-4], "little") + 8
-        if length > len(raw) and length <= size:
-            raw = _fetched(source, size - length, size)
-    with errors.parsing(what):
+    with errors.reading(_what(file)), store.open(file.path) as source:
+        _check_size(source, file)
+        raw = _fetched(source, max(0, file.size - _TAIL), file.size)
+        length = _length(raw)
+        if len(raw) < length <= file.size:
+            raw = _fetched(source, file.size - length, file.size)
+    return _parsed(raw, file)
+
+
+def read_whole(store: Store, file: DataFile) -> pa.Table:
+    """All rows of a file whose footer is not known; errors as of `read_footer` and `read_groups`."""
+    with errors.reading(_what(file)), store.open(file.path) as source:
+        _check_size(source, file)
+        body = _fetched(source, 0, file.size)
+    return _rows(body, file, _parsed(body, file), None)
+
+
+def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
+    """What a commit would say of a file that exists, and its columns; ArchiveCorruptError if it is damaged."""
+    with errors.reading(f"The data file {name}"), store.open(name) as source:
+        size = _size(source)
+    rows = read_whole(store, DataFile(name, size, -1))
+    return DataFile(name, size, rows.num_rows, *_extremes(rows)), rows.schema
+
+
+def _what(file: DataFile) -> str:
+    return f"The data file {file.path}"
+
+
+def _size(source: Any) -> int:
+    size = source.seek(0, os.SEEK_END)
+    return int(source.tell() if size is None else size)
+
+
+def _check_size(source: Any, file: DataFile) -> None:
+    if (size := _size(source)) != file.size:
+        raise ArchiveCorruptError(
+            f"{_what(file)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
+        )
+
+
+def _length(raw: memoryview) -> int:
+    """Bytes of a footer, with what says its length."""
+    return int.from_bytes(raw[-8:-4], "little") + 8
+
+
+def _parsed(raw: memoryview, file: DataFile) -> Footer:
+    """The footer at the end of some bytes."""
+    with errors.parsing(_what(file)):
+        length = _length(raw)
         if bytes(raw[-4:]) != _MAGIC or length > len(raw):
             raise ValueError("its end is not the end of a Parquet file")
         # Pages have checksums, footers have none: it is in the name. The footer of each file is unique.
@@ -265,16 +304,6 @@ def read_footer(store: Store, file: DataFile) -> Footer:
             raise ValueError("its footer is not the one that was written")
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + bytes(raw[-length:])))
         return _footer(metadata, file.size - length)
-
-
-def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
-    """What a commit would say of a file that exists, and its columns; ArchiveCorruptError if it is damaged."""
-    with errors.reading(f"The data file {name}"), store.open(name) as source:
-        size = source.seek(0, os.SEEK_END)
-    file = DataFile(name, size, -1)
-    footer = read_footer(store, file)
-    rows = read_groups(store, file, footer, None)
-    return DataFile(name, size, rows.num_rows, *_extremes(rows)), rows.schema
 
 
 def _footer(metadata: Any, end: int) -> Footer:
@@ -302,14 +331,17 @@ def _footer(metadata: Any, end: int) -> Footer:
 
 def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
     """Rows of some row groups (None: all), every page checksum compared; ArchiveCorruptError if a page is damaged."""
-    what = f"The data file {file.path}"
-    some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
     # As long as the file, with just these row groups in it: what is not touched costs no memory.
     body = np.zeros(file.size, dtype=np.uint8).data
-    with errors.reading(what), store.open(file.path) as source:
-        for start, stop in _runs(some):
+    with errors.reading(_what(file)), store.open(file.path) as source:
+        for start, stop in _runs(range(footer.metadata.num_row_groups) if groups is None else groups):
             _fetched(source, footer.starts[start], footer.starts[stop], body)
-    with errors.parsing(what):
+    return _rows(body, file, footer, groups)
+
+
+def _rows(body: memoryview, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
+    some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
+    with errors.parsing(_what(file)):
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),
             metadata=footer.metadata,

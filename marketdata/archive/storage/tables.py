@@ -29,6 +29,7 @@ from marketdata.archive.storage.parquet import (
     is_url,
     read_footer,
     read_groups,
+    read_whole,
     statistics,
     write_rows,
 )
@@ -46,6 +47,8 @@ _FOOTERS = 4096
 _TRIES = 100
 # A log is looked at so often before it is said to be damaged.
 _LOOKS = 3
+# A checkpoint is read by as many requests as so many commits.
+_MANY_COMMITS = 10
 _REBUILD = "Run archive.rebuild() to make it anew from the data files."
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files that its version has. A flipped bit in the log, which
@@ -150,7 +153,8 @@ class Table:
             self._handle = None
             self._open()
             return
-        self._load(self._handle)
+        if self._handle.version() != self._version.number:
+            self._load(self._handle)
 
     def _open(self) -> None:
         """Open the table. Its log is damaged if it is refused again after all of its bytes could be read.
@@ -387,6 +391,8 @@ class Table:
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, with page checksums compared."""
+        if groups is None and file.path not in self._footers:
+            return read_whole(self.store, file)
         return read_groups(self.store, file, self.footer(file), groups)
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
@@ -422,6 +428,16 @@ class Table:
                 commit_properties=_properties({_FILES: self.version().fingerprint}),
             )  # fmt: skip
             return found
+
+    def checkpoint(self) -> None:
+        """Write the state of a long log as one file: else who opens the table reads each commit, and each twice."""
+        if self._as_of is not None or self.version().number < _MANY_COMMITS or self.damage is not None:
+            return
+        with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
+            self._handle.create_checkpoint()
+            if not self.remote:
+                flush(self._log / f"{self._handle.version():020d}.checkpoint.parquet")
+                flush(self._log)
 
     def reopen(self) -> None:
         """Look at the table as if for the first time."""
