@@ -49,17 +49,15 @@ def listing(
     if max_rows == 0:
         return rows
 
+    def check(body: Any) -> _Listed:
+        page = _checked(models.Listing, body, (kind,))
+        cursor = page["metadata"].get("next_cursor")
+        transport.check_cursor(cursor)
+        return _Listed(page["data"], cursor)
+
     def ask(cursor: str | None) -> _Listed:
         left = page_size if max_rows is None else min(page_size, max_rows - len(rows))
-        query = {k: str(v) for k, v in {**params, "limit": left, "cursor": cursor}.items() if v is not None}
-
-        def check(body: Any) -> _Listed:
-            page = _checked(models.Listing, body, (kind,))
-            cursor = page["metadata"].get("next_cursor")
-            transport.check_cursor(cursor)
-            return _Listed(page["data"], cursor)
-
-        listed: _Listed = transport.get_json((kind,), query, check)
+        listed: _Listed = transport.get_json((kind,), {**params, "limit": left, "cursor": cursor}, check)
         return listed
 
     for page in paginate(ask, lambda page: (str(row.get("id")) for row in page.rows), f"the listing of {kind}"):

@@ -76,9 +76,8 @@ class Markets:
         """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
         for search in [*words[: _SEARCHES - 1], None]:
-            params = {"limit": str(_LARGEST_PAGE), **({"search": search} if search else {})}
             with suppress(MarketDataError, KeyError, TypeError, AttributeError):
-                listed = self._transport.get_json(("markets",), params)["data"]
+                listed = self._transport.get_json(("markets",), {"limit": _LARGEST_PAGE, "search": search})["data"]
                 slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
                 if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in found]

@@ -10,9 +10,9 @@ from marketdata.errors import ConfigError, LimitTooSmallError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
-from marketdata.fetch.windows import LARGEST_LIMIT
+from marketdata.fetch.windows import LARGEST_LIMIT, Window
 from marketdata.resolution import Resolution
-from marketdata.times import Range, to_text
+from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.views import View
@@ -28,13 +28,10 @@ class Probe:
 
     def page(self, view: View, resolution: Resolution, limit: int, cursor: str | None = None) -> Page:
         """One page as it came."""
-        params = {
-            "start_ts": to_text(self._rng.start),
-            "end_ts": to_text(self._rng.end),
-            "resolution": str(resolution),
-            "limit": str(limit),
-        } | ({} if cursor is None else {"cursor": cursor})
-        return decode_page(view, self._transport.get(("markets", self._market, view), params).body)
+        window = Window(view, "market", self._market, self._rng, resolution, limit)
+        params = {**window.params, "cursor": cursor}
+        page: Page = self._transport.get(window.segments, params, lambda answer: decode_page(view, answer.body))
+        return page
 
     def columns(self, view: View, resolution: Resolution) -> AnyColumns:
         """All points, page after page; PaginationStalledError if pages do not end."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from marketdata.errors import (
     ContractError,
     LimitTooSmallError,
     MarketDataError,
-    NetworkError,
     PaginationStalledError,
 )
 from marketdata.fetch.checkpoint import Report
@@ -27,7 +26,7 @@ from marketdata.fetch.deduplicate import deduplicate
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
-from marketdata.times import SECOND, Range, to_text
+from marketdata.times import SECOND, Range
 from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.views import View
@@ -103,43 +102,53 @@ class Reader:
 
     def read(self, window: Window, most: int | None = None) -> Chunk:
         """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``."""
-        limit = max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
         before = self.report.requests
         try:
-            chunk = self._read(replace(window, limit=limit), _Left(most))
-            self._account(window, chunk)
+            chunk = self._read(window, _Left(most))
+            with self._lock:
+                said = {name: n for name, n in chunk.notes.items() if name not in self._noted}
+                self._noted |= _ONCE & set(said)
+                refused = self.report.note({name: 1 if name in _ONCE else n for name, n in said.items()})
+                self.report.pages += chunk.pages
+                self.report.points += len(chunk.columns)
+            if self._strict and refused:
+                raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
         except MarketDataError as error:
             if error.attempts is None:
                 error.attempts = max(1, self.report.requests - before)
             raise
         return chunk
 
-    def _read(self, window: Window, left: _Left, doubts: int = _DOUBTS) -> Chunk:
+    def _read(self, window: Window, left: _Left) -> Chunk:
+        """The points of a window, in halves where its pages do not end, or may lack points."""
         tried = 0
         while True:
             try:
                 chunk = self._walk(window, left)
-                break
+                return self._halved(window, chunk, left) if self._doubt(window, chunk) else chunk
             except LimitTooSmallError as error:
-                window = self._raised(window, error)
-                continue
+                least = error.minimum
+                if least is None or not self._limit(window) < least <= LARGEST_LIMIT:
+                    raise
+                self._memory.minimums[window.view, window.id] = least
+                with self._lock:
+                    self.report.note({"limit_raised": 1})
             except PaginationStalledError:
                 tried += 1
-                self._count(restarts=1)
+                self._restarted()
                 if left.is_spent or (window.buckets == 1 and tried == _AGAIN):
                     raise
-            if window.buckets > 1:
-                return _joined([self._read(half, left, doubts) for half in window.halves()])
-        if chunk.notes["count_mismatch"] and doubts and window.buckets > 1 and not self._memory.counts_otherwise:
-            return self._counted_again(window, left, doubts)
-        if chunk.notes["cursor_empty"] and not self._is_end(window, chunk):
-            return self._asked_behind(window, chunk, left)
-        return chunk
+                if window.buckets > 1:
+                    return _joined([self._read(half, left) for half in window.halves()])
+
+    def _limit(self, window: Window) -> int:
+        return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
 
     # -- pages
 
     def _walk(self, window: Window, left: _Left) -> Chunk:
         """The points of the pages of a window, each once and inside of its range."""
+        window = replace(window, limit=self._limit(window))
         pages: list[Page] = []
         dates: list[float] = []
         labels = 1
@@ -148,7 +157,9 @@ class Reader:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
             return -(-window.buckets * labels // least) * 2 + 50
 
-        for page in paginate(partial(self._ask, window, dates), keys_of, window, bound):
+        read = partial(self._page, window, dates, [])
+        get = partial(self._transport.get, window.segments, read=read, stop=self._stop, counts=self.report)
+        for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
             labels = max(labels, len(page.labels))
             left.asked += 1
             left.bound = max(left.bound, bound(page))
@@ -181,54 +192,11 @@ class Reader:
             notes=+notes,
         )
 
-    def _ask(self, window: Window, dates: list[float], cursor: str | None) -> Page:
-        """One page; an invalid one is requested once more."""
-        params = {
-            "start_ts": to_text(window.rng.start),
-            "end_ts": to_text(window.rng.end),
-            "resolution": str(window.resolution),
-            "limit": str(window.limit),
-            **({} if cursor is None else {"cursor": cursor}),
-        }
-        attempts = 0
-        miscounted: list[AnyColumns] = []
-        for again in (True, False):
-            try:
-                answer = self._transport.get(window.segments, params, stop=self._stop)
-            except MarketDataError as error:
-                self._count(error.attempts or 1)
-                raise
-            attempts += answer.attempts
-            self._count(answer.attempts, retries=answer.attempts - again)
-            if self._stop is not None and self._stop.is_set():
-                raise NetworkError("The request was given up.")
-            try:
-                page = self._decoded(window, answer, miscounted)
-                break
-            except ContractError as error:
-                if not again:
-                    miscounted.clear()
-                    raise self._transport.redacted(error, attempts) from None
-        if answer.date is not None:
-            dates.append(answer.date)
-        return page
-
-    def _decoded(self, window: Window, answer: Answer, miscounted: list[AnyColumns]) -> Page:
-        """The page of an answer; apart, as the error shows no frame below the one that raises it, and so no bytes."""
+    def _page(self, window: Window, dates: list[float], miscounted: list[AnyColumns], answer: Answer) -> Page:
+        """The page of an answer; ContractError if it is none, or about something else than the pages before."""
+        before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
         self._transport.check_cursor(page.next_cursor)
-        self._check_identity(window, page)
-        if page.count not in (page.points, len(np.unique(page.columns.ts))):
-            # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
-            if not self._memory.counts_otherwise and not (miscounted and _same(miscounted[0], page.columns)):
-                miscounted.append(page.columns)
-                raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
-            page.notes["count_mismatch"] += 1
-        page.notes.update(answer.notes)
-        return page
-
-    def _check_identity(self, window: Window, page: Page) -> None:
-        """Refuse a page about something else than the request, or than the pages before."""
         if page.resolution != window.resolution:
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
         with self._lock:
@@ -242,6 +210,24 @@ class Reader:
             raise ContractError(f"{window}: token {x!r} was {labels[x]!r} and is now {page.labels[x]!r}.")
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
+        if page.count not in (page.points, len(np.unique(page.columns.ts))):
+            # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
+            if not self._memory.counts_otherwise and (before is None or not _same(before, page.columns)):
+                miscounted += [page.columns] if before is None else []
+                raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
+            page.notes["count_mismatch"] += 1
+        page.notes.update(answer.notes)
+        if answer.date is not None:
+            dates.append(answer.date)
+        return page
+
+    # -- doubts
+
+    def _doubt(self, window: Window, chunk: Chunk, doubts: int = _DOUBTS) -> Literal["count", "cursor"] | None:
+        """Why a window may have more points than came, if smaller ones can tell."""
+        if chunk.notes["count_mismatch"] and doubts and window.buckets > 1 and not self._memory.counts_otherwise:
+            return "count"
+        return "cursor" if chunk.notes["cursor_empty"] and not self._is_end(window, chunk) else None
 
     def _is_end(self, window: Window, chunk: Chunk) -> bool:
         """Whether an empty cursor is the end: nothing can be missing, or it was seen to be, and the page has room."""
@@ -250,63 +236,31 @@ class Reader:
         has_room = chunk.units + chunk.per_bucket <= chunk.limit
         return has_room and self._memory.blank_ends and not self._memory.blank_lies
 
-    def _asked_behind(self, window: Window, chunk: Chunk, left: _Left) -> Chunk:
-        """Ask both halves of a window: what they bring more was behind its empty cursor."""
+    def _halved(self, window: Window, chunk: Chunk, left: _Left, doubts: int = _DOUBTS) -> Chunk:
+        """A window with doubts, read as its halves: what was lost, or lies behind an empty cursor, comes with them."""
         if window.buckets == 1:
             return chunk._replace(proven=False)
-        self._count(restarts=1)
+        self._restarted()
         halves = window.halves()
         parts = [self._walk(half, left) for half in halves]
-        if sum(len(part.columns) for part in parts) == len(chunk.columns):
+        if self._doubt(window, chunk, doubts) == "count":
+            if doubts == _DOUBTS and not any(part.proven for part in parts):
+                self._memory.counts_otherwise = True
+        elif sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.blank_ends = True
+            return _joined(parts)
         else:
             self._memory.blank_lies = True
-            for k, half in enumerate(halves):
-                if parts[k].notes["cursor_empty"] and not self._is_end(half, parts[k]):
-                    parts[k] = self._asked_behind(half, parts[k], left)
-        return _joined(parts)
+        return _joined(
+            [
+                self._halved(half, part, left, doubts - 1) if self._doubt(half, part, doubts - 1) else part
+                for half, part in zip(halves, parts, strict=True)
+            ]
+        )
 
-    def _counted_again(self, window: Window, left: _Left, doubts: int) -> Chunk:
-        """A page lacks what its count says, twice: a point lost on the way comes with another request."""
-        self._count(restarts=1)
-        halves = window.halves()
-        parts = [self._read(half, left, 0) for half in halves]
-        if doubts == _DOUBTS and not any(part.proven for part in parts):
-            self._memory.counts_otherwise = True
-        elif doubts > 1:
-            for k, half in enumerate(halves):
-                if not parts[k].proven and half.buckets > 1:
-                    parts[k] = self._counted_again(half, left, doubts - 1)
-        return _joined(parts)
-
-    # -- accounts
-
-    def _raised(self, window: Window, error: LimitTooSmallError) -> Window:
-        """The window with the limit that the service names, if that can help."""
-        least = error.minimum
-        if least is None or not window.limit < least <= LARGEST_LIMIT:
-            raise error
-        self._memory.minimums[window.view, window.id] = least
+    def _restarted(self) -> None:
         with self._lock:
-            self.report.note({"limit_raised": 1})
-        return replace(window, limit=least)
-
-    def _account(self, window: Window, chunk: Chunk) -> None:
-        """Count what came; in strict mode its oddities are errors."""
-        with self._lock:
-            said = {name: n for name, n in chunk.notes.items() if name not in self._noted}
-            self._noted |= _ONCE & set(said)
-            refused = self.report.note({name: 1 if name in _ONCE else n for name, n in said.items()})
-            self.report.pages += chunk.pages
-            self.report.points += len(chunk.columns)
-        if self._strict and refused:
-            raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
-
-    def _count(self, requests: int = 0, *, retries: int | None = None, restarts: int = 0) -> None:
-        with self._lock:
-            self.report.requests += requests
-            self.report.retries += max(0, requests - 1) if retries is None else retries
-            self.report.restarts += restarts
+            self.report.restarts += 1
 
 
 class _Left:

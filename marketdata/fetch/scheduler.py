@@ -237,11 +237,11 @@ class _Source:
         most = slot.expected + _SLACK
         return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
 
-    def see(self, slot: _Slot, part: int, chunk: Chunk) -> None:
-        slot.chunks[part] = chunk
+    def see(self, part: Window, chunk: Chunk) -> None:
+        """Learn the density from what came of a part of a slot."""
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
-        if lived := self._lived(slot.parts[part]):
+        if lived := self._lived(part):
             self._density.see(chunk.units, lived, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
@@ -405,25 +405,6 @@ class Scheduler:
     def _is_over(self) -> bool:
         return not self._begun and not self._waiting
 
-    def _hand_out(self, source: _Source) -> None:
-        """Make what is complete ready to be taken, in order: up to the first gap; called under the lock."""
-        while source in self._begun:
-            for slot in [s for s in source.slots if s.is_complete]:
-                if self._in_order and (source is not self._begun[0] or slot is not source.slots[0]):
-                    break
-                source.slots.remove(slot)
-                chunks = [slot.chunks[k] for k in range(len(slot.parts))]
-                columns: AnyColumns = concat([c.columns for c in chunks])  # type: ignore[type-var]
-                proven = all(c.proven for c in chunks)
-                self._ready.append(Arrival(source.index, slot.window, chunks[0].market_id, columns, proven))
-            if source.slots or not source.is_cut or (self._in_order and source is not self._begun[0]):
-                return
-            self._begun.remove(source)
-            if not source.points and not source.is_missing:
-                self.empty.append(source.window)
-            if self._in_order and self._begun:
-                source = self._begun[0]
-
     # -- asking
 
     def _fill(self) -> None:
@@ -458,21 +439,27 @@ class Scheduler:
     def _work(self, task: _Task | None) -> None:
         while task is not None:
             source, slot = task.source, task.slot
-            outcome: Chunk | MarketInfo | BaseException | None = None
+            outcome: Chunk | BaseException | None = None
+            info: MarketInfo | None = None
             try:
                 if source is None:
                     self._transport.learn_limits()
                 elif slot is None:
-                    outcome = self._markets.look_up(source.window.id)
+                    info = self._markets.look_up(source.window.id)
                 else:
-                    outcome = self._reader.read(slot.parts[task.part], source.most(slot))
+                    try:
+                        outcome = self._reader.read(slot.parts[task.part], source.most(slot))
+                    except TooManyTokensError as error:
+                        if not source.is_wide:
+                            info = self._markets.look_up(source.window.id)
+                        outcome = error
             except BaseException as error:  # whatever it is, it belongs to the thread that takes what comes
                 outcome = error
-                if isinstance(error, TooManyTokensError) and source is not None and not source.is_wide:
-                    outcome = self._tokens_of(source, error)
             with self._change:
                 try:
-                    self._settle(task, outcome)
+                    if source is not None and info is not None:
+                        source.learn(info)
+                    self._settle(source, slot, task.part, outcome)
                 except BaseException as error:
                     self._fail(error)
                 task = self._take() if not self._stop.is_set() and self._alive <= self._workers() else None
@@ -481,29 +468,19 @@ class Scheduler:
                 self._fill()
                 self._change.notify_all()
 
-    def _tokens_of(self, source: _Source, error: TooManyTokensError) -> BaseException:
-        """Look up the tokens of a market that is too wide for a page."""
-        try:
-            info = self._markets.look_up(source.window.id)
-        except MarketDataError as problem:
-            return problem
-        with self._change:
-            source.learn(info)
-        return error
-
-    def _settle(self, task: _Task, outcome: Chunk | MarketInfo | BaseException | None) -> None:
-        """Take in an outcome; called under the lock."""
-        source, slot = task.source, task.slot
+    def _settle(
+        self, source: _Source | None, slot: _Slot | None, part: int, outcome: Chunk | BaseException | None
+    ) -> None:
+        """Take in an outcome, and put out what is complete: in order, up to the first gap; called under the lock."""
         if source is None or slot is None:
-            if isinstance(outcome, MarketInfo) and source is not None:
-                source.learn(outcome)
-            elif isinstance(outcome, BaseException):
+            if isinstance(outcome, BaseException):
                 self._fail(outcome)
             return
         if slot not in source.slots:
             return  # of a market that does not exist, or of a window that was cut anew or is asked token by token
         if isinstance(outcome, Chunk):
-            source.see(slot, task.part, outcome)
+            slot.chunks[part] = outcome
+            source.see(slot.parts[part], outcome)
         elif isinstance(outcome, TooWideError):
             source.cut_anew(slot)
         elif isinstance(outcome, NotFoundError) and self._many:
@@ -511,7 +488,22 @@ class Scheduler:
             source.drop()
         elif isinstance(outcome, BaseException):
             self._fail(outcome)
-        self._hand_out(source)
+        while source in self._begun:
+            for done in [s for s in source.slots if s.is_complete]:
+                if self._in_order and (source is not self._begun[0] or done is not source.slots[0]):
+                    break
+                source.slots.remove(done)
+                chunks = [done.chunks[k] for k in range(len(done.parts))]
+                columns: AnyColumns = concat([c.columns for c in chunks])  # type: ignore[type-var]
+                proven = all(c.proven for c in chunks)
+                self._ready.append(Arrival(source.index, done.window, chunks[0].market_id, columns, proven))
+            if source.slots or not source.is_cut or (self._in_order and source is not self._begun[0]):
+                return
+            self._begun.remove(source)
+            if not source.points and not source.is_missing:
+                self.empty.append(source.window)
+            if self._in_order and self._begun:
+                source = self._begun[0]
 
     def _fail(self, error: BaseException) -> None:
         if self._error is None and not self._stop.is_set():

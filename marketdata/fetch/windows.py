@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from marketdata.resolution import Resolution
-from marketdata.times import Range
+from marketdata.times import Range, to_text
 from marketdata.wire.views import View
 
 IdKind = Literal["market", "token"]
@@ -51,6 +51,12 @@ class Window:
     def segments(self) -> tuple[str, str, str]:
         """Path below ``/v1``."""
         return f"{self.kind}s", self.id, self.view
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Parameters of the request for its first page."""
+        start, end = to_text(self.rng.start), to_text(self.rng.end)
+        return {"start_ts": start, "end_ts": end, "resolution": str(self.resolution), "limit": str(self.limit)}
 
     @property
     def first_bucket(self) -> int:

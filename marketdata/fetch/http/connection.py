@@ -100,54 +100,50 @@ class Adapter(HTTPAdapter):
         return pool
 
 
-class Connection:
-    """A session of one thread at a time, and how many requests it has answered."""
+class Sessions:
+    """Idle sessions of this process, each used by one thread at a time; a forked child starts with none."""
 
     def __init__(self, base_url: str) -> None:
-        self.session = session = requests.Session()
+        self._base_url = base_url
+        self._pid = os.getpid()
+        self._idle: list[requests.Session] = []
+        self._lock = ForkLock()
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[tuple[requests.Session, bool]]:
+        """A session that no other thread uses meanwhile, and whether it has been used; kept unless the block fails."""
+        if self._pid != os.getpid():
+            self._pid, self._idle = os.getpid(), []
+        with self._lock:
+            used = self._idle.pop() if self._idle else None
+        session = used or self._make()
+        try:
+            yield session, used is not None
+        except BaseException:
+            session.close()
+            raise
+        with self._lock:
+            self._idle.append(session)
+
+    def _make(self) -> requests.Session:
+        session = requests.Session()
         # Off for netrc; proxies and the CA bundle of the environment are taken for https alone.
         session.trust_env = False
-        if base_url.startswith("https:"):
-            session.proxies = dict(get_environ_proxies(base_url))
+        if self._base_url.startswith("https:"):
+            session.proxies = dict(get_environ_proxies(self._base_url))
             session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
         session.mount("https://", Adapter(max_retries=0))
         session.mount("http://", Adapter(max_retries=0))
-        self.answered = 0
-
-
-class Sessions:
-    """Idle sessions of this process; a forked child starts with none."""
-
-    def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
-        self._pid = os.getpid()
-        self._idle: list[Connection] = []
-        self._lock = ForkLock()
-
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A session that no other thread uses meanwhile; it is reused unless the block fails."""
-        if self._pid != os.getpid():
-            self._pid, self._idle = os.getpid(), []
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or Connection(self._base_url)
-        try:
-            yield connection
-        except BaseException:
-            connection.session.close()
-            raise
-        with self._lock:
-            self._idle.append(connection)
+        return session
 
     def close(self) -> None:
         """Close what is idle."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.session.close()
+        for session in idle:
+            session.close()
 
 
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:

@@ -24,6 +24,8 @@ RETRYABLE = frozenset({408, 500, 502, 503, 504})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
 ONCE: frozenset[Again] = frozenset({"once", "new_key"})
 FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
+# The first wait and the longest, where they are not those of any failure [s].
+_BACKOFF: dict[Again, tuple[float, float]] = {"soon": (0.1, 0.8), "throttled": (1.0, 60.0), "at_once": (0.0, 0.0)}
 
 
 class Failure(NamedTuple):
@@ -75,28 +77,21 @@ class Policy:
     connect: float = 5.0
     silence: float = 30.0
     total: float = 120.0
-    base: float = 0.5
-    cap: float = 20.0
-    soon_base: float = 0.1
-    throttle_base: float = 1.0
-    throttle_cap: float = 60.0
     longest_wait: float = 120.0
     largest_body: int = 64 << 20
     largest_ratio: int = 200
     ratio_from: int = 1 << 20
 
-    def backoff(self, tried: int, draw: random.Random) -> float:
-        """Seconds before the next attempt after ``tried`` of them, with full jitter [s]."""
-        return draw.uniform(0, min(self.cap, self.base * 2.0 ** min(tried - 1, 30)))
 
-    def soon(self, tried: int, draw: random.Random) -> float:
-        """Seconds before the next attempt where nothing answers at the address: all of them in less than 2 s [s]."""
-        return draw.uniform(0, self.soon_base * 2.0 ** min(tried - 1, 3))
+def backoff(again: Again, tried: int, draw: random.Random) -> float:
+    """Seconds before the next attempt after ``tried`` of them, with jitter [s].
 
-    def throttle(self, tried: int, draw: random.Random) -> float:
-        """Seconds after a 429 that does not say how long to wait [s]."""
-        longest = min(self.throttle_cap, self.throttle_base * 2.0 ** min(tried - 1, 30))
-        return draw.uniform(longest / 2, longest)
+    After a 429 that does not say how long to wait, half of it at least; all attempts in less than 2 s where nothing
+    answers at the address.
+    """
+    base, cap = _BACKOFF.get(again, (0.5, 20.0))
+    longest = min(cap, base * 2.0 ** min(tried - 1, 30))
+    return draw.uniform(longest / 2 if again == "throttled" else 0, longest)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import requests
 import urllib3
@@ -40,6 +40,7 @@ from marketdata.fetch.http.retry import (
     Policy,
     Quota,
     again_after,
+    backoff,
     retry_after,
     server_date,
 )
@@ -94,6 +95,13 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
+class Counts(Protocol):
+    """Where requests are counted, and how many of them were retries."""
+
+    requests: int
+    retries: int
+
+
 class Transport:
     """GET requests to one service with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
 
@@ -141,16 +149,19 @@ class Transport:
     def get(
         self,
         segments: Sequence[str],
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, object] | None = None,
+        read: Callable[[Answer], Any] = lambda answer: answer,
         *,
         stop: threading.Event | None = None,
         deadline: float | None = None,
-    ) -> Answer:
-        """The answer to ``GET /v1/<segments>?<params>``; the ids and slugs of ``segments`` are passed as they are.
+        counts: Counts | None = None,
+    ) -> Any:
+        """The answer to ``GET /v1/<segments>?<params>``, or what ``read`` makes of it.
 
-        Set ``stop`` to send nothing more; ``deadline`` is for all attempts together [s]. ConfigError if a segment is
-        refused, RequestError if the service refuses, NetworkError if no complete answer came, ContractError if it is
-        none of the interface.
+        The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. An answer that
+        ``read`` refuses (ContractError) is requested once more. ``deadline``: no retry begins later [s after the call];
+        ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete
+        answer comes; ContractError if it does not follow the interface.
         """
         path = target(segments, params)
         if self.requests >= _UNPACED and not self.pacer.known:
@@ -168,13 +179,14 @@ class Transport:
                 if stop is not None and stop.is_set():
                     raise NetworkError("The request was given up before it was sent.")
                 if failure is not None and self.outage.lasts and self.outage.given_up != given_up:
-                    _raise(failure.error, tried)  # another one has tried meanwhile, and was given up
+                    break  # another one has tried meanwhile, and was given up
                 with self._count:
-                    self.requests += 1
-                    self.retries += tried > 0
+                    for count in filter(None, (self, counts)):
+                        count.requests += 1
+                        count.retries += tried > 0
                 tried += 1
-                outcome = self._attempt(path, tried)
-                if isinstance(outcome, Answer):
+                outcome = self._attempt(path, tried, read)
+                if not isinstance(outcome, Failure):
                     self.outage.count(failed=False)
                     self.quota.give_back(taken)
                     return outcome
@@ -184,40 +196,32 @@ class Transport:
                 cost = None if failure.again in once else self._prepare_retry(failure, tried, left, stop)
                 if cost is None:
                     self.outage.given_up += tried > 1
-                    _raise(failure.error, tried)
+                    break
                 taken += cost
                 once |= {failure.again} & ONCE
         finally:
             if is_trying:
                 self.outage.leave()
+        failure.error.attempts = tried
+        raise failure.error
 
     def get_json(
         self,
         segments: Sequence[str],
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, object] | None = None,
         check: Callable[[Any], Any] = lambda top: top,
     ) -> Any:
-        """The JSON of an answer, or what ``check`` makes of it; ContractError if that fails twice."""
-        attempts = 0
-        for again in (True, False):
-            answer = self.get(segments, params)
-            attempts += answer.attempts
-            try:
-                top = check(reference_decoder.load(answer.body))
-                break
-            except ContractError as error:
-                if not again:
-                    raise self.redacted(error, attempts) from None
+        """The JSON of an answer, or what ``check`` makes of it; for errors see `get`."""
+        top = self.get(segments, params, lambda answer: check(reference_decoder.load(answer.body)))
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
 
-    def redacted(self, error: E, attempts: int | None = None) -> E:
+    def redacted(self, error: E) -> E:
         """The error without the key, and without the frames below it, which have bytes of an answer."""
         key = str.__str__(self.keys.get())
         error.__traceback__ = error.__context__ = error.__cause__ = None
         error.args = tuple(redact(a, key, is_data=True) if isinstance(a, str) else a for a in error.args)
-        error.attempts = attempts if attempts is not None else error.attempts
         return error
 
     def check_cursor(self, cursor: str | None) -> None:
@@ -269,11 +273,8 @@ class Transport:
             if failure.wait > policy.longest_wait:
                 return None
             wait = failure.wait + self._random.uniform(0, 1)
-        elif again == "at_once":
-            wait = 0.0
         else:
-            backoff = policy.throttle if throttled else policy.soon if again == "soon" else policy.backoff
-            wait = backoff(tried, self._random)
+            wait = backoff(again, tried, self._random)
         if left is not None and wait > left:
             return None
         cost = self.quota.take(throttled=throttled)
@@ -285,8 +286,11 @@ class Transport:
             self._clock.sleep(wait, stop)
         return cost
 
-    def _attempt(self, path: str, tried: int) -> Answer | Failure:
-        """One request. Library errors end here: they contain the header with the key (and are not chained)."""
+    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
+        """What ``read`` makes of the answer to one request, or a Failure.
+
+        Library errors end here: they contain the header with the key (and are not chained).
+        """
         whole, policy, key = self.base_url + path, self.policy, self.keys.get()
         url = whole.partition("?")[0]
         headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
@@ -294,19 +298,17 @@ class Transport:
         token = ATTEMPT.set((began + policy.total, policy.silence))
         reused = False
         try:
-            with self._sessions.connection() as connection:
-                reused = connection.answered > 0
-                prepared = connection.session.prepare_request(requests.Request("GET", whole, headers=headers))
+            with self._sessions.session() as (session, reused):
+                prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
                 if prepared.url != whole:
                     raise ConfigError("The path would be changed on its way; this id or slug cannot be asked for.")
                 timeout = (policy.connect, policy.silence)
-                with connection.session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
+                with session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
                     status, head = response.status_code, response.headers
                     if 300 <= status < 400 and status != 304:
                         raise RedirectError(redirect_text(status, head.get("Location", "")))
                     encoding = head.get("Content-Encoding", "")
                     body = read_body(response.raw, encoding, policy, began + policy.total)
-                connection.answered += 1
         except MarketDataError as error:
             self.redacted(error)
             if isinstance(error, NetworkError):
@@ -328,7 +330,10 @@ class Transport:
         self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
         self._dated = None if date is None else (date, now)
         notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
-        return Answer(body, date, url, tried, notes)
+        try:
+            return read(Answer(body, date, url, tried, notes))
+        except ContractError as error:
+            return Failure(self.redacted(error), "once")
 
     def _refused(
         self, status: int, head: Mapping[str, str], kind: str, body: bytes, url: str, key: Secret, date: float | None
@@ -365,8 +370,3 @@ class Transport:
         self.__init__(  # type: ignore[misc]
             state["base_url"], state["api_key"], policy=state["policy"], allow_insecure=state["insecure"]
         )
-
-
-def _raise(error: MarketDataError, tried: int) -> NoReturn:
-    error.attempts = tried
-    raise error
