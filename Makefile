@@ -41,7 +41,7 @@ bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures
 soak: $(VENV)/test.stamp ## long runs
 	$(BIN)/python -m pytest -q -s -m soak --hypothesis-profile=soak tests
 
-docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; runs every example and notebook, takes no warning
+docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; takes no warning
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests

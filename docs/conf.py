@@ -1,4 +1,8 @@
-"""Settings of the documentation; ``make docs`` builds it, runs every example on the way and takes no warning."""
+"""Settings of the documentation; ``make docs`` builds it and takes no warning.
+
+Its examples are run by the tests. Pages that show what cells make are executed here; notebooks hold it already, and a
+test compares it with a new run.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import click  # noqa: E402
-import examples  # noqa: E402
 import fault_matrix  # noqa: E402
+import kernel  # noqa: E402
+import nbformat  # noqa: E402
 import typer  # noqa: E402
 from docutils import nodes  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
 from plotly.offline import get_plotlyjs  # noqa: E402
 
 import marketdata  # noqa: E402
@@ -47,6 +51,7 @@ numpydoc_xref_param_type = False
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
+nb_execution_excludepatterns = ["_made/*"]
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
@@ -69,10 +74,6 @@ html_css_files = ["site.css"]
 # What is copied is what runs: no prompts, no output.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-
-# Examples of tests run on a machine that builds other pages at the same time.
-settings.register_profile("docs", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("docs")
 
 MADE = HERE / "_made"
 KERNEL = MADE / "ipython"
@@ -102,7 +103,7 @@ def _gather(*_: Any) -> None:
     for folder in (startup, static):
         folder.mkdir(parents=True)
     for path in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
-        shutil.copy(path, MADE / path.name)
+        nbformat.write(_drawn(nbformat.read(path, as_version=4)), MADE / path.name)
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
     (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
@@ -113,13 +114,22 @@ def _gather(*_: Any) -> None:
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 
 
+def _drawn(notebook: Any) -> Any:
+    """A notebook whose interactive charts share the script of the site."""
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        figure = output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
+        if figure is not None:
+            output["data"].update(kernel.SiteRenderer().to_mimebundle(figure))
+    return notebook
+
+
 def _script(app: Any, _page: str, _template: str, _context: Any, doctree: Any) -> None:
     """Pages with interactive charts load the script that draws them; it is one file of the site."""
     if doctree is not None and any("plotly-chart" in node.astext() for node in doctree.findall(nodes.raw)):
         app.add_js_file("plotly.min.js", loading_method="defer")
 
 
-def _run(app: Any, name: str, source: list[str]) -> None:
+def _edit(_app: Any, name: str, source: list[str]) -> None:
     # Pages that measurements write are there after the first one only.
     missing = {"benchmarks*", "../scale*"} - {
         p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
@@ -129,9 +139,6 @@ def _run(app: Any, name: str, source: list[str]) -> None:
         source[0] = _link(source[0], "[{words}](#{target})")
     if name == "analytics":
         source[0] = _link_measures(source[0])
-    executed = "{code-cell}" in source[0]  # by a kernel, which keeps what it shows
-    if Path(app.env.doc2path(name)).suffix == ".md" and not name.startswith("_made/") and not executed:
-        examples.run(source[0], name)
 
 
 _SECTIONS = re.compile(r"\binterface ((?:section )?)(\d(?:\.\d)?)((?:(?:,| and)\s+\d\.\d)*)")
@@ -169,8 +176,8 @@ def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any,
 
 
 def setup(app: Any) -> None:
-    """Run what a page shows while it is read."""
+    """Changes to pages and to what is made of them."""
     app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
     app.connect("html-page-context", _script)
     app.connect("autodoc-process-docstring", _link_docstring)
-    app.connect("source-read", _run)
+    app.connect("source-read", _edit)
