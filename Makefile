@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# without compiling all that comes: Python compiles what is imported
+PIP    := $(BIN)/python -m pip install -q --no-compile
 OUT    ?= demo.png
 # one name a line: conftest.py
 SKIPPED := .pytest_cache/d/skipped/tests
@@ -56,44 +58,44 @@ clean:           ## remove what make made
 $(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "marketdata needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
+	$(PIP) --upgrade "pip>=25.1"
 	@touch $@
 
 $(VENV)/demo.stamp: pyproject.toml $(VENV)/venv.stamp
-	$(BIN)/python -m pip install -q -e ".[all]"
+	$(PIP) -e ".[all]"
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
-	$(BIN)/python -m pip install -q --group test
+	$(PIP) --group test
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp
-	$(BIN)/python -m pip install -q --group lint
+	$(PIP) --group lint
 	@touch $@
 
 $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
-	$(BIN)/python -m pip install -q --group audit
+	$(PIP) --group audit
 	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/test.stamp
-	$(BIN)/python -m pip install -q --group bench
+	$(PIP) --group bench
 	@touch $@
 
 # The vendor's client, which bench compares with, needs other versions than we do.
 $(VENV)/peer.stamp: pyproject.toml $(VENV)/venv.stamp
 	$(PYTHON) -m venv $(VENV)/peer
-	$(VENV)/peer/bin/python -m pip install -q --upgrade "pip>=25.1"
-	$(VENV)/peer/bin/python -m pip install -q --group peer
+	$(VENV)/peer/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1"
+	$(VENV)/peer/bin/python -m pip install -q --no-compile --group peer
 	@touch $@
 
 $(VENV)/package.stamp: $(VENV)/test.stamp
-	$(BIN)/python -m pip install -q --group package
+	$(PIP) --group package
 	@touch $@
 
 $(VENV)/docs.stamp: $(VENV)/test.stamp
-	$(BIN)/python -m pip install -q --group docs
+	$(PIP) --group docs
 	@touch $@
 
 $(VENV)/engines.stamp: $(VENV)/test.stamp
-	$(BIN)/python -m pip install -q --group engines
+	$(PIP) --group engines
 	@touch $@
