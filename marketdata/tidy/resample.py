@@ -16,13 +16,13 @@ import polars as pl
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
 from marketdata.tidy import nested, runs
-from marketdata.tidy.backends import Overlap, Result, Taken, closed, run, source_of
+from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.schema import ASK, BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
-from marketdata.wire.columns import Ints, ranges
+from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
@@ -73,7 +73,7 @@ def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None) -> Any:
     ordered = upsampled(ordered, width, fill)
     out = last(ordered, width) if values is None else means(ordered, values, counts, width)
     if values is not None and not counts:
-        _warn_unweighted(ordered.array("ts"), len(out))
+        _warn_unweighted(ordered.array("ts"), out.data.height)
     if fill is None:
         return out
     native = source_of(closed(out, table.source.native))
@@ -85,14 +85,18 @@ def _reduced(table: EagerTable, width: BucketWidth) -> Any:
     if table.kind not in ("prices", "metrics"):
         ordered = table.in_order(unique=False)
         starts = _bucket_starts(ordered, width)
-        rows = np.unique(np.concatenate((_last_rows(ordered, starts), _telling(ordered, starts, width))))
+        rows = np.unique(
+            np.concatenate(
+                (runs.last_rows(ordered.array("ts"), starts, ordered.groups), _telling(ordered, starts, width))
+            )
+        )
         return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])])
     values = _averaged(table)
     counts = [v + COUNT for v in values if v + COUNT in table.names]
     ordered = table.in_order([*values, *counts])
     starts, ts = _bucket_starts(ordered, width), ordered.column("ts")
     ends = runs.run_ends(starts, len(ordered)) - 1
-    out = means(ordered, values, counts, width)
+    out = means(ordered, values, counts, width).data
     first, last_of = ts.gather(starts).alias(_FIRST), ts.gather(ends).alias(_LAST)
     return out.with_columns(ts.gather(_telling(ordered, starts, width)), first, last_of)
 
@@ -127,7 +131,7 @@ def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
 
 def last(ordered: EagerTable, width: BucketWidth) -> Result:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are handed on."""
-    kept = ordered.take(_last_rows(ordered, _bucket_starts(ordered, width)))
+    kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
     own = [c for c in COLUMNS.get(kept.kind, BBO) if c in kept.names]
     if kept.kind == "nested":
         kept = nested.in_order(kept)
@@ -144,23 +148,17 @@ def _bucket_starts(ordered: EagerTable, width: BucketWidth) -> Ints:
     return runs.bucket_starts(ts - width.offset if width.offset else ts, ordered.groups, width.micros)
 
 
-def _last_rows(ordered: EagerTable, starts: Ints) -> Ints:
-    return ranges(*runs.last_runs(ordered.array("ts"), starts, ordered.groups))
-
-
-def means(ordered: EagerTable, values: list[str], counts: list[str], width: BucketWidth) -> pl.DataFrame:
+def means(ordered: EagerTable, values: list[str], counts: list[str], width: BucketWidth) -> Result:
     """Rules 3 and 4."""
     ts, starts = ordered.array("ts"), _bucket_starts(ordered, width)
-    out = [pl.Series("ts", width.floor(ts[starts])).cast(pl.Datetime("us", "UTC"))]
-    heads = ordered.take(starts)
-    out += [heads.column(c) for c in ordered.keys]
-    numbers = []
+    numbers, weighed = [pl.Series("ts", width.floor(ts[starts])).cast(pl.Datetime("us", "UTC"))], []
     for v in values:
         weights = np.nan_to_num(ordered.array(v + COUNT), nan=1.0) if v + COUNT in counts else None
         mean, count = runs.means(ordered.array(v), weights, starts)
-        out.append(pl.Series(v, mean).fill_nan(None))
-        numbers.append(pl.Series(v + COUNT, count))
-    return pl.DataFrame([*out, *numbers])
+        numbers.append(pl.Series(v, mean).fill_nan(None))
+        weighed.append(pl.Series(v + COUNT, count))
+    order = ["ts", *ordered.keys, *values, *(v + COUNT for v in values)]
+    return beside(ordered.take(starts), ordered.keys, [*numbers, *weighed])._replace(order=order)
 
 
 def last_rows(table: EngineTable, width: BucketWidth) -> Any:

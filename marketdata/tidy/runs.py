@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.resolution import BucketWidth, Resolution
-from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns
+from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, ranges
 
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
@@ -25,20 +24,14 @@ _HAIR = 1e-3
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
     """Positions where any key differs from the row before; the first row is one."""
     count = len(keys[0])
-    blocks = ((first, min(first + _BLOCK, count)) for first in range(1, count, _BLOCK))
-    found = (np.flatnonzero(changes(keys, first, last)) + first for first, last in blocks)
-    return np.concatenate([np.zeros(min(count, 1), np.int64), *found])
-
-
-def changes(keys: Sequence[NDArray[np.generic]], first: int, last: int) -> NDArray[np.bool_]:
-    """Whether any key differs from the row before, for these rows."""
-    changed = np.zeros(last - first, bool)
-    for key in keys:
-        rows = key[first - 1 : last]
+    found = [np.zeros(min(count, 1), np.int64)]
+    for first in range(1, count, _BLOCK):
+        blocks = [key[first - 1 : first + _BLOCK] for key in keys]
         # Most blocks are of one token, which is cheaper to see.
-        if rows[0] != rows[-1] or not (rows == rows[0]).all():
-            changed |= rows[1:] != rows[:-1]
-    return changed
+        changed = [rows[1:] != rows[:-1] for rows in blocks if rows[0] != rows[-1] or not (rows == rows[0]).all()]
+        if changed:
+            found.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
+    return np.concatenate(found)
 
 
 def run_ends(starts: Ints, count: int) -> Ints:
@@ -83,13 +76,8 @@ def _places(ts: Ints, edges: Ints) -> Ints:
     return out
 
 
-def floor(ts: Ints, width: int) -> Ints:
-    """Start of the bucket of each time [microseconds]."""
-    return ts // width * width
-
-
-def last_runs(ts: Ints, starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
-    """Begin and length of the rows with the greatest time in each bucket that begins at ``starts``."""
+def last_rows(ts: Ints, starts: Ints, groups: Ints) -> Ints:
+    """Rule 2: the rows with the greatest time in each bucket that begins at ``starts``."""
     ends = run_ends(starts, len(ts))
     if len(ts) < len(groups) * _ROWS_WORTH_A_SEARCH or not len(ts):
         same = group_starts(ts)
@@ -104,7 +92,7 @@ def last_runs(ts: Ints, starts: Ints, groups: Ints) -> tuple[Ints, Ints]:
             ]
         )
     begins = np.maximum(begins, starts)
-    return begins, ends - begins
+    return ranges(begins, ends - begins)
 
 
 def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats, Ints]:
@@ -132,10 +120,11 @@ def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
     """The rule of `resample` on columns in tidy order; no point, no entry."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
-    starts = bucket_starts(columns.ts - width.offset, group_starts(columns.token), width.micros)
+    groups = group_starts(columns.token)
+    starts = bucket_starts(columns.ts - width.offset, groups, width.micros)
     if isinstance(columns, BookColumns):
-        last = columns.take(np.append(starts[1:], len(columns)) - 1 if len(starts) else starts)
-        return BookColumns(last.tokens, last.token, width.floor(last.ts), last.counts, last.levels)
+        last = columns.take(last_rows(columns.ts, starts, groups))
+        return replace(last, ts=width.floor(last.ts))
     values = {name: means(column, None, starts)[0] for name, column in columns.values.items()}
     return columns.with_values(columns.tokens, columns.token[starts], width.floor(columns.ts[starts]), values)
 
@@ -147,10 +136,11 @@ def aggregate(columns: C, resolution: Resolution, rule: str) -> C:
     means of the finer resolutions; "first" and "last", one point of each bucket.
     """
     if rule in ("first", "last"):
-        columns = columns.sort()
-        starts = bucket_starts(columns.ts, group_starts(columns.token), resolution.micros)
-        out = columns.take(starts if rule == "first" else run_ends(starts, len(columns)) - 1)
-        return replace(out, ts=floor(out.ts, resolution.micros))
+        width, columns = BucketWidth.of(str(resolution)), columns.sort()
+        groups = group_starts(columns.token)
+        starts = bucket_starts(columns.ts, groups, width.micros)
+        out = columns.take(starts if rule == "first" else last_rows(columns.ts, starts, groups))
+        return replace(out, ts=width.floor(out.ts))
     for step in Resolution if rule == "means" else ():
         if step.micros < resolution.micros:
             columns = resample_columns(columns, str(step))

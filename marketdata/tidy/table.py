@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
-from marketdata.tidy.runs import changes, group_starts, run_ends
+from marketdata.tidy.runs import group_starts, run_ends
 from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
 from marketdata.wire.columns import Floats, Ints
@@ -428,24 +428,29 @@ class EagerTable:
 
     def _found_book(self) -> bool:
         arrays = {c: self._unproven(c) for c in ("ts", *self.keys)}
-        ts, *ids = arrays.values()
-        side, level = self.array("side"), self.array("level")
-        by_name = dict(zip(self.keys, ids, strict=True))
-        who, rest = [by_name[c] for c in self.who], [v for c, v in by_name.items() if c not in self.who]
-        found = _tops(level, side, ts, who, rest)
-        if found is None:
+        ts, side, level = arrays["ts"], self.array("side"), self.array("level")
+        groups = group_starts(*(arrays[c] for c in self.who))
+        # A label changes with its token only.
+        if not all(_within(group_starts(arrays[c]), groups) for c in self.keys if c not in self.who):
             return False
-        tops, new, ask, owner = found
+        found = _tops(level, side, ts)
+        if found is None or not _within(groups, found[0]):
+            return False
+        tops, times, is_ask = found
+        new = np.append(True, times[1:] != times[:-1])[: len(tops)]
+        owner = np.searchsorted(tops, groups)
+        falls = np.flatnonzero(times[1:] < times[:-1]) + 1
+        new[owner] = True
         # A side follows that opens a snapshot, or is the asks behind the bids.
-        if not (new[1:] | (ask[1:] & ~ask[:-1])).all():
+        if not _within(falls, owner) or not (new[1:] | (is_ask[1:] & ~is_ask[:-1])).all():
             return False
         opens = np.flatnonzero(new)
-        starts, groups = tops[opens], tops[owner]
+        starts = tops[opens]
         if not self._prove(arrays, groups) or not self._heads_rise(self.who, groups):
             return False
         # The next side is the asks, or the next snapshot; or the first one was.
         after = np.append(tops, len(ts))[1:][opens]
-        asks = np.where(ask[opens], starts, after) if ask[opens].any() else after
+        asks = np.where(is_ask[opens], starts, after) if is_ask[opens].any() else after
         self._groups, self._sides = groups, Sides(starts, asks, run_ends(starts, len(ts)))
         return True
 
@@ -592,44 +597,24 @@ def _within(some: Ints, every: Ints) -> bool:
     return bool(len(some) == 0 or (at[-1] < len(every) and (every[at] == some).all()))
 
 
-def _tops(
-    level: NDArray[np.int32],
-    side: NDArray[Any],
-    ts: Ints,
-    who: Sequence[NDArray[Any]],
-    rest: Sequence[NDArray[Any]],
-) -> tuple[Ints, NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
-    """Where sides begin, and whether a snapshot does there, it is an ask, and a token begins.
-
-    None where a row does not follow the one before: levels count up, and between their starts nothing else changes;
-    times of a token rise from snapshot to snapshot; the ids that do not tell tokens apart, ``rest``, change with them.
-    """
-    n = len(level)
-    if not n:
-        none = np.zeros(0, bool)
-        return np.zeros(0, np.int64), none, none, none
-    if level[0] != 0:
-        return None
-    first = np.ones(1, bool)
-    found = [(np.zeros(1, np.int64), first, side[:1] != 0, first)]
-    for a in range(1, n, _BLOCK):
-        last = min(a + _BLOCK, n)
-        here, before = slice(a, last), slice(a - 1, last - 1)
-        later, other = ts[here] != ts[before], changes(who, a, last)
-        odd = level[here] - level[before] != 1
-        odd |= side[here] != side[before]
-        odd |= later
-        odd |= other
-        at = np.flatnonzero(level[here] == 0)
-        if np.count_nonzero(odd) != np.count_nonzero(odd[at]) or (changes(rest, a, last) & ~other).any():
+def _tops(level: NDArray[np.int32], side: NDArray[Any], ts: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]] | None:
+    """Where sides begin, their times, and whether they are asks; None where a row does not follow the one before."""
+    found = [(np.arange(0), ts[:0], side[:0] != 0)]
+    for a in range(0, len(level), _BLOCK):
+        b = min(a + _BLOCK, len(level))
+        here, before = slice(max(a, 1), b), slice(max(a, 1) - 1, b - 1)
+        begins = np.ones(b - a, bool)
+        inner = begins[here.start - a :]
+        np.not_equal(level[here] - level[before], 1, out=inner)
+        inner |= side[here] != side[before]
+        inner |= ts[here] != ts[before]
+        at = np.flatnonzero(begins) + a
+        # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
+        if level[at].any():
             return None
-        owner, opens = other[at], later[at]
-        moved = at[opens & ~owner] if owner.any() else at[opens]
-        if not (ts[here][moved] > ts[before][moved]).all():
-            return None
-        found.append((at + a, opens | owner, side[here][at] != 0, owner))
-    tops, new, ask, owner = (np.concatenate(part) for part in zip(*found, strict=True))
-    return tops, new, ask, owner
+        found.append((at, ts[at], side[at] != 0))
+    tops, times, is_ask = (np.concatenate(part) for part in zip(*found, strict=True))
+    return tops, times, is_ask
 
 
 def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:

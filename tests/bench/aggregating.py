@@ -15,6 +15,7 @@ import polars as pl
 import marketdata as md
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
+from marketdata.tidy.backends import source_of
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.schema import ID_COLUMNS
 
@@ -92,6 +93,33 @@ def two_groupbys(frame: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
+def polars_mean(frame: pl.DataFrame) -> pl.DataFrame:
+    """Plain polars for means."""
+    bucket = pl.col("ts").dt.truncate("1h")
+    return frame.lazy().group_by("token_id", bucket).agg(pl.col("price").mean()).collect()
+
+
+def polars_top(frame: pl.DataFrame) -> pl.DataFrame:
+    """Top of the book in plain polars: the best bids joined with the best asks."""
+    best = frame.lazy().filter(pl.col("level") == 0)
+    bids, asks = (best.filter(pl.col("side") == side) for side in ("bid", "ask"))
+    both = bids.select("ts", *ID_COLUMNS, best_bid="price", best_bid_size="size").join(
+        asks.select("ts", "token_id", best_ask="price", best_ask_size="size"),
+        on=["token_id", "ts"],
+        how="full",
+        coalesce=True,
+    )
+    bid, ask = pl.col("best_bid"), pl.col("best_ask")
+    return both.with_columns(mid=(bid + ask) / 2, spread=ask - bid).sort(*ID_COLUMNS, "ts").collect()
+
+
+def through_polars(frame: pd.DataFrame, line: Callable[[pl.DataFrame], pl.DataFrame]) -> pd.DataFrame:
+    """A line of polars on a pandas frame, with the columns converted as verbs do."""
+    source = source_of(frame)
+    out: pd.DataFrame = source.build(line(pl.DataFrame([source.raw(c).alias(c) for c in source.names])), [])
+    return out
+
+
 def by_hand(frame: pd.DataFrame) -> pd.DataFrame:
     """Top of the book by hand in numpy, trusting that the frame is sorted and every book has both sides."""
     top = np.flatnonzero(frame["level"].to_numpy(dtype="int32", na_value=0) == 0)
@@ -124,6 +152,8 @@ def run(*, quick: bool = False) -> list[Table]:
             interleaved(
                 {
                     "pandas: two groupbys, concat": lambda: two_groupbys(panda),
+                    "polars: bids joined with asks": lambda: polars_top(polar),
+                    "the same line on pandas": lambda: through_polars(panda, polars_top),
                     "numpy by hand, nothing checked": lambda: by_hand(panda),
                     "marketdata on pandas": lambda: md.bbo(panda),
                     "marketdata on polars": lambda: md.bbo(polar),
@@ -167,6 +197,7 @@ def _books(panda: pd.DataFrame, polar: pl.DataFrame, rounds: int) -> Table:
         "polars: max over a window": lambda: polars_over(polar),
         "polars: group_by and semi join": lambda: polars_semi(polar),
         "polars: shift on the sorted frame": lambda: polars_shift(polar),
+        "the same line on pandas": lambda: through_polars(panda, polars_shift),
         "DuckDB: qualify": lambda: duck(polar),
         "marketdata on pandas": lambda: panda.md.resample("1h"),
         "marketdata on polars": lambda: polar.md.resample("1h"),
@@ -186,9 +217,8 @@ def _prices(rows: int, rounds: int) -> Table:
             panda.set_index("ts").groupby("token_id", observed=True)["price"].resample("1h").mean()
         ),
         "pandas: floor and groupby": lambda: floor_mean(panda),
-        "polars: lazy group_by": lambda: (
-            polar.lazy().group_by("token_id", pl.col("ts").dt.truncate("1h")).agg(pl.col("price").mean()).collect()
-        ),
+        "polars: lazy group_by": lambda: polars_mean(polar),
+        "the same line on pandas": lambda: through_polars(panda, polars_mean),
         "narwhals expressions on pandas": lambda: mean_expressions(panda),
         "marketdata on pandas": lambda: panda.md.resample("1h"),
         "marketdata on polars": lambda: polar.md.resample("1h"),
