@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -380,3 +381,57 @@ def test_infinite_prices_are_refused() -> None:
     """A level without end is refused in one sentence, and no warning of arithmetic."""
     with pytest.raises(md.NotTidyError, match="missing or infinite"):
         md.bbo(md.testing.books("pandas").assign(price=float("inf")))
+
+
+def test_an_arrow_batch_and_a_reader_are_taken_as_tables() -> None:
+    """One record batch, and a reader of batches, give what their table gives, on a regular grid too."""
+    table = prices([0, 1, 3]).to_arrow()
+    verbs = (lambda f: md.resample(f, "1h"), lambda f: md.align(f, "1m", fill="forward"), md.check)
+    for verb in verbs:
+        want = verb(table)
+        batch = table.combine_chunks().to_batches()[0]
+        assert verb(batch).equals(want)
+        assert verb(table.to_reader()).equals(want)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([Decimal("0.5")] * 2, pa.decimal256(50, 2)),
+        pa.array([(1, 2, 3)] * 2, pa.month_day_nano_interval()),
+        pa.RunEndEncodedArray.from_arrays([2], [5]),
+    ],
+)
+def test_an_arrow_type_that_polars_does_not_have_is_named(column: pa.Array) -> None:
+    """A column that cannot be read is refused by its name and type, with what to do."""
+    table = prices([0, 1]).to_arrow().append_column("odd", column)
+    with pytest.raises(md.NotTidyError, match=r"odd \(.*; cast numbers to float64, or drop"):
+        md.resample(table, "1h")
+
+
+def test_arrow_texts_of_the_newer_kind_are_ids() -> None:
+    """A pandas column of Arrow string views is a column of texts, and comes back as one."""
+    frame = prices([0, 1]).to_pandas()
+    want = md.resample(frame, "1h")["token_id"].tolist()
+    for dtype in (pa.string_view(), pa.large_string()):
+        given = frame.assign(token_id=pd.array(frame["token_id"].tolist(), dtype=pd.ArrowDtype(dtype)))
+        out = md.resample(given, "1h")["token_id"]
+        assert out.tolist() == want
+        assert out.dtype == given["token_id"].dtype
+
+
+def test_a_frame_of_another_library_is_refused_by_its_name() -> None:
+    """What narwhals knows and verbs do not take is refused with what to give, not with an error of an engine."""
+    frame = prices([0, 1])
+    for given in (nw.from_native(frame), nw.from_native(frame.lazy())):
+        with pytest.raises(md.NotTidyError, match="to_native"):
+            md.resample(given, "1h")
+    with pytest.raises(md.NotTidyError, match="polars Series is not a frame of a supported library"):
+        md.resample(frame["price"], "1h")
+
+
+@pytest.mark.parametrize("ts", [[1_767_225_600_000, 1_767_225_660_000], ["2026-01-01", "2026-01-02"], [0.5, 1.5]])
+def test_times_that_are_numbers_or_texts_are_refused_with_how_to_convert_them(ts: list[Any]) -> None:
+    """Milliseconds, seconds and texts are guessed to be nothing: the message has the call that makes times of them."""
+    with pytest.raises(md.NotTidyError, match=r"pandas.to_datetime\(ts, utc=True\), of numbers with unit="):
+        md.resample(prices([0, 1]).with_columns(pl.Series("ts", ts)), "1h")

@@ -158,21 +158,29 @@ def source_of(frame: Any) -> Any:
 
 
 def read(frame: F) -> F:
-    """The batches of an Arrow reader as a table; other frames as they are."""
+    """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise NotTidyError("A narwhals frame is taken by its library's own: give frame.to_native().")
+    if not is_batches(frame):
+        return frame
+    import pyarrow as pa
+
     batches: Any = frame
-    return batches.read_all() if _is_reader(frame) else frame
+    return pa.Table.from_batches([batches]) if isinstance(batches, pa.RecordBatch) else batches.read_all()  # type: ignore[no-any-return]
 
 
-def _is_reader(frame: Any) -> bool:
-    return type(frame).__module__.partition(".")[0] == "pyarrow" and hasattr(frame, "read_all")
+def is_batches(frame: Any) -> bool:
+    """Whether it is a batch of Arrow or a reader of batches."""
+    arrow = type(frame).__module__.partition(".")[0] == "pyarrow"
+    return arrow and (hasattr(frame, "read_all") or type(frame).__name__ == "RecordBatch")
 
 
 def in_memory(frame: Any) -> Any:
     """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
+    frame = read(frame)
     if is_dask_dataframe(frame):
         computed: Any = frame
         return computed.compute()
-    frame = read(frame)
     if is_lazy(frame):
         return frame.collect()
     return frame if source_of(frame) is not None else _narwhals(frame).collect("polars").to_native()
@@ -183,7 +191,7 @@ def names_of(frame: Any) -> list[str]:
     source = source_of(frame)
     if source is not None:
         return list(source.names)
-    if _is_reader(frame):
+    if is_batches(frame):
         return list(frame.schema.names)
     return list(frame.columns) if is_dask_dataframe(frame) else list(_narwhals(frame).collect_schema().names())
 
@@ -225,17 +233,17 @@ def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable
 
 def kind_name(frame: Any) -> str:
     """What to call a frame in a message, for several libraries name theirs DataFrame."""
-    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
+    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 
 
 def _narwhals(frame: Any) -> Any:
-    try:
-        data = nw.from_native(frame)
-    except TypeError:
+    data: Any = nw.from_native(frame, pass_through=True)
+    known = ("is_duckdb", "is_pyspark", "is_pyspark_connect", "is_polars")
+    if data is frame or not any(getattr(data.implementation, is_one)() for is_one in known):
         raise NotTidyError(
-            f"A {type(frame).__name__} is not a frame; allowed are pandas, polars (eager and lazy), Arrow, Dask, Spark "
-            "and DuckDB frames."
-        ) from None
+            f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
+            "Arrow, Dask, Spark and DuckDB frames."
+        )
     return data
 
 
@@ -312,12 +320,30 @@ class ArrowSource(PolarsSource):
 
     def __init__(self, table: Any) -> None:
         check_names(table.column_names)
-        super().__init__(pl.from_arrow(table))  # type: ignore[arg-type]
+        super().__init__(_from_arrow(table))
         self.native = table
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """See `PolarsSource`."""
         return super().build(data, taken, order).to_arrow()
+
+
+def _from_arrow(table: Any) -> pl.DataFrame:
+    """An Arrow table as polars columns; NotTidyError naming those of types that polars does not have."""
+    unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    try:
+        return pl.from_arrow(table)  # type: ignore[return-value]
+    except unread:
+        wrong = []
+        for name in table.column_names:
+            try:
+                pl.from_arrow(table.select([name]))
+            except unread:
+                wrong.append(f"{name} ({table.schema.field(name).type})")
+        raise NotTidyError(
+            f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64, or drop the "
+            "columns."
+        ) from None
 
 
 class PandasSource:
@@ -343,7 +369,8 @@ class PandasSource:
         masked: Any = dtype
         if isinstance(dtype, pd.CategoricalDtype):
             return _categories(array)
-        if dtype.kind == "M" and not isinstance(dtype, pd.ArrowDtype):
+        # pandas knows no kind of the newer types of Arrow.
+        if not isinstance(dtype, pd.ArrowDtype) and dtype.kind == "M":
             return _instants(array)
         if isinstance(dtype, np.dtype):
             return column.tolist() if dtype.kind == "O" else pl.Series(_plain(column.to_numpy()))
@@ -352,7 +379,8 @@ class PandasSource:
         if isinstance(dtype, pd.ArrowDtype | pd.StringDtype):
             import pyarrow as pa
 
-            return pl.Series(pa.chunked_array(array.__arrow_array__()) if len(array) else pa.array(array))
+            values = pa.chunked_array(array.__arrow_array__()) if len(array) else pa.array(array)
+            return _from_arrow(pa.table({name: values}))[name]
         if dtype.kind in "iufb":
             values = pl.Series(_plain(array.to_numpy(dtype=masked.numpy_dtype, na_value=0)))
             missing = pl.Series(np.asarray(array.isna()))
@@ -517,4 +545,6 @@ def _pandas_texts(column: pl.Series, wanted: Any) -> Any:
         place = np.append(wanted.categories.get_indexer(texts), -1)
         return pd.Categorical.from_codes(place[codes], dtype=wanted)
     values = np.array([*texts, None], dtype=object)[codes]
+    if isinstance(wanted, pd.ArrowDtype):
+        return pd.array(values, dtype=wanted)
     return pd.Series(values, dtype=object if wanted.kind not in "OU" else wanted)

@@ -167,7 +167,7 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
     cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
     if duckdb:
         if not ts.startswith("TIMESTAMP"):  # a text would be read as a time
-            raise NotTidyError(f"ts holds {ts}, not times; make it a UTC datetime column.")
+            raise NotTidyError(normalization.not_times("ts", ts))
         value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"
         return native.project(f"* REPLACE (CASE {cases} ELSE {value} END AS ts)")
     from pyspark.sql import functions
@@ -213,7 +213,7 @@ def utc(data: Any, name: str = "ts") -> nw.Expr:
     """A column of times as UTC microseconds, without a zone taken for UTC; NotTidyError if it has no times."""
     dtype = data.collect_schema()[name]
     if not isinstance(dtype, nw.Datetime):
-        raise NotTidyError(f"{name} holds {dtype}, not times; make it a UTC datetime column.")
+        raise NotTidyError(normalization.not_times(name, dtype))
     ts = nw.col(name)
     if data.implementation.is_duckdb():
         return ts  # an instant; the connection's zone only shows it

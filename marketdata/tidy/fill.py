@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, is_lazy, kind_name, run, source_of
+from marketdata.tidy.backends import Result, Taken, is_batches, is_lazy, kind_name, run, source_of
 from marketdata.tidy.grids import coarser_grid, refuse_finer
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, is_count
@@ -29,7 +29,7 @@ def check_fill(frame: Any, fill: Fill) -> None:
     """Refuse a fill that does not exist, or a frame that it is not supported for, with a ConfigError."""
     if fill not in (None, *_FILLS):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
-    if is_dask_dataframe(frame) or (source_of(frame) is None and not is_lazy(frame)):
+    if is_dask_dataframe(frame) or (source_of(frame) is None and not is_lazy(frame) and not is_batches(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "
             "bring the result into memory, and fill it with md.resample(frame, resolution, fill=...)."

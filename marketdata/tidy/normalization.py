@@ -27,13 +27,13 @@ def times(raw: Raw, name: str) -> pl.Series:
     if isinstance(raw, list):
         wrong = next((v for v in raw if not _is_missing(v) and not isinstance(v, dt.datetime)), None)
         if wrong is not None:
-            raise NotTidyError(f"{name} holds {type(wrong).__name__}, not times; make it a UTC datetime column.")
+            raise NotTidyError(not_times(name, type(wrong).__name__))
         values = [None if _is_missing(v) else to_micros(v, name) for v in raw]
         raw = pl.Series(name, values, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
     if raw.dtype == pl.Null and not len(raw):
         raw = raw.cast(pl.Datetime("us", "UTC"))
     if not isinstance(raw.dtype, pl.Datetime):
-        raise NotTidyError(f"{name} holds {raw.dtype}, not times; make it a UTC datetime column.")
+        raise NotTidyError(not_times(name, raw.dtype))
     if raw.null_count():
         raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every row needs a time: drop those rows.")
     if raw.dtype.time_unit == "us" and raw.dtype.time_zone == "UTC":
@@ -44,6 +44,14 @@ def times(raw: Raw, name: str) -> pl.Series:
     elif raw.dtype.time_unit == "ms":
         whole = whole * 1000
     return whole.cast(pl.Datetime("us", "UTC"))  # type: ignore[no-any-return]
+
+
+def not_times(name: str, found: Any) -> str:
+    """The message about a column that should hold times."""
+    return (
+        f"{name} holds {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
+        'numbers with unit="ms" or what they count).'
+    )
 
 
 def cut_nanoseconds(raw: Raw) -> pl.Series | None:
