@@ -90,6 +90,8 @@ def _spark() -> Iterator[Engine]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.log.level": "ERROR",
+            # A few small queries are over before what a compiler made of them pays.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()

@@ -21,24 +21,24 @@ def collected(tmp_path: Path, *words: str, without: str = "") -> subprocess.Comp
     return subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("where", [("marketdata/dask.py",), ("marketdata",)])
-def test_a_module_whose_engine_is_absent_is_skipped_by_name(tmp_path: Path, where: tuple[str, ...]) -> None:
+def test_a_module_whose_engine_is_absent_is_skipped_by_name(tmp_path: Path) -> None:
     """Without Dask its module is no error of collection: it is skipped, with the command that installs the engine."""
-    done = collected(tmp_path, "-k", "resolution", *where, without="dask")
-    assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "marketdata/dask.py:0: dask is not installed: pip install 'marketdata[dask]'" in done.stdout
-    assert (tmp_path / "d" / "skipped" / "tests").read_text() == "marketdata/dask.py\n"
+    for where in ("marketdata/dask.py", "marketdata"):  # named, and found
+        done = collected(tmp_path, "-k", "resolution", where, without="dask")
+        assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        assert "marketdata/dask.py:0: dask is not installed: pip install 'marketdata[dask]'" in done.stdout
+        assert (tmp_path / "d" / "skipped" / "tests").read_text() == "marketdata/dask.py\n"
 
 
-@pytest.mark.parametrize("package", ["tqdm", "no_such_package", "marketdata.no_such_module"])
-def test_any_other_failed_import_is_an_error(tmp_path: Path, package: str) -> None:
+def test_any_other_failed_import_is_an_error(tmp_path: Path) -> None:
     """A module that lacks what every installation has, what nothing brings, or a module of ours is not passed over."""
-    module = tmp_path / "test_it.py"
-    module.write_text(f"import {package}\n")
-    done = collected(tmp_path, str(module), without=package)
+    packages = ("tqdm", "no_such_package", "marketdata.no_such_module")
+    for number, package in enumerate(packages):
+        (tmp_path / f"test_{number}.py").write_text(f"import {package}\n")
+    done = collected(tmp_path, str(tmp_path), without=" ".join(packages))
     assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert f"import {package}" in done.stdout
-    assert "1 error" in done.stdout
+    assert all(f"import {package}" in done.stdout for package in packages)
+    assert "3 errors" in done.stdout
 
 
 def test_a_test_is_found_by_the_row_it_proves(tmp_path: Path) -> None:

@@ -47,16 +47,16 @@ def finished(*processes: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.fault("AR10")
 def test_writers_of_disjoint_ranges_all_land(archive: Archive) -> None:
-    """Four processes that add ten ranges each of one market lose none, and tear no record."""
+    """Four processes that add six ranges each of one market lose none, and tear no record."""
     code = (
         "k = int(sys.argv[2])\n"
-        "for n in range(10):\n    a.add(books=books(MARKETS[0], (n * 4 + k) * 10, 10))\n"
+        "for n in range(6):\n    a.add(books=books(MARKETS[0], (n * 4 + k) * 10, 10))\n"
         "    a.add(markets=[{'market_id': f'{k}-{n}', 'slug': f's-{k}-{n}'}])\n"
     )
     finished(*(start(code, archive.location, k) for k in range(4)))
-    assert len(held(archive)) == 2 * 400
-    assert {r["id"] for r in archive.records("markets")} == {M, *(f"{k}-{n}" for k in range(4) for n in range(10))}
-    assert archive.coverage().select("rows", "state").rows() == [(800, "recorded")]
+    assert len(held(archive)) == 2 * 240
+    assert {r["id"] for r in archive.records("markets")} == {M, *(f"{k}-{n}" for k in range(4) for n in range(6))}
+    assert archive.coverage().select("rows", "state").rows() == [(480, "recorded")]
     assert archive.verify().is_empty()
 
 
@@ -211,7 +211,7 @@ def test_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
     """Every read during rewrites of a range shows the points of exactly one writer."""
     archive.add(books=books(M, 0, 50, size=1.0))
     code = (
-        "for n in range(2, 40):\n    a.add(books=books(MARKETS[0], 0, 50, size=float(n)))\n    n % 10 or a.compact()\n"
+        "for n in range(2, 20):\n    a.add(books=books(MARKETS[0], 0, 50, size=float(n)))\n    n % 10 or a.compact()\n"
     )
     writer = start(code, archive.location)
     reads = 0

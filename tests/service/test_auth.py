@@ -447,7 +447,7 @@ def test_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
 
 @pytest.mark.fault("S44")
 @given(plan=st.text(), organization=st.text())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
     """Whatever plan and organization are called, the file is read again with these names, also after an edit."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
