@@ -31,8 +31,8 @@ ALL_TIME = Range(-(2**61), 2**61)
 _MANY_FILES = 4
 _THREADS = min(8, os.cpu_count() or 1)
 _DAY = 1440 * MINUTE
-# Up to so many slices of a batch cost less than a copy of its rows.
-_SLICES = 16
+# A slice of so many rows of a batch costs less than a copy of them.
+_LONG_SLICE = 1_000
 _DOUBTFUL = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
 
 
@@ -107,7 +107,7 @@ def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, toke
             yield pa.Table.from_batches([batch])
             continue
         edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
-        if len(edges) <= 2 * _SLICES:
+        if len(edges) <= 2 * max(1, int(mask.sum()) // _LONG_SLICE):
             for a, b in zip(edges[0::2], edges[1::2], strict=True):
                 yield pa.Table.from_batches([batch.slice(a, b - a)])
         else:

@@ -209,5 +209,6 @@ def _snapshots(table: Any) -> BookColumns:
     before = np.concatenate(([0], np.cumsum(held)))
     counts = np.column_stack((before[asks] - before[starts], before[ends] - before[asks])).ravel()
     tokens, token = _tokens(table, table.groups)
-    levels = np.column_stack((price[held], table.array("size")[held]))
+    # Prices beside prices, as the columns of a file are.
+    levels = np.stack((price[held], table.array("size")[held])).T
     return BookColumns(tokens, token[starts], table.array("ts")[starts], counts, levels)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from archive.source import MARKETS, points_of
 from archive.test_faults import books, held, prices
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marketdata.archive import Archive
+from marketdata.archive.storage.parquet import _narrowed
 from marketdata.errors import ConfigError
+from marketdata.wire.columns import AnyColumns, Token, concat
 
 M, N = MARKETS
 TOKEN = "9" * 77
@@ -156,3 +163,45 @@ def test_a_scan_reads_only_the_files_and_columns_it_needs(archive: Archive) -> N
     plan = archive.scan("prices").filter(market_id=M).select("price").explain()
     assert "SELECTION" in plan
     assert "PROJECT 2/" in plan
+
+
+def test_row_groups_of_many_markets_are_small_and_have_their_own_names(archive: Archive) -> None:
+    """A read takes groups whole, with all names of their dictionaries; numbers in lists have no statistics."""
+    many = [f"market-{n:03d}" for n in range(300)]
+
+    def made(points: AnyColumns) -> AnyColumns:
+        """The same points of each market."""
+        tokens = [tuple(Token(m, *token[1:]) for token in points.tokens) for m in many]
+        return concat([replace(points, tokens=some) for some in tokens]).sort()  # type: ignore[type-var]
+
+    archive.add(books=made(books(M, 0, 40)), prices=made(prices(M, 0, 60)))
+    for view, short in (("prices", 64 * 60), ("books", 64 * 40)):
+        (file,) = archive.files(view)
+        found = pq.ParquetFile(file)
+        groups = [found.read_row_group(i, ["market_id"]) for i in range(found.num_row_groups)]
+        names = [set(group["market_id"].to_pylist()) for group in groups]
+        assert all(group.num_rows <= max(8192, short) for group in groups)
+        assert len(groups) > 1
+        read = pq.ParquetFile(file, read_dictionary=["market_id"])
+        dictionaries = [read.read_row_group(i)["market_id"].chunk(0).dictionary for i in range(len(groups))]
+        assert [set(d.to_pylist()) for d in dictionaries] == names
+        columns = [found.metadata.row_group(0).column(i) for i in range(found.metadata.num_columns)]
+        known = {c.path_in_schema for c in columns if c.is_stats_set}
+        assert {"market_id", "token_id", "ts"} <= known
+        assert not any("list" in name for name in known)
+    assert sorted(set(archive.scan("books").collect()["market_id"])) == many
+    assert archive.verify().is_empty()
+
+
+@given(
+    ids=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30),
+    cuts=st.tuples(st.integers(0, 30), st.integers(0, 30)),
+)
+def test_names_without_a_row_are_left_out(ids: list[str | None], cuts: tuple[int, int]) -> None:
+    """What is written is equal to the rows, missing names too, and its dictionary has no other name."""
+    rows = pa.table({"token_id": pa.array(ids, pa.string()).dictionary_encode(), "n": list(range(len(ids)))})
+    some = rows.slice(min(cuts), max(cuts) - min(cuts))
+    narrow = _narrowed(some)
+    assert narrow.to_pylist() == some.to_pylist()
+    names = [n for chunk in narrow["token_id"].chunks for n in chunk.dictionary.to_pylist()]
+    assert sorted(names) == sorted({n for n in some["token_id"].to_pylist() if n is not None})

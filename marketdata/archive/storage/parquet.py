@@ -30,6 +30,8 @@ from marketdata.times import Range, to_text
 GROUP_LEVELS = 100_000
 FILE_LEVELS = 8_000_000
 _GROUP_ROWS = (512, 65_536)
+# Where markets are short, so many of them are one group, of so many rows at least: a read takes groups whole.
+_GROUP_MARKETS, _GROUP_SHORT = 64, 8_192
 # A good size for what is written once; compaction has the time for a better one.
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
@@ -180,18 +182,39 @@ def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memor
     # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
     dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "price"))]
     rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
+    markets = len(_used(table.column("market_id"))) if "market_id" in table.schema.names else 1
+    short = max(_GROUP_SHORT, _GROUP_MARKETS * len(weights) // max(markets, 1))
+    rows = min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1], short)
     with pq.ParquetWriter(
         memory,
         table.schema,
         compression="zstd",
         compression_level=effort,
         use_dictionary=[_leaf(table.schema, name) for name in dictionary],
+        # Nothing is found by the numbers in lists, and to compare them all takes a third of the time.
+        write_statistics=[field.name for field in table.schema if not pa.types.is_list(field.type)],
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        writer.write_table(table, row_group_size=min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1]))
+        for first in range(0, max(table.num_rows, 1), rows):
+            writer.write_table(_narrowed(table.slice(first, rows)), row_group_size=rows)
         writer.add_key_value_metadata({_KEY: identity})
     return memory.getbuffer()
+
+
+def _narrowed(table: pa.Table) -> pa.Table:
+    """The same rows, and no other names in the dictionaries: each row group has all of its dictionary."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = table.column(i).combine_chunks()
+            missing = np.asarray(column.is_null())
+            codes = column.indices.fill_null(len(column.dictionary)).to_numpy()
+            used = np.zeros(len(column.dictionary) + 1, dtype=bool)
+            used[codes] = True
+            places = pa.array((np.cumsum(used) - 1).astype(np.int32)[codes], mask=missing)
+            names = column.dictionary.filter(pa.array(used[:-1]))
+            table = table.set_column(i, field, pa.DictionaryArray.from_arrays(places, names))
+    return table
 
 
 def _footer_of(body: memoryview) -> memoryview:

@@ -61,12 +61,13 @@ def _floats(values: Floats) -> pa.Array:
 def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
     counts = columns.counts.reshape(-1, 2)
     is_ask = np.repeat(np.tile(np.array([False, True]), len(columns)), columns.counts)
+    numbers = {what: np.ascontiguousarray(columns.levels[:, i]) for i, what in enumerate(("price", "size"))}
     out = {}
     for column, (side, mask) in enumerate((("bid", ~is_ask), ("ask", is_ask))):
         offsets = np.zeros(len(columns) + 1, dtype=np.int32)
         np.cumsum(counts[:, column], out=offsets[1:])
-        for position, what in enumerate(("price", "size")):
-            values = pa.array(columns.levels[:, position][mask])
+        for what in numbers:
+            values = pa.array(numbers[what][mask])
             out[f"{side}_{what}"] = pa.ListArray.from_arrays(pa.array(offsets), values, type=_LEVELS)
     return out
 
