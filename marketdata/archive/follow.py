@@ -79,7 +79,8 @@ class Follower:
     def _list(self, run: Pull) -> bool:
         """List the markets where that is due; whether it was."""
         now = run.clock.now
-        is_due = self._listed is None or not 0 <= now - self._listed < LISTED_AGAIN
+        # Servers behind one address may differ by seconds, and a Date has whole ones: time may seem to go back.
+        is_due = self._listed is None or abs(now - self._listed) >= LISTED_AGAIN
         if is_due or self._selection.is_kept:
             self._markets = self._selection.ids(lambda: run.clock)
         if is_due:

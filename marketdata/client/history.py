@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 from marketdata.accessor import to_frame
 from marketdata.client.markets import Markets, whole
 from marketdata.errors import (
+    ContractError,
     EmptyRangeWarning,
     MarketDataError,
+    NetworkError,
     NotFoundError,
+    RateLimitError,
+    RedirectError,
+    ServerError,
     ServiceOddityWarning,
     warn,
 )
@@ -32,6 +37,8 @@ _BUFFERED = 64
 _WORTH_A_BAR = 1.0
 # Markets of which is said that they have nothing in a range.
 _FEW = 3
+_MAY_PASS = (NetworkError, ContractError, ServerError, RateLimitError)
+_GO_ON = "The rows that came are in .partial; client.resume(error.resume) fetches the rest."
 
 
 class FetchOptions(NamedTuple):
@@ -118,6 +125,8 @@ class History:
                     yield taken()
             except MarketDataError as error:
                 error.partial = taken()
+                if isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError) and not error.hint:
+                    error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
                 raise

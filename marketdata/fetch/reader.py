@@ -225,7 +225,7 @@ class Reader:
 
     def _doubt(self, window: Window, chunk: Chunk, doubts: int = _DOUBTS) -> Literal["count", "cursor"] | None:
         """Why a window may have more points than came, if smaller ones can tell."""
-        if chunk.notes["count_mismatch"] and doubts and window.buckets > 1 and not self._memory.counts_otherwise:
+        if chunk.notes["count_mismatch"] and doubts and not self._memory.counts_otherwise:
             return "count"
         return "cursor" if chunk.notes["cursor_empty"] and not self._is_end(window, chunk) else None
 
@@ -237,23 +237,28 @@ class Reader:
         return has_room and self._memory.blank_ends and not self._memory.blank_lies
 
     def _halved(self, window: Window, chunk: Chunk, left: _Left, doubts: int = _DOUBTS) -> Chunk:
-        """A window with doubts, read as its halves: what was lost, or lies behind an empty cursor, comes with them."""
-        if window.buckets == 1:
+        """A window with doubts, read as its halves: what was lost, or lies behind an empty cursor, comes with them.
+
+        One bucket has no halves: where it may lack points it is read once more.
+        """
+        why, is_one = self._doubt(window, chunk, doubts), window.buckets == 1
+        if is_one and why == "cursor":
             return chunk._replace(proven=False)
         self._restarted()
-        halves = window.halves()
+        halves = (window,) if is_one else window.halves()
         parts = [self._walk(half, left) for half in halves]
-        if self._doubt(window, chunk, doubts) == "count":
-            if doubts == _DOUBTS and not any(part.proven for part in parts):
+        if why == "count":
+            if doubts == _DOUBTS and not is_one and not any(part.proven for part in parts):
                 self._memory.counts_otherwise = True
         elif sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.blank_ends = True
             return _joined(parts)
         else:
             self._memory.blank_lies = True
+        fewer = 0 if is_one else doubts - 1
         return _joined(
             [
-                self._halved(half, part, left, doubts - 1) if self._doubt(half, part, doubts - 1) else part
+                self._halved(half, part, left, fewer) if self._doubt(half, part, fewer) else part
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
@@ -277,6 +282,8 @@ class _Left:
 
 
 def _joined(parts: Sequence[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
     first, second = parts
     return Chunk(
         columns=concat([first.columns, second.columns]).sort(),  # type: ignore[type-var]

@@ -136,6 +136,16 @@ def test_new_markets_of_an_event_appear(archive: Archive, source: Living) -> Non
     assert states(archive, MARKETS[1])[0][0] == 0
 
 
+def test_a_server_time_that_goes_back_is_no_reason_to_list_anew(archive: Archive, source: Living) -> None:
+    """Servers behind one address may differ by seconds: what was listed a moment ago is not listed again."""
+    rounds = follow(archive, source, search=MARKETS[0], markets=None)
+    next(rounds)
+    source.requests.clear()
+    source._begin += 90
+    next(rounds)
+    assert ("markets", MARKETS[0], Range(0, 0)) not in source.requests
+
+
 @pytest.mark.parametrize(
     "problem", [NetworkError("no route"), ServerError("503", status=503), md.ContractError("a page for people")]
 )

@@ -92,29 +92,19 @@ def test_single_tokens_give_the_rows_of_their_market(client: md.Client, slugs: l
     assert list(map(str, parts["token_label"])) == list(map(str, whole["token_label"]))
 
 
-def test_markets_of_more_than_200_tokens_come_token_by_token(service: Any) -> None:
-    """A market too wide for a page is fetched all the same, whole."""
-    with md.serve(md.simulate(events=3, days=0.1)) as running:
-        client = md.Client(running.base_url, running.api_key, frame="polars")
-        markets = client.markets()
-        wide = markets.filter(pl.col("token_ids").list.len() > 200)
-        assert wide.height == 1
-        frame = client.books(wide["slug"][0], "2025-12-31", "2026-01-01", "1h", levels=1)
-        assert frame["token_id"].n_unique() == wide["token_ids"].list.len()[0]
-
-
-def test_a_market_known_to_be_wide_costs_one_request_per_token() -> None:
-    """A short range of a market whose many tokens are known is not cut before it is asked token by token."""
+@pytest.mark.fault("P20")
+def test_markets_of_more_than_200_tokens_come_token_by_token() -> None:
+    """A market too wide for a page comes whole; once its tokens are known, a short range costs one request for each."""
     with md.serve(md.simulate(events=3, days=0.1)) as running:
         client = md.Client(running.base_url, running.api_key, frame="polars")
         wide = client.markets().filter(pl.col("token_ids").list.len() > 200)
-        span = (wide["slug"][0], "2025-12-31T22:00", "2026-01-01", "1m")
-        client.books(*span, levels=1)
-        short = (wide["slug"][0], "2025-12-31T22:00", "2025-12-31T23:30", "1m")
+        assert wide.height == 1
+        market, tokens = wide["slug"][0], wide["token_ids"].list.len()[0]
+        assert client.books(market, "2025-12-31", "2026-01-01", "1h", levels=1)["token_id"].n_unique() == tokens
         report = md.Report()
-        frame = client.prices(*short, report=report)
+        frame = client.prices(market, "2025-12-31T22:00", "2025-12-31T23:30", "1m", report=report)
         assert frame["token_id"].n_unique() > 200
-        assert report.requests == wide["token_ids"].list.len()[0]
+        assert report.requests == tokens
 
 
 def test_times_may_be_written_in_every_usual_way(client: md.Client, slugs: list[str]) -> None:

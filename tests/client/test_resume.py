@@ -72,6 +72,7 @@ def test_partial_and_resume_are_the_whole(
     relay.death = DEATHS[death]
     parts = []
     resume: Any = None
+    said: md.MarketDataError | None = None
     with no_waiting():
         for lives in (20, 10, 0, None):
             relay.lives = lives
@@ -85,13 +86,14 @@ def test_partial_and_resume_are_the_whole(
             except md.MarketDataError as error:
                 assert lives is not None
                 parts.append(error.partial)
-                resume = error.resume
+                resume, said = error.resume, error
             client.close()
     assert len(parts) == 4
     assert len({tuple(part.columns) for part in [whole, *parts]}) == 1
     assert rows(parts) == rows([whole])
     assert len(parts[0]) > 0 < len(parts[-1])
     assert len(parts[2]) == 0
+    assert ("client.resume(error.resume)" in str(said)) is (death != "refuses")
     # What was on its way when another window failed is asked for again.
     assert sum(relay.served) - report.points <= LIMIT * 16 * 3
 

@@ -372,6 +372,23 @@ def test_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle, n
 
 
 @pytest.mark.fault("P7")
+def test_lost_twice_in_one_bucket(server: FaultServer, transport: Transport) -> None:
+    """A window of one bucket has no halves: where it lacks the same point twice it is asked once more."""
+    oracle = Oracle.of_prices(1, ["A", "B", "C"])
+    left = [1, 1]
+
+    def lose(body: Body, ask: Ask) -> None:
+        if left:
+            left.pop()
+            body["data"]["B"].clear()
+
+    server.answer = bend(oracle, lose)
+    report = Report()
+    assert fetched(transport, oracle.request(1), report=report, strict=True) == expected(oracle.points)
+    assert (len(server.asks), report.restarts) == (3, 1)
+
+
+@pytest.mark.fault("P7")
 def test_some_pages_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page whose count stays wrong however it is asked for is kept, with a warning."""
 
