@@ -20,9 +20,10 @@ from marketdata.wire.views import VIEWS
 M, N = MARKETS
 
 
-@pytest.fixture
-def filled(archive: Archive) -> Archive:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Added, replaced and compacted points of every kind, so that dropped files lie beside those that count."""
+    archive = Archive(tmp_path_factory.mktemp("rebuilt"), frame="polars")
     source = Source()
     source.points = {("metrics", m, 0, n): (float(n), 1.0) for m in MARKETS for n in range(60)}
     archive.pull(source, list(MARKETS), views=["metrics"], start=START / 1e6, end=START / 1e6 + 3600)
@@ -32,7 +33,13 @@ def filled(archive: Archive) -> Archive:
         archive.add(books=books(market, 40, 40, size=3.0))
     archive.compact()
     archive.add(books=books(M, 100, 40, size=4.0), prices=prices(N, 20, 30, value=0.25))
-    return archive
+    return Path(archive.location)
+
+
+@pytest.fixture
+def filled(folder: Path, tmp_path: Path) -> Archive:
+    """An archive of one's own of them."""
+    return Archive(shutil.copytree(folder, tmp_path / "filled"), frame="polars")
 
 
 def everything(archive: Archive) -> dict[Any, Any]:

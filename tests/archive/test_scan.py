@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ M, N = MARKETS
 DAY = 1440
 
 
-@pytest.fixture
-def filled(archive: Archive) -> Archive:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Seventy days of two markets with gaps inside of buckets, empty sides and nulls."""
+    archive = Archive(tmp_path_factory.mktemp("scanned"), frame="polars")
     rng = np.random.default_rng(5)
     for market in MARKETS:
         for first in (0, 95, 20 * DAY + 7, 69 * DAY):
@@ -32,7 +34,13 @@ def filled(archive: Archive) -> Archive:
             archive.add(prices=columns_of("prices", market, keys, [float("nan"), *values[1:]]))
             numbers = [(0, n) for n in range(first, first + 80)]
             archive.add(metrics=columns_of("metrics", market, numbers, rng.random((80, 2)).tolist()))
-    return archive
+    return Path(archive.location)
+
+
+@pytest.fixture
+def filled(folder: Path, tmp_path: Path) -> Archive:
+    """An archive of one's own of them."""
+    return Archive(shutil.copytree(folder, tmp_path / "filled"), frame="polars")
 
 
 def same(scan: pl.LazyFrame, frame: pl.DataFrame) -> None:
