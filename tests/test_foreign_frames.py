@@ -435,3 +435,26 @@ def test_times_that_are_numbers_or_texts_are_refused_with_how_to_convert_them(ts
     """Milliseconds, seconds and texts are guessed to be nothing: the message has the call that makes times of them."""
     with pytest.raises(md.NotTidyError, match=r"pandas.to_datetime\(ts, utc=True\), of numbers with unit="):
         md.resample(prices([0, 1]).with_columns(pl.Series("ts", ts)), "1h")
+
+
+class Derived(pd.DataFrame):
+    """A pandas frame of another library's class, as geopandas has one."""
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return Derived
+
+
+def test_a_class_derived_from_a_pandas_frame_joins_with_one() -> None:
+    """A join takes a pandas frame and one of a class derived from it, in both orders, and an Arrow reader."""
+    frame = prices([0, 1, 3])
+    want = md.asof_join(frame, frame, right_resolution="1m")
+    panda = frame.to_pandas()
+    for left, right in ((panda, Derived(panda)), (Derived(panda), panda)):
+        assert md.asof_join(left, right, right_resolution="1m").equals(
+            md.asof_join(panda, panda, right_resolution="1m")
+        )
+    table = frame.to_arrow()
+    got = pl.from_arrow(md.asof_join(table, table.to_reader(), right_resolution="1m"))
+    assert isinstance(got, pl.DataFrame)
+    assert got.rows() == want.rows()

@@ -14,7 +14,7 @@ from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, closed, kind_name, run, source_of
+from marketdata.tidy.backends import Result, Taken, closed, kind_name, read, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
@@ -99,6 +99,7 @@ def asof_join(
     >>> md.asof_join(prices, metrics, right_resolution="1m")["volume"].to_list()
     [None, None, 100.0, None, None, 100.0]
     """
+    left, right = read(left), read(right)
     width = None if right_resolution is None else BucketWidth.of(right_resolution)
     how = partial(
         _joined,
@@ -111,7 +112,7 @@ def asof_join(
     )
     if is_dask_dataframe(left) or is_dask_dataframe(right):
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
-    if _kind(left) != _kind(right):
+    if kind_name(left) != kind_name(right):
         raise ConfigError(
             f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
         )
@@ -122,10 +123,6 @@ def asof_join(
     else:
         joined = how(left, right)
     return joined  # type: ignore[no-any-return]
-
-
-def _kind(frame: Any) -> tuple[str, str]:
-    return type(frame).__module__.partition(".")[0], type(frame).__name__
 
 
 def _joined(

@@ -232,7 +232,9 @@ def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable
 
 
 def kind_name(frame: Any) -> str:
-    """What to call a frame in a message, for several libraries name theirs DataFrame."""
+    """What to call a frame in a message, for several libraries name theirs DataFrame, and others derive theirs."""
+    if is_pandas_dataframe(frame):
+        return "pandas DataFrame"
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 
 
