@@ -18,7 +18,7 @@ from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import as_kind_of
 from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
-from marketdata.tidy.returns import value_of
+from marketdata.tidy.returns import probability_of
 from marketdata.tidy.runs import group_starts, run_ends
 from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS
 from marketdata.tidy.table import EagerTable
@@ -202,8 +202,7 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
 def _scaled(table: Any, counts: Counts) -> Any:
     if table.is_eager:
         return _scaled_in_memory(table, counts)
-    value = "price" if table.kind == "prices" else "mid"
-    data = within_0_1(table.frame() if table.kind == "prices" else top(table), value)
+    data, value = probability_of(table)
     data = data.join(_known(data, counts), on="market_id", how="left")
     p, total, there = nw.col(value), nw.col("__total"), nw.col("__there")
     # In one step, so that the rows are grouped once.
@@ -215,8 +214,7 @@ def _scaled(table: Any, counts: Counts) -> Any:
 
 def _scaled_in_memory(table: EagerTable, counts: Counts) -> Result:
     """The same by sums between the starts of the times of a market, which a stable sort of few runs brings together."""
-    table, value = value_of(table, None)
-    within_0_1(table, value)
+    table, value = probability_of(table)
     heads = table.take(table.groups)
     ids = pl.DataFrame([heads.column(c) for c in ID_COLUMNS[:2]])
     known = _known(nw.from_native(ids), counts).to_native()

@@ -16,10 +16,9 @@ from marketdata.errors import ConfigError
 from marketdata.tidy import partitions
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, read, run, source_of
-from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs, Tokens, as_kind_of, tokens_of
-from marketdata.tidy.quotes import KINDS, top
-from marketdata.tidy.returns import value_of
+from marketdata.tidy.quotes import KINDS
+from marketdata.tidy.returns import probability_of
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, Kind
 from marketdata.wire.columns import Floats
@@ -196,14 +195,12 @@ def _sums(
     of_rows = {_ERROR: error} if error is not None else {}
     by = {"bin": bins} if bins is not None else {}
     sums = [nw.col(c).sum() for c in (_P, _PAID, *of_rows)]
-    if not table.is_eager:
-        value = "price" if table.kind == "prices" else "mid"
-        data = within_0_1(table.frame() if table.kind == "prices" else top(table), value)
-        data = data.select(*ID_COLUMNS, nw.col(value).alias(_P))
+    is_eager = table.is_eager
+    table, value = probability_of(table)
+    if not is_eager:
+        data = table.select(*ID_COLUMNS, nw.col(value).alias(_P))
         data = _with_payoff(data, counted(())).with_columns(**of_rows, **by).group_by(*ids, *by)
         return data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)
-    table, value = value_of(table, None)
-    within_0_1(table, value)
     heads = table.take(table.groups)
     paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
     payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]

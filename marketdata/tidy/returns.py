@@ -12,7 +12,7 @@ import polars as pl
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import PolarsSource, Result, beside, run
-from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.engines import EngineTable, within_0_1
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.quotes import top
 from marketdata.tidy.runs import run_ends
@@ -49,6 +49,18 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
     return (table.in_order([chosen]) if table.is_eager else table), chosen
+
+
+def probability_of(table: Any) -> tuple[Any, str]:
+    """The prices, or mids of books, of a `Table` and their column; NotTidyError where one is no probability.
+
+    In memory what `value_of` gives; of an engine the rows behind narwhals.
+    """
+    if table.is_eager:
+        table, value = value_of(table, None)
+        return within_0_1(table, value), value
+    value = "price" if table.kind == "prices" else "mid"
+    return within_0_1(table.frame() if table.kind == "prices" else top(table), value), value
 
 
 def _result(ordered: EagerTable, **values: Floats) -> Result:
