@@ -458,3 +458,33 @@ def test_a_class_derived_from_a_pandas_frame_joins_with_one() -> None:
     got = pl.from_arrow(md.asof_join(table, table.to_reader(), right_resolution="1m"))
     assert isinstance(got, pl.DataFrame)
     assert got.rows() == want.rows()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_lists_of_tokens_that_became_text_are_refused(kind: Any) -> None:
+    """Market records read from CSV have texts for lists: they are refused, and not taken apart letter by letter."""
+    markets = md.testing.markets(kind)
+    texts = {c: [str(list(v)) for v in markets[c]] for c in ("token_ids", "token_labels")}
+    given = (
+        markets.assign(**texts) if kind == "pandas" else markets.with_columns(pl.Series(c, v) for c, v in texts.items())
+    )
+    with pytest.raises(md.NotTidyError, match=r"token_ids holds texts, not lists, .*json\.loads"):
+        md.outcomes(given)
+    with pytest.raises(md.NotTidyError, match="token_ids holds texts"):
+        md.probabilities(md.testing.prices(kind), tokens=given)
+
+
+def test_a_market_that_is_listed_twice_has_one_row_per_token() -> None:
+    """Equal records are one; records of one market that differ are refused."""
+    markets = md.testing.markets("polars", markets=2)
+    assert md.outcomes(pl.concat([markets, markets[:1]])).equals(md.outcomes(markets))
+    other = markets[:1].with_columns(resolved_token_id=pl.lit("12"), resolved_token_label=pl.lit("No"))
+    with pytest.raises(md.NotTidyError, match="Market 'rain' has two records that differ"):
+        md.outcomes(pl.concat([markets, other]))
+
+
+def test_payoffs_that_are_texts_are_refused_as_texts() -> None:
+    """A payoff of "1.0" is a text, and not a second payoff of the token."""
+    outcomes = md.outcomes(md.testing.markets("polars")).with_columns(pl.col("payoff").cast(pl.String))
+    with pytest.raises(md.NotTidyError, match=r"payoff holds texts, such as '1\.0', not numbers"):
+        md.brier(md.testing.prices("polars"), outcomes)

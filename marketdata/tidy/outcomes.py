@@ -134,6 +134,8 @@ def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
     for market, token, payoff in zip(data["market_id"], data["token_id"], data["payoff"], strict=True):
         if payoff is None:
             continue
+        if isinstance(payoff, str):
+            raise NotTidyError(f"payoff holds texts, such as {payoff!r}, not numbers; make it a column of floats.")
         if out.setdefault((market, token), float(payoff)) != payoff:
             raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
     return out
@@ -152,7 +154,7 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         raise NotTidyError.from_missing("A frame of market records", _RESOLVED[:1], list(data))
     rows = len(data["market_id"])
     optional = (data.get(c, [None] * rows) for c in (*_RESOLVED, "closed_at"))
-    out = []
+    out: dict[tuple[str, str], tuple[Any, ...]] = {}
     for record in zip(*(data[c] for c in _RECORDS), *optional, strict=True):
         market, ids, labels, won, won_label, closed_at = record
         tokens = [str(token) for token in (ids if ids is not None else ())]
@@ -166,9 +168,10 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             raise NotTidyError(f"Market {market!r} resolved to {won!r}, which is none of its tokens: {tokens}.")
         known = None if won is None or closed_at is None else to_datetime(to_micros(closed_at, "closed_at"))
         for token, label in zip(tokens, names, strict=True):
-            out.append((str(market), token, label, None if won is None else float(token == won), known))
-    out.sort(key=lambda row: row[:2])
-    return {name: [row[i] for row in out] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
+            row = (str(market), token, label, None if won is None else float(token == won), known)
+            if out.setdefault((str(market), token), row) != row:
+                raise NotTidyError(f"Market {market!r} has two records that differ; keep the one that holds.")
+    return {name: [out[key][i] for key in sorted(out)] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
 
 
 def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:

@@ -121,13 +121,22 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
 
 
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
-    """Those of these columns that a frame of records has, as lists with None for null; else a ConfigError."""
+    """Those of these columns that a frame of records has, as lists with None for null; else a ConfigError.
+
+    NotTidyError if a column of lists holds texts.
+    """
     try:
         source = source_of(in_memory(frame))
     except NotTidyError:
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     found = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
+    for name in _LISTS:
+        if any(isinstance(v, str) for v in lists.get(name, ())):
+            raise NotTidyError(
+                f"{name} holds texts, not lists, as columns read from a CSV file do; make lists of them, as by "
+                "json.loads or ast.literal_eval."
+            )
     return {c: [None if is_missing(v) else v for v in values] for c, values in lists.items()}
 
 
