@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import tomllib
 from pathlib import Path
@@ -100,6 +101,12 @@ LONG = ("faults", "follow", "object_store", "processes", "recorded", "scan_neste
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest comes first."""
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: the collector of garbage need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import threading
 import time
@@ -79,13 +80,21 @@ class Lag:
 
 @pytest.fixture(scope="module")
 def lag(archive: MemoryArchive) -> Iterator[tuple[Service, Lag]]:
-    """A service that has answered before, and the probe in its loop."""
-    with serve(archive) as service:
-        probe = Lag(service)
-        for _ in range(20):
-            raw(service.base_url, get(service, "/v1/health"))
-        yield service, probe
-        probe.end()
+    """A service that has answered before, and the probe in its loop.
+
+    The collector of garbage would walk all that other tests left in this process, in the middle of a turn.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        with serve(archive) as service:
+            probe = Lag(service)
+            for _ in range(20):
+                raw(service.base_url, get(service, "/v1/health"))
+            yield service, probe
+            probe.end()
+    finally:
+        gc.enable()
 
 
 def get(service: Service, target: str, *headers: str) -> bytes:
