@@ -14,7 +14,7 @@ from marketdata.client.archive_cache import KeepsHistory, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
-from marketdata.client.markets import whole, windows
+from marketdata.client.markets import windows
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.errors import ConfigError, NotFoundError
@@ -25,6 +25,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind
 from marketdata.tidy import records
+from marketdata.tidy.arguments import whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind

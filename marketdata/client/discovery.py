@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from marketdata.errors import ContractError
 from marketdata.fetch.html_table import html_table
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
@@ -38,7 +37,8 @@ class _Listed(NamedTuple):
 
 def record(transport: Transport, segments: tuple[str, ...], model: type[BaseModel]) -> Record:
     """One record; errors as for any request."""
-    return Record(transport.get_json(segments, None, lambda body: _checked(model, body, segments)))
+    what = f"The answer of {'/'.join(segments)}"
+    return Record(transport.get_json(segments, None, lambda body: models.parse(model, body, what).model_dump()))
 
 
 def listing(
@@ -50,7 +50,7 @@ def listing(
         return rows
 
     def check(body: Any) -> _Listed:
-        page = _checked(models.Listing, body, (kind,))
+        page = models.parse(models.Listing, body, f"The answer of {kind}").model_dump()
         cursor = page["metadata"].get("next_cursor")
         transport.check_cursor(cursor)
         return _Listed(page["data"], cursor)
@@ -65,14 +65,3 @@ def listing(
         if max_rows is not None and len(rows) >= max_rows:
             return rows[:max_rows]
     return rows
-
-
-def _checked(model: type[BaseModel], body: Any, segments: tuple[str, ...]) -> dict[str, Any]:
-    try:
-        return model.model_validate(body).model_dump()
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(p) for p in first["loc"])
-        raise ContractError(
-            f"The answer of {'/'.join(segments)} is off the interface: {path} {first['msg']}."
-        ) from None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
-from marketdata.client.markets import Markets, whole
+from marketdata.client.markets import Markets
 from marketdata.errors import (
     ContractError,
     EmptyRangeWarning,
@@ -25,6 +25,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Memory
 from marketdata.fetch.scheduler import Arrival, Scheduler
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
+from marketdata.tidy.arguments import whole
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, merged
@@ -82,7 +83,7 @@ class History:
         from tqdm.auto import tqdm
 
         if levels is not None:
-            whole("levels", levels, 1)
+            whole("levels", levels)
         view, points = windows[0].view, 0
         parts: list[AnyColumns] = []
         named: dict[str, str] = {}

@@ -95,14 +95,6 @@ def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, lim
     return [Window(view, kind, i, rng, width, limit) for i in given]
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number in its bounds; else a ConfigError."""
-    if type(value) is not int or value < least or (most is not None and value > most):
-        bounds = f"from {least} up" if most is None else f"from {least} to {most}"
-        raise ConfigError(f"{name}={value!r}: give a whole number {bounds}.")
-    return value
-
-
 def _info(record: Any) -> MarketInfo:
     tokens: Sequence[Mapping[str, Any]] = record.get("tokens") or () if isinstance(record, dict) else ()
     try:

@@ -9,10 +9,11 @@ from typing import Any
 from marketdata.errors import ConfigError
 
 
-def whole(name: str, value: Any) -> int:
-    """The argument as a whole number from 1; anything else is a ConfigError."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers from 1.")
+def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
+    """The argument as a whole number from ``least`` to ``most``; anything else is a ConfigError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value.__index__() <= most:
+        bounds = f"from {least}" if most == math.inf else f"from {least} to {most}"
+        raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers {bounds}.")
     return int(value)
 
 

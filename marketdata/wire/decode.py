@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import simdjson
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from marketdata.errors import ContractError
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
 from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Page, Token, merged, ranges
-from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope
+from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope, parse
 from marketdata.wire.validation import check
 from marketdata.wire.views import VIEWS, View, empty
 
@@ -137,17 +136,10 @@ def _read_all(view: View, bodies: Sequence[bytes]) -> list[_Read]:
 def _envelope(view: View, top: Any) -> Envelope:
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
-    model: Callable[..., Envelope]
-    if not VIEWS[view].has_tokens:
-        model = MetricsEnvelope
-    else:
+    model: type[Envelope] = MetricsEnvelope
+    if VIEWS[view].has_tokens:
         model = TokenEnvelope if "token_id" in top and "tokens" not in top else MarketEnvelope
-    try:
-        return model(**{k: v for k, v in top.items() if k != "data"})
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(p) for p in first["loc"])
-        raise ContractError(f"The answer does not follow the interface: {path}: {first['msg']}.") from None
+    return parse(model, {k: v for k, v in top.items() if k != "data"})
 
 
 def _read_books(bodies: Sequence[bytes]) -> list[_Read]:

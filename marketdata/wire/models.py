@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
+from marketdata.errors import ContractError
 from marketdata.resolution import Resolution
 
 # An id is a text; where a record has it as a number, its digits are the text.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def parse(model: type[M], body: Any, what: str = "The answer") -> M:
+    """A loaded body as a model; ContractError with the path of the first wrong value of ``what``."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(p) for p in first["loc"])
+        raise ContractError(f"{what} does not follow the interface: {path}: {first['msg']}.") from None
 
 
 class Body(BaseModel):
