@@ -392,6 +392,7 @@ def test_an_arrow_batch_and_a_reader_are_taken_as_tables() -> None:
         batch = table.combine_chunks().to_batches()[0]
         assert verb(batch).equals(want)
         assert verb(table.to_reader()).equals(want)
+    assert md.concat([table.to_reader(), *table.to_batches()]).num_rows == 6
 
 
 @pytest.mark.parametrize(
@@ -424,8 +425,9 @@ def test_a_frame_of_another_library_is_refused_by_its_name() -> None:
     """What narwhals knows and verbs do not take is refused with what to give, not with an error of an engine."""
     frame = prices([0, 1])
     for given in (nw.from_native(frame), nw.from_native(frame.lazy())):
-        with pytest.raises(md.NotTidyError, match="to_native"):
-            md.resample(given, "1h")
+        for verb in (lambda f: md.resample(f, "1h"), lambda f: md.concat([f])):
+            with pytest.raises(md.NotTidyError, match="to_native"):
+                verb(given)
     with pytest.raises(md.NotTidyError, match="polars Series is not a frame of a supported library"):
         md.resample(frame["price"], "1h")
 

@@ -547,3 +547,10 @@ def test_a_null_mid_breaks_its_line_and_nothing_else(ax) -> None:
     (_, _, yes), (_, _, no) = lines(plot.price_band(frame, ax))
     assert np.isnan(yes).tolist() == [False, False, True, False]
     assert not np.isnan(no).any()
+
+
+def test_a_band_is_drawn_of_a_reader_of_arrow_batches() -> None:
+    """Books that come in batches are drawn as their table is."""
+    table = md.testing.books("polars").to_arrow()
+    want, got = (md.plot.price_band(given) for given in (table, table.to_reader()))
+    assert [line.get_ydata().tolist() for line in got.lines] == [line.get_ydata().tolist() for line in want.lines]

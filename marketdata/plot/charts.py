@@ -29,7 +29,7 @@ from marketdata.plot.chart import (
     Panel,
 )
 from marketdata.tidy import forecast_scores, normalization, schema, shapes
-from marketdata.tidy.backends import in_memory, opened, source_of
+from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.quotes import bbo
 from marketdata.wire.views import METRICS
 
@@ -384,11 +384,7 @@ def _levels(frame: Any) -> pl.DataFrame:
 
 def _touch(frame: Any) -> Any:
     """Best bids and offers in memory; those of books are taken before anything is read into it."""
-    if hasattr(frame, "collect_schema"):
-        names = frame.collect_schema().names()
-    else:
-        names = getattr(frame, "column_names", None) or list(getattr(frame, "columns", ()))
-    return in_memory(frame if schema.kind_of(names, ["bbo", "books"]) == "bbo" else bbo(frame))
+    return in_memory(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
 
 
 def _by_market(

@@ -9,6 +9,7 @@ import narwhals as nw
 from narwhals.dependencies import is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.tidy.backends import read
 from marketdata.tidy.normalization import check_ids
 from marketdata.tidy.schema import ID_COLUMNS, check_names, kind_of
 
@@ -29,7 +30,7 @@ def concat(frames: Iterable[F]) -> F:
     >>> str(both["market_id"].dtype), both["market_id"].cat.categories.tolist()
     ('category', ['rain', 'snow'])
     """
-    some: list[Any] = list(frames) if not hasattr(frames, "columns") else [frames]
+    some: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
     if not some:
         raise ConfigError("frames is empty; pass a list of at least one frame.")
     opened = [_opened(frame, i) for i, frame in enumerate(some)]
