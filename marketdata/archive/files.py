@@ -91,6 +91,8 @@ def _csv(path: Path) -> pl.DataFrame:
     names = pl.read_csv(path, n_rows=0, infer_schema=False).columns
     texts = [name for name in names if name.endswith(("id", "slug", *_LISTS))]
     frame = pl.read_csv(path, schema_overrides=dict.fromkeys(texts, pl.String), infer_schema_length=None)
+    if frame.is_empty():  # nothing tells the types of the others
+        frame = frame.with_columns(pl.lit(None).alias(name) for name in names if name not in texts)
     lists = [name for name in _LISTS if name in names]
     return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
 

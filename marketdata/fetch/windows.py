@@ -138,7 +138,7 @@ class Density:
         most = min(left, _GROWTH * self._span)
         units, buckets = (sum(column) for column in zip(*self._recent, strict=True))
         if not units:
-            return max(1, most), 1
+            return most, 1
         mean, each = units / buckets, buckets / len(self._recent)
         share = min(1.0, mean / self._guess)
         spread = self._guess * math.sqrt(share * (1 - share) / each)

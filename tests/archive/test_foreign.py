@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from marketdata.archive import Archive
-from marketdata.errors import NotTidyError
+from marketdata.errors import ArchiveError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LEVELS = [("ask", 0, 0.6, 5.0), ("ask", 1, 0.7, 6.0), ("bid", 0, 0.5, 1.0), ("bid", 1, 0.4, 2.0)]
@@ -106,3 +107,40 @@ def test_missing_prices_are_missing(archive: Archive, missing: Any) -> None:
     )
     archive.add(prices=frame.to_pandas())
     assert archive.prices("m")["price"].to_list() == [0.5]
+
+
+@pytest.mark.fault("FR1")
+def test_what_is_infinite_is_missing_in_its_column_alone(archive: Archive) -> None:
+    """An infinite number of a metric is no observation; the others of its row are."""
+    ts = [T0, T0 + dt.timedelta(minutes=1)]
+    frame = pl.DataFrame({"ts": ts, "market_id": "m", "volume": [float("inf"), 1.0], "liquidity": 2.0, "spread": 0.25})
+    archive.add(metrics=frame)
+    assert archive.metrics("m").select("volume", "liquidity", "spread").rows() == [(None, 2.0, 0.25), (1.0, 2.0, 0.25)]
+
+
+@pytest.mark.parametrize("end", [".parquet", ".csv"])
+def test_a_file_without_rows_adds_nothing(archive: Archive, tmp_path: Path, end: str) -> None:
+    """It is read, and reports no rows, no points and nothing stored."""
+    nothing = rows().select("ts", "market_id", "token_id", "token_label", "price").clear()
+    getattr(nothing, f"write_{end[1:]}")(tmp_path / f"none{end}")
+    (added,) = archive.add_files(tmp_path / f"none{end}")
+    assert (added.rows, added.points, added.stored) == (0, 0, 0)
+    assert archive.coverage().is_empty()
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_three_times_on_a_coarse_grid_are_taken_for_means(archive: Archive, times: int) -> None:
+    """They are refused where they would replace finer points; two may be chance, and replace what they name."""
+
+    def prices(at: list[int], price: float) -> pl.DataFrame:
+        ts = [T0 + dt.timedelta(minutes=n) for n in at]
+        return pl.DataFrame({"ts": ts, "market_id": "m", "token_id": "1", "token_label": "Yes", "price": price})
+
+    archive.add(prices=prices([*range(200)], 0.25))
+    coarse = prices([60 * n for n in range(times)], 0.5)
+    if times == 3:
+        with pytest.raises(ArchiveError, match="grid of 1h"):
+            archive.add(prices=coarse)
+    else:
+        archive.add(prices=coarse)
+    assert archive.prices("m").filter(price=0.5).height == (0 if times == 3 else 2)

@@ -89,6 +89,8 @@ def test_uneven_windows_come_by_chains_of_pages() -> None:
     assert seen((200, 100), (180, 100), (140, 100)).width(1600) == (106, 1)
     assert seen(*[(200, 100)] * 3, (56, 100)).width(1600) == (731, 6)
     assert seen(*[(8, 5)] * 3).width(FAR) == (100, 1)
+    assert seen(*[(100, 100), (70, 100)] * 2, per_bucket=1).width(FAR) == (200, 1)  # 17 of 20 points are enough
+    assert seen(*[(100, 100), (69, 100)] * 2, per_bucket=1).width(FAR)[1] == 8
 
 
 def test_sixteen_windows_are_remembered() -> None:
