@@ -144,3 +144,13 @@ def test_three_times_on_a_coarse_grid_are_taken_for_means(archive: Archive, time
     else:
         archive.add(prices=coarse)
     assert archive.prices("m").filter(price=0.5).height == (0 if times == 3 else 2)
+
+
+def test_one_token_of_an_unknown_market_is_not_complete(archive: Archive) -> None:
+    """Nobody knows whether the market has another token; two of them are all that anybody knows of."""
+    frame = pl.DataFrame({"ts": [T0, T0], "market_id": "m", "token_id": ["1", "2"], "token_label": ["Yes", "No"]})
+    frame = frame.with_columns(price=0.5)
+    with pytest.raises(ArchiveError, match="hold one token of market 'm'"):
+        archive.add(prices=frame.head(1), complete=True)
+    archive.add(prices=frame, complete=True)
+    assert archive.coverage()["state"].to_list() == ["final"]

@@ -380,16 +380,10 @@ def _rows(body: memoryview, file: DataFile, footer: Footer, groups: Sequence[int
 
 
 def _runs(groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for group in groups:
-        if last is not None and group == last:
-            last = group + 1
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first, last = group, group + 1
-    if first is not None and last is not None:
-        yield first, last
+    """Adjacent row groups as one: 1 2 5 give (1, 3), (5, 6)."""
+    for _, run in itertools.groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
+        some = [group for _, group in run]
+        yield some[0], some[-1] + 1
 
 
 def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) -> memoryview:
