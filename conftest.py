@@ -109,6 +109,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """At the end it is garbage as all else is; libraries that count what is left would call it a leak."""
+    gc.unfreeze()
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
     for mark in item.iter_markers("fault"):
