@@ -47,12 +47,13 @@ def test_modules_that_a_page_names_exist(page: Path) -> None:
 
 
 def lines(notebook: Any) -> list[set[str]]:
-    """The lines of text that each cell shows; engines log on stderr."""
+    """The lines of text that each cell shows; not the logs of engines and the bars of slow fetches."""
     return [
         {
             " ".join(line.split())
             for output in cell.get("outputs", ())
             if output.get("name") != "stderr"
+            and "application/vnd.jupyter.widget-view+json" not in output.get("data", {})
             for line in (output.get("text") or output.get("data", {}).get("text/plain", "")).splitlines()
         }
         for cell in notebook.cells
