@@ -36,6 +36,8 @@ _AGAIN = 3
 _DOUBTS = 3
 # Pages of a window and its halves together, over the pages that it can have.
 _BUDGET = 2
+# Why points of a window may be missing: its pages say another number of them, or end with an empty cursor.
+Doubt = Literal["count", "cursor"]
 # Said once a fetch, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 
@@ -125,7 +127,8 @@ class Reader:
         while True:
             try:
                 chunk = self._walk(window, left)
-                return self._halved(window, chunk, left) if self._doubt(window, chunk) else chunk
+                why = self._doubt(window, chunk)
+                return self._halved(window, chunk, left, why) if why else chunk
             except LimitTooSmallError as error:
                 least = error.minimum
                 if least is None or not self._limit(window) < least <= LARGEST_LIMIT:
@@ -223,7 +226,7 @@ class Reader:
 
     # -- doubts
 
-    def _doubt(self, window: Window, chunk: Chunk, doubts: int = _DOUBTS) -> Literal["count", "cursor"] | None:
+    def _doubt(self, window: Window, chunk: Chunk, doubts: int = _DOUBTS) -> Doubt | None:
         """Why a window may have more points than came, if smaller ones can tell."""
         if chunk.notes["count_mismatch"] and doubts and not self._memory.counts_otherwise:
             return "count"
@@ -236,12 +239,12 @@ class Reader:
         has_room = chunk.units + chunk.per_bucket <= chunk.limit
         return has_room and self._memory.blank_ends and not self._memory.blank_lies
 
-    def _halved(self, window: Window, chunk: Chunk, left: _Left, doubts: int = _DOUBTS) -> Chunk:
+    def _halved(self, window: Window, chunk: Chunk, left: _Left, why: Doubt, doubts: int = _DOUBTS) -> Chunk:
         """A window with doubts, read as its halves: what was lost, or lies behind an empty cursor, comes with them.
 
         One bucket has no halves: where it may lack points it is read once more.
         """
-        why, is_one = self._doubt(window, chunk, doubts), window.buckets == 1
+        is_one = window.buckets == 1
         if is_one and why == "cursor":
             return chunk._replace(proven=False)
         self._restarted()
@@ -258,7 +261,7 @@ class Reader:
         fewer = 0 if is_one else doubts - 1
         return _joined(
             [
-                self._halved(half, part, left, fewer) if self._doubt(half, part, fewer) else part
+                self._halved(half, part, left, again, fewer) if (again := self._doubt(half, part, fewer)) else part
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
