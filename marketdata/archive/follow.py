@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from marketdata.archive import maintenance
 from marketdata.archive.coverage.policy import SETTLE
 from marketdata.archive.pull import Pull, check_base
-from marketdata.archive.selection import LISTED_AGAIN, Selection
+from marketdata.archive.selection import Selection, is_fresh
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.errors import (
@@ -79,8 +79,7 @@ class Follower:
     def _list(self, run: Pull) -> bool:
         """List the markets where that is due; whether it was."""
         now = run.clock.now
-        # Servers behind one address may differ by seconds, and a Date has whole ones: time may seem to go back.
-        is_due = self._listed is None or abs(now - self._listed) >= LISTED_AGAIN
+        is_due = self._listed is None or not is_fresh(self._listed, now)
         if is_due or self._selection.is_kept:
             self._markets = self._selection.ids(lambda: run.clock)
         if is_due:

@@ -117,8 +117,7 @@ class Selection:
 
     def _is_fresh(self, what: str, clock: Callable[[], ServerTime]) -> bool:
         listed = self._store.coverage.records(_DISCOVERY, what)
-        # A Date is in whole seconds, so of two answers within one the later can name the earlier time.
-        return any(abs(clock().now - p.fetched_at) < LISTED_AGAIN for p in listed)
+        return any(is_fresh(p.fetched_at, clock().now) for p in listed)
 
     def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
         listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)
@@ -126,6 +125,12 @@ class Selection:
 
 
 _SLUGS = "client.events() and client.series() show the slugs."
+
+
+def is_fresh(listed_at: int, now: int) -> bool:
+    """Whether a listing is used again, by the server's clock [microseconds]."""
+    # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
+    return abs(now - listed_at) < LISTED_AGAIN
 
 
 def names_in(file: Any) -> list[str]:
