@@ -12,7 +12,8 @@ import marketdata as md
 from marketdata import testing
 from marketdata.testing import strategies
 from marketdata.tidy import schema
-from marketdata.wire.views import METRICS, VIEWS, empty
+from marketdata.wire.columns import METRICS
+from marketdata.wire.views import VIEWS, empty
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT, ARCHIVE = set(dir(md.Client)), set(dir(md.Archive))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.wire.columns import BookColumns, Token
-from marketdata.wire.views import METRICS, VIEWS, View
+from marketdata.wire.columns import METRICS, BookColumns, Token
+from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     import polars as pl

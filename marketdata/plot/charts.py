@@ -31,7 +31,7 @@ from marketdata.plot.chart import (
 from marketdata.tidy import forecast_scores, normalization, schema, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.quotes import bbo
-from marketdata.wire.views import METRICS
+from marketdata.wire.columns import METRICS
 
 Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any

@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
 from marketdata.accessor import to_frame
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.columns import METRICS, BookColumns, MetricColumns, PriceColumns, Token
 from marketdata.wire.views import VIEWS, View
 
 MINUTE = 60_000_000
@@ -157,9 +157,7 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
         for moment in draw(times(most=most)):
             code.append(i)
             ts.append(moment)
-    values = {
-        name: np.array([draw(nullable) for _ in ts], np.float64) for name in ("volume", "liquidity", "spread", "trades")
-    }
+    values = {name: np.array([draw(nullable) for _ in ts], np.float64) for name in (*METRICS, "trades")}
     return MetricColumns(tuple(markets), np.array(code, np.int32), np.array(ts, np.int64), values)
 
 

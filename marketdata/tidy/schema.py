@@ -1,4 +1,4 @@
-"""Names, order and meaning of the columns of tidy frames.
+"""Names, order and meaning of the columns of tidy frames; a metric is a field of ``wire.models.MetricPoint``.
 
 =========  ===========================  =====================================================================
 frame      one row per                  columns

@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.wire.models import MetricPoint
+
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -157,8 +159,12 @@ class PriceColumns(NumberColumns):
         return self.values["price"]
 
 
+# Views, frames, files and charts have the metrics that the model of a point names.
+METRICS = tuple(name for name in MetricPoint.model_fields if name != "t")
+
+
 class MetricColumns(NumberColumns):
-    """One entry per market and bucket; ``tokens`` name markets only. Always volume, liquidity, spread."""
+    """One entry per market and bucket: `METRICS`, and whatever numbers came with them; ``tokens`` name markets only."""
 
     __slots__ = ()
 

@@ -109,6 +109,7 @@ class MetricPoint(Body):
     """One point of a market's metrics (readings: metric point)."""
 
     t: str
+    # Every metrics frame has these columns.
     volume: float | None = None
     liquidity: float | None = None
     spread: float | None = None

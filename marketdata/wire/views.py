@@ -6,10 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
 
 View = Literal["books", "prices", "metrics"]
-METRICS = ("volume", "liquidity", "spread")
 
 
 class ViewSpec(NamedTuple):

@@ -11,8 +11,8 @@ import polars as pl
 
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
-from marketdata.wire.views import METRICS, View, empty
+from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.wire.views import View, empty
 
 MINUTE = 60_000_000
 Book = tuple[list[tuple[float, float]], list[tuple[float, float]]]
