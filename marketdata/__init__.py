@@ -1,11 +1,6 @@
-"""Historical prediction-market data as tidy frames.
+"""Historical prediction-market data: order books, prices and metrics as tidy pandas or polars frames.
 
-Tidy pandas or polars frames of order books, prices and metrics; the service's own aggregation rules on them;
-a local archive that is filled gap by gap; and a local service that answers the same interface from it.
-
-    >>> import marketdata as md
-    >>> md.testing.books().md.resample("1h").md.bbo()["best_bid"].tolist()
-    [0.42, 0.56]
+A client, the aggregation rules of the service, a local archive that is filled gap by gap, and a local service over it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``df.md``: the functions on tidy frames as methods. It is stateless; each verb checks the frame."""
+"""``df.md``: the functions on tidy frames as methods; stateless, each checks the frame."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 
-from marketdata import display
+from marketdata import display, plot
 from marketdata.tidy import (
     asof,
     cross_token,
@@ -268,44 +268,30 @@ class Plots:
 
     def prices(self, ax: Any = None, **more: Any) -> Any:
         """The price of each token; see `marketdata.plot.prices`."""
-        from marketdata import plot
-
         return plot.prices(self._frame, ax, **more)
 
     def price_band(self, ax: Any = None, **more: Any) -> Any:
         """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
-        from marketdata import plot
-
         return plot.price_band(self._frame, ax, **more)
 
     def depth(self, ax: Any = None, **more: Any) -> Any:
         """What rests in the book over time, as a heat map; see `marketdata.plot.depth`."""
-        from marketdata import plot
-
         return plot.depth(self._frame, ax, **more)
 
     def metrics(self, ax: Any = None, **more: Any) -> Any:
         """One metric over time; see `marketdata.plot.metrics`."""
-        from marketdata import plot
-
         return plot.metrics(self._frame, ax, **more)
 
     def ladder(self, ts: Any = None, ax: Any = None, **more: Any) -> Any:
         """The book of one token at one moment; see `marketdata.plot.ladder`."""
-        from marketdata import plot
-
         return plot.ladder(self._frame, ts, ax, **more)
 
     def calibration(self, outcomes: Any, ax: Any = None, **more: Any) -> Any:
         """How often what was priced at p came true; see `marketdata.plot.calibration`."""
-        from marketdata import plot
-
         return plot.calibration(self._frame, outcomes, ax, **more)
 
     def coverage(self, ax: Any = None, **more: Any) -> Any:
         """What an archive has, from its coverage frame; see `marketdata.plot.coverage`."""
-        from marketdata import plot
-
         return plot.coverage(self._frame, ax, **more)
 
 

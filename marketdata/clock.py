@@ -1,4 +1,4 @@
-"""The clock of everything that waits, so that tests need not."""
+"""The clock of everything that waits, which tests can advance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
         self.slept = 0.0
 
     def monotonic(self) -> float:
-        """Steady seconds; the clock of the machine may jump, this one does not [s]."""
+        """Seconds of a clock that never jumps [s]."""
         return time.monotonic() + self._ahead
 
     def time(self) -> float:

@@ -1,7 +1,4 @@
-"""How frames are shown: long ids shortened in the middle, values untouched.
-
-Notebooks ask IPython how to show an object; pandas and polars are not changed. Elsewhere ``show`` does the same.
-"""
+"""How frames are displayed: notebooks (by IPython) and `show` shorten long ids; values are untouched."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ _LEAST = 6
 
 
 class Options:
-    """Display options, attributes of ``md.options``, the only instance.
+    """Display options: the attributes of ``md.options``, the only instance.
 
     Returns, if called, a context manager that sets them for its block.
 
     Parameters
     ----------
     id_width : int or None
-        Longer ids are shown with their middle left out, from 6 on; None shows them whole. Default 16.
+        Longest id displayed in full, from 6, default 16; of longer ones the middle is left out. None: all in full.
 
     Examples
     --------
@@ -37,7 +34,7 @@ class Options:
 
     @property
     def id_width(self) -> int | None:
-        """Most characters of an id that is shown."""
+        """Longest id displayed in full."""
         return self._id_width
 
     @id_width.setter
@@ -61,7 +58,7 @@ options = Options()
 
 
 class Shown:
-    """A frame as ``show`` shows it."""
+    """A frame as ``show`` displays it."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -74,10 +71,10 @@ class Shown:
 
 
 def show(frame: Any, *, id_width: int | None = 16) -> Shown:
-    """A frame to print or to end a cell with, its long ids shortened, as notebooks show frames by themselves.
+    """A frame to print or to end a cell with, its long ids shortened, as notebooks display frames by themselves.
 
-    Returns an object with the text and HTML of the pandas or polars DataFrame; ids longer than ``id_width`` (as in
-    ``md.options``) are shortened, and different ids are shown differently.
+    Returns an object with the text and HTML of the pandas or polars DataFrame; ids longer than ``id_width`` (None:
+    none) are shortened, and different ids stay different.
 
     Examples
     --------
@@ -92,7 +89,7 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
 
 
 def install(kind: type) -> None:
-    """Show frames of a class with short ids in the notebook that runs, unless the user has a formatter for them."""
+    """Display frames of a class with short ids in the running notebook, unless the user has a formatter for them."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     if shell is None:
@@ -106,7 +103,7 @@ def install(kind: type) -> None:
 
 
 def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
-    """Each text longer than ``width`` and how it is shown; different ones differently."""
+    """Each text longer than ``width`` and its short form; different texts have different ones."""
     if width is None:
         return {}
     long = [text for text in texts if len(text) > width]

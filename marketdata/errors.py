@@ -1,4 +1,4 @@
-"""What can go wrong, as plain data.
+"""Errors and warnings, as plain data: none refers to a request, a session, a response or a key.
 
 ::
 
@@ -22,19 +22,16 @@
         PaginationStalledError  the cursor does not advance
       NotTidyError              a frame without the columns a rule needs
       ArchiveError
-        NotArchivedError        the archive does not hold it: range
+        NotArchivedError        the archive does not have it: range
         ArchiveCorruptError     stored bytes are not what was written
-        ArchiveBusyError        another process holds the range
+        ArchiveBusyError        another process is writing the range
         ArchiveFullError        no room, or no right, to write
-
     MarketDataWarning
       UnweightedMeanWarning     means of unknown weight were averaged again
       LeftOutWarning            columns that cannot be averaged were left out
-      ServiceOddityWarning      data kept, but it looks odd
+      ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
-      PartialCoverageWarning    the archive holds only a part of what was asked
-
-No error keeps a request, a session, a response or a key.
+      PartialCoverageWarning    the archive has only a part of the range
 """
 
 from __future__ import annotations
@@ -48,9 +45,8 @@ from typing import Any
 class MarketDataError(Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
-    ``argument`` is the name of a wrong argument, ``attempts`` how often the request was tried, ``partial`` the rows
-    that had arrived, and ``resume`` what ``client.resume`` takes to continue after them; each None where it does not
-    apply.
+    ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
+    arrived, ``resume`` what ``client.resume`` takes to continue after them; None where it does not apply.
     """
 
     attempts: int | None = None
@@ -70,10 +66,9 @@ class MarketDataError(Exception):
 
 
 class ConfigError(MarketDataError, ValueError):
-    """A base_url, key, range or argument was refused before any request.
+    """A base_url, key, range or argument was refused before any request: ``argument=value problem``.
 
-    ``value`` is what was refused, cut to 60 characters, empty where it may be a secret. With an argument the message is
-    ``argument=value problem``, so that a command line can name its option instead.
+    ``value`` is its text, cut to 60 characters, empty where it may be a secret.
     """
 
     def __init__(self, problem: str = "", *, argument: str | None = None, value: Any = ..., hint: str = "") -> None:

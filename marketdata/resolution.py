@@ -1,4 +1,4 @@
-"""Bucket sizes: the five of the service (interface 2.1), and those that frames and archives take beside them."""
+"""Bucket sizes: the five of the service (interface 2.1), and further ones that frames and archives accept."""
 
 from __future__ import annotations
 

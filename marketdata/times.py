@@ -92,7 +92,7 @@ def parse_seconds(text: str) -> int:
 def to_micros(value: Any, name: str) -> int:
     """Microseconds since the epoch of the time argument ``name``; ConfigError outside of the years 1 to 9999.
 
-    A datetime, date (its midnight UTC), ISO text, Unix seconds [s] as a number or a text of 9 to 11 digits (never
+    A datetime, date (midnight UTC), ISO text, Unix seconds [s] as a number or a text of 9 to 11 digits (never
     milliseconds), numpy datetime64, pandas or polars timestamp.
     """
     try:
@@ -106,10 +106,7 @@ def to_micros(value: Any, name: str) -> int:
 
 
 def to_duration(value: Any, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
-    """Microseconds of the argument ``name``, a timedelta or a text such as "90s" or "2h"; else a ConfigError.
-
-    ``least``, ``most``: its limits; ``numbers``: whether it may be a number of seconds too.
-    """
+    """Microseconds of ``name``, a timedelta, text ("2h") or number of seconds (if ``numbers``); else ConfigError."""
     micros = _duration(value)
     if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MILLISECONDS_FROM:
         micros = round(value * SECOND)
@@ -123,7 +120,6 @@ def to_duration(value: Any, name: str, *, least: str = "0s", most: str | None = 
 
 
 def _duration(value: Any) -> Any:
-    """Microseconds of a timedelta or text, or None."""
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
     match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None

@@ -1,8 +1,7 @@
 """Names for annotations: frames that have ``.md`` for type checkers, so that ``books.md.bbo()`` is completed.
 
-At run time ``PandasFrame`` is ``pandas.DataFrame``, ``PolarsFrame`` ``polars.DataFrame``, ``PolarsLazyFrame``
-``polars.LazyFrame``. Frames that methods of pandas or polars return have their own static type: pass these to
-``md.bbo(frame)`` or ``md.Accessor(frame)``.
+At run time they are ``pandas.DataFrame``, ``polars.DataFrame`` and ``polars.LazyFrame``. Methods of pandas and polars
+return frames of another static type: pass these to ``md.bbo(frame)`` or ``md.Accessor(frame)``.
 """
 
 from __future__ import annotations
@@ -20,29 +19,19 @@ if TYPE_CHECKING:
     from marketdata.accessor import Accessor
     from marketdata.tidy.frames import FrameKind
 
-    class PandasFrame(pd.DataFrame):
+    class _Verbs:
+        @property
+        def md(self) -> Accessor[Self]:
+            raise NotImplementedError
+
+    class PandasFrame(pd.DataFrame, _Verbs):
         """A pandas DataFrame that has ``.md``."""
 
-        @property
-        def md(self) -> Accessor[Self]:
-            """The verbs of this library."""
-            raise NotImplementedError
-
-    class PolarsFrame(pl.DataFrame):
+    class PolarsFrame(pl.DataFrame, _Verbs):
         """A polars DataFrame that has ``.md``."""
 
-        @property
-        def md(self) -> Accessor[Self]:
-            """The verbs of this library."""
-            raise NotImplementedError
-
-    class PolarsLazyFrame(pl.LazyFrame):
+    class PolarsLazyFrame(pl.LazyFrame, _Verbs):
         """A polars LazyFrame that has ``.md``."""
-
-        @property
-        def md(self) -> Accessor[Self]:
-            """The verbs of this library."""
-            raise NotImplementedError
 
 
 __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"]

@@ -1,7 +1,7 @@
-"""Charts of tidy frames, drawn with matplotlib or, interactive, with plotly.
+"""Charts of tidy frames of any kind, drawn with matplotlib or, interactive, with plotly.
 
-Every function takes a frame of any kind and returns matplotlib Axes (overview: the Figure) or a plotly Figure. Colours:
-one per token, in the order of their labels; bids teal, asks coral. Times are UTC.
+Each returns matplotlib Axes (overview: the Figure) or a plotly Figure. Colours: one per token, in the order of their
+labels; bids teal, asks coral. Times are UTC.
 """
 
 from __future__ import annotations

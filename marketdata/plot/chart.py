@@ -1,4 +1,4 @@
-"""What a chart consists of, for any backend: panels in rows, and the marks in each panel; and the colours."""
+"""Backend-independent parts of a chart: panels in rows, the marks in each panel, and the colours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Detail:
-    """A number that a reader sees when pointing at a mark, beside its coordinates."""
+    """A number that a hover box shows beside the coordinates of a mark."""
 
     name: str
     values: Array
@@ -57,7 +57,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Heat:
-    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` what it means."""
+    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` its number of shares."""
 
     x_edges: Array
     y_edges: Array

@@ -1,4 +1,4 @@
-"""The charts: each reads its frame, says what is drawn where, and hands that to a backend."""
+"""The charts: each reads its frame, collects marks in panels, and has a backend draw them."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def prices(
 
     Returns matplotlib Axes or a plotly Figure, y: price [probability], x: start of the bucket [UTC]; gaps of the data
     are gaps of the line. Of several markets (at most 60) the Axes of the first panel; ``ax.figure.axes`` has all. Of
-    more than six tokens the six with the highest last price have a colour each, the others are thin grey lines.
+    more than six tokens the six with the highest last price are coloured, the others are thin grey lines.
 
     Parameters
     ----------
     ax, title : matplotlib Axes, str, optional
         Where to draw a frame of one market (by default a new figure), and the text above (by default its question).
     markets : frame of market records, or mapping of market id to text, optional
-        The questions that the panels show; by default shortened ids.
+        The questions of the panels; by default shortened ids.
     simulated, backend : bool, "matplotlib" or "plotly"
         Mark the chart as simulated; plotly is interactive and needs ``pip install 'marketdata[plotly]'``.
 
@@ -109,8 +109,7 @@ def price_band(
 ) -> Any:
     """Draw the mid of each token of books or bbo as a line, and bid to ask as a band around it; see `prices`.
 
-    Returns the chart, y: mid [probability]. Grey lines of a market with more than six tokens have no band. plotly shows
-    bid, ask and their sizes at the pointer.
+    Returns the chart, y: mid [probability]; grey lines have no band. plotly shows bid, ask and their sizes on hover.
     """
     tokens = _tokens(opened(_touch(frame), ["bbo"]), _TOUCH)
     rows, title = _by_market(tokens, "mid", "mid [probability]", _band_marks, markets, title)
@@ -129,14 +128,9 @@ def depth(
 ) -> Any:
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
-    Returns the chart, y: price [probability], x: time [UTC], shade: log10(1 + shares) in cells of 0.01; see `prices`.
-
-    Parameters
-    ----------
-    token : str, optional
-        Id or label of the token; by default the first of the frame's one market (Yes before No).
-    bins : int
-        Columns of the picture; each shows the mean over its snapshots.
+    Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares) in cells of
+    0.01, the mean over the snapshots of a column. ``token`` is an id or a label, by default the first token of the
+    frame's one market (Yes before No). For the others see `prices`.
     """
     label, one = _chosen(_levels(frame), token)
     panel = Panel(f"price of {label}" if label else "price [probability]")
@@ -247,8 +241,7 @@ def calibration(
     """Draw how often what was priced at p came true; on the diagonal prices were right.
 
     Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1]; larger dots are more forecasts,
-    ``interval`` draws a bar through each. ``outcomes bins of interval`` as for `marketdata.calibration`; others see
-    `prices`.
+    ``interval`` draws a bar through each. ``outcomes bins of`` as for `marketdata.calibration`; others see `prices`.
     """
     table = forecast_scores.calibration(in_memory(frame), outcomes, bins, of=of, interval=interval)
     forecast, outcome, points = (np.asarray(table[c], np.float64) for c in ("forecast", "outcome", "points"))
@@ -286,8 +279,7 @@ def coverage(
 ) -> Any:
     """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
-    Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows only some are
-    named.
+    Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows some are unnamed.
     """
     source = source_of(in_memory(frame))
     missing = [c for c in _COVERAGE if c not in source.names]
@@ -572,7 +564,6 @@ def _heat(levels: pl.DataFrame, bins: int) -> Heat:
 
 
 def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
-    """A small panel for each metric of the interface that the frame has values of."""
     table = opened(in_memory(frame), ["metrics"])
     tokens = list(_tokens(table, [c for c in METRICS if c in table.names]))
     out = []

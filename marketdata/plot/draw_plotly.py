@@ -1,4 +1,4 @@
-"""Charts drawn with plotly: zoom by dragging, numbers by pointing."""
+"""Interactive charts drawn with plotly."""
 
 from __future__ import annotations
 
@@ -207,7 +207,6 @@ def _entry(legend: str | None, seen: set[str]) -> dict[str, Any]:
 
 
 def _hover(name: str, point: str, details: Sequence[Detail]) -> dict[str, Any]:
-    """The name of a mark, its value and its details, for the box at the pointer."""
     numbers = all(d.values.dtype.kind in "fiu" for d in details)
     columns = [d.values if numbers else d.values.astype(str) for d in details]
     shown = [f"{d.name} %{{customdata[{i}]{f':{d.form}' if numbers else ''}}}" for i, d in enumerate(details)]

@@ -19,7 +19,7 @@ _ONE = threading.Lock()
 def no_waiting() -> Iterator[Clock]:
     """Waits for the rate limit and between retries advance a virtual clock and return at once.
 
-    Yields the Clock; ``slept`` is the virtual time [s]. Deadlines of sockets stay real; threads share the virtual time.
+    Yields the Clock; ``slept`` is the virtual time [s]. Timeouts of sockets stay real; threads share the virtual time.
 
     Examples
     --------
@@ -40,10 +40,9 @@ def vcr_config(*secrets: str) -> dict[str, Any]:
     """Options of vcrpy for cassettes without a key, with bodies as plain text.
 
     Returns a dict for ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())`` or the fixture
-    ``vcr_config`` of pytest-recording; with ``record_mode="none"`` tests only replay. Keys and cookies are left out,
-    and answer headers that a client does not read; ``secrets`` are texts that stars replace in answers. Requests are
-    matched by method, path and query, so a cassette replays at any address, and sent one at a time, since vcrpy loses
-    concurrent ones.
+    ``vcr_config`` of pytest-recording; with ``record_mode="none"`` tests only replay. Keys, cookies and unused headers
+    are left out; ``secrets`` are texts that stars replace in answers. Requests are matched by method, path and query,
+    so that a cassette replays at any address, and sent one at a time, since vcrpy loses concurrent ones.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Fixtures for pytest: a local service over simulated data.
-
-Put ``pytest_plugins = ["marketdata.testing.fixtures"]`` into the top ``conftest.py``. Nothing is registered by itself.
-"""
+"""Fixtures for pytest, a local service over simulated data: ``pytest_plugins = ["marketdata.testing.fixtures"]``."""
 
 from __future__ import annotations
 

@@ -43,22 +43,16 @@ def _mids(markets: int, buckets: int) -> Any:
 def books(
     frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, levels: int = 2, resolution: str = "1m"
 ) -> Any:
-    """Order books of two tokens a market, Yes and No, from 2026-01-01 on.
+    """Order books of two tokens a market, Yes and No, from 2026-01-01 on, with ``buckets`` snapshots of each token.
 
     One row per level of a book side: ``ts market_id token_id token_label side level price size``. The book of No
-    mirrors that of Yes. Bids and asks are one cent apart from the mid and from each other.
-
-    Parameters
-    ----------
-    markets, buckets, levels : int
-        1 to 4 markets ("rain", "snow", "wind", "frost"), snapshots of each token, 1 to 30 levels of each side.
-    resolution : {"1m", "10m", "1h", "6h", "1d"}
-        Time between snapshots.
+    mirrors that of Yes; bids and asks are one cent apart from the mid and from each other. ``markets``: 1 to 4 ("rain",
+    "snow", "wind", "frost"); ``levels``: 1 to 30 of each side; ``resolution``: time between snapshots, "1m" to "1d".
 
     Examples
     --------
-    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").rows()[1:3]
-    [('Yes', 'bid', 1, 0.38, 200.0), ('Yes', 'ask', 0, 0.41, 300.0)]
+    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").row(1)
+    ('Yes', 'bid', 1, 0.38, 200.0)
     """
     if not 1 <= levels <= 30:
         raise ConfigError(f"levels={levels!r} is not available; allowed are 1 to 30.")

@@ -1,7 +1,4 @@
-"""What the world may send, drawn by hypothesis: tidy frames, columns and raw pages.
-
-Books are one-sided, empty, crossed and locked; there are gaps, nulls, odd labels and ids of 77 digits.
-"""
+"""Strategies of hypothesis: tidy frames, columns and raw pages, with gaps, nulls, odd labels and long ids."""
 
 from __future__ import annotations
 
@@ -162,14 +159,10 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
 
 
 def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
-    """Tidy books of one market.
+    """Tidy books of one market: one-sided, empty, crossed and locked.
 
-    Returns a strategy of frames like those of `marketdata.Client.books`.
-
-    Parameters
-    ----------
-    step, most : int
-        Grid of the times [microseconds], and the most snapshots of a token.
+    Returns a strategy of frames like those of `marketdata.Client.books`; ``step`` is the grid of the times
+    [microseconds], ``most`` the largest number of snapshots of a token.
 
     Examples
     --------

@@ -52,7 +52,6 @@ class _VariedPages(Pages):
         self._by_end = "label" in variants
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
-        """The page, counted or labelled the other way."""
         if self._by_times:
             out = _cut(super().page(subject, rng, limit * max(1, subject.tokens), position), limit)
         else:
@@ -109,7 +108,6 @@ class _Varied:
 
 
 def _filled(columns: AnyColumns, width: int, *, carry: bool) -> AnyColumns:
-    """A point in every bucket between the first and the last of each token."""
     assert not isinstance(columns, BookColumns)
     parts = []
     for code in np.unique(columns.token).tolist():

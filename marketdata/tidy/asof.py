@@ -34,7 +34,7 @@ _NO_TIME = np.iinfo(np.int64).min
 def available_at(frame: F, resolution: str) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
-    A bucket is named by its start, but holds what happened until its end: using it at its ``ts`` looks ahead. Returns
+    A bucket is named by its start, but covers what happened until its end: using it at its ``ts`` looks ahead. Returns
     the frame, of any tidy kind, with one more column ``available_at`` [UTC]: ``ts`` + ``resolution``, the bucket width.
 
     Examples
@@ -71,27 +71,27 @@ def asof_join(
     """Add to each row the latest row of another frame that was known before.
 
     Returns the rows of ``left`` by ids, then time, with the columns of ``right``, its ``ts`` as ``ts_right``, and the
-    ``available_at`` of what was found: the greatest below ``on``. Null where nothing was known yet. A join on ``ts``,
-    as by `pandas.merge_asof`, would take the bucket that has just begun and so look ahead.
+    ``available_at`` of the match: the greatest below ``on``. Null where nothing was known yet. A join on ``ts``, as by
+    `pandas.merge_asof`, would match the bucket that has just begun and so look ahead.
 
     Parameters
     ----------
     left, right
-        Moments at which you want to know, and what was known: frames of the same kind, ``right`` with one row per id
-        and time (of books pass `bbo` or `to_wide`). NotTidyError if it has two different ones.
+        Frames of the same kind, ``right`` with one row per id and time (of books pass `bbo` or `to_wide`). NotTidyError
+        if it has two different ones.
     on : str
         Time column of ``left``.
     by : str or list of str, optional
-        Columns that rows are matched by; by default the ids that both frames have. ``()`` matches by time alone, for
-        data about no market (an index, weather, polls).
+        Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
+        market (an index, weather, polls).
     right_resolution : str, optional
-        Bucket width of ``right``; not needed if it has a column ``available_at``. ConfigError if finer than its times.
+        Bucket width of ``right``, if it has no column ``available_at``. ConfigError if finer than its times.
     tolerance : str or timedelta, optional
         Greatest age of a match: ``on`` - ``available_at`` ("30m", "2h", "1d").
     allow_exact_matches : bool
-        Also use what became known at the moment itself.
+        Also match what became known at the moment itself.
     suffix : str
-        Appended to the name of a column of ``right`` that ``left`` has too.
+        Appended to the names of columns of ``right`` that ``left`` has too.
 
     Examples
     --------
@@ -288,14 +288,13 @@ def between(table: EngineTable, first: str, last: str) -> nw.Expr:
 def gaps(frame: F, resolution: str) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 
-    One row per hole of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
+    One row per gap of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
     number of buckets. A row off the grid counts for the bucket that contains it. ConfigError if ``resolution``, the
     bucket width, is finer than the times of the frame.
 
     Examples
     --------
-    >>> prices = md.testing.prices("polars", buckets=4)[[0, 3]]
-    >>> md.gaps(prices, "1m")["missing"].to_list()
+    >>> md.gaps(md.testing.prices("polars", buckets=4)[[0, 3]], "1m")["missing"].to_list()
     [2]
     """
     width = BucketWidth.of(resolution)

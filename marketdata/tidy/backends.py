@@ -1,15 +1,11 @@
 """Backend adapters: a native frame of any library in, tidy columns to work on, the same kind out.
 
-A verb is one function of a `Table`, which `run` makes of any frame:
+A verb is one function of a `Table`, which `run` makes of any frame and `tidy.normalization` and `tidy.table` check:
 
-=====================  ==============================================================================================
-pandas, polars, Arrow  an `EagerTable`: polars columns in tidy order, checked, without a copy where types allow it
-polars lazy            the same, once the query runs: the verb is one step of it
-Dask                   the same for each partition, after the rows of a token were brought together
-Spark, DuckDB          a `Table` over a narwhals LazyFrame: the verb is expressions, which the engine computes
-=====================  ==============================================================================================
-
-Frames are normalised and checked here, by `marketdata.tidy.normalization` and `marketdata.tidy.table`, not in verbs.
+pandas, polars, Arrow: an `EagerTable`: polars columns in tidy order, without a copy where types allow it;
+polars lazy: the same, once the query runs: the verb is one step of it;
+Dask: the same for each partition, after the rows of a token were brought together;
+Spark, DuckDB: an `EngineTable` over a narwhals LazyFrame: the verb is expressions, which the engine computes.
 """
 
 from __future__ import annotations
@@ -47,10 +43,7 @@ _IDS = (*ID_COLUMNS, "side")
 
 
 class Taken(NamedTuple):
-    """Columns that a verb hands on as they are: of which frame, by their new names, and which rows.
-
-    Of rows -1 is null; None are all, in order.
-    """
+    """Columns passed on unchanged: their frame, new names and rows (None: all in order; -1: null)."""
 
     source: Any
     names: Mapping[str, str]
@@ -70,7 +63,7 @@ class Result(NamedTuple):
 
 
 def beside(table: EagerTable, names: Sequence[str], values: Iterable[pl.Series]) -> Result:
-    """Columns of a table, handed on as they are where the frame has them in tidy types, and values beside them."""
+    """Columns of a table, passed on unchanged where the frame has them in tidy types, with values beside them."""
     passed = {c: c for c in names if table.source.is_tidy(c)}
     own = [table.column(c) for c in names if c not in passed]
     data = pl.DataFrame([*own, *values])
@@ -93,8 +86,8 @@ def run(
     function does not support its library. ``together``: which rows of a Dask frame the function must see at once.
     ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
     read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
-    streams through it; ``finish`` is called for the reduced rows instead of the function. Where it raises `Overlap`, as
-    parts of the rows cannot be told apart any more, the function gets all of them.
+    streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
+    parts of the rows can no longer be separated, the function gets all of them.
     """
     frame, kinds = read(frame), tuple(kinds)
     again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
@@ -127,10 +120,10 @@ def _put_in_order(frame: F) -> F:
 
 
 def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
-    """The `Table` of a native frame that is neither lazy polars nor Dask; in memory no row is looked at yet.
+    """The `Table` of a native frame, neither lazy polars nor Dask; of nested books level rows, unless nested is wanted.
 
-    Of nested books it has the level rows, unless nested books are taken. NotTidyError if it is not a frame of a known
-    library or lacks columns; ConfigError if a Spark session is not in UTC.
+    In memory no row is read yet. NotTidyError if its library is unknown or columns are missing; ConfigError if a Spark
+    session is not in UTC.
     """
     source, kinds = source_of(frame), tuple(kinds)
     if source is not None:
@@ -149,12 +142,12 @@ def _is_to_explode(table: EagerTable | EngineTable, kinds: tuple[Kind, ...]) -> 
 
 
 def source_of(frame: Any) -> Any:
-    """The columns of a frame in memory, to be read one by one; None for an engine's frame."""
+    """The columns of a frame in memory, read one by one; None for a frame of an engine."""
     if is_pandas_dataframe(frame):
-        return PandasSource(frame)
+        return _PandasSource(frame)
     if isinstance(frame, pl.DataFrame):
         return PolarsSource(frame)
-    return ArrowSource(frame) if is_pyarrow_table(frame) else None
+    return _ArrowSource(frame) if is_pyarrow_table(frame) else None
 
 
 def read(frame: F) -> F:
@@ -232,7 +225,7 @@ def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable
 
 
 def kind_name(frame: Any) -> str:
-    """What to call a frame in a message, for several libraries name theirs DataFrame, and others derive theirs."""
+    """The name of a frame's kind for messages: several libraries call theirs DataFrame, and others derive from it."""
     if is_pandas_dataframe(frame):
         return "pandas DataFrame"
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
@@ -250,7 +243,7 @@ def _narwhals(frame: Any) -> Any:
 
 
 class PolarsSource:
-    """A polars DataFrame."""
+    """A polars DataFrame as a `Source`."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
         self.frame = self.native = frame
@@ -288,7 +281,7 @@ class PolarsSource:
         return False
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
-        """A frame of this kind from tidy columns, ids in the type that they came in, and from columns handed on."""
+        """A frame of this kind from tidy columns, ids in their original type, and from columns passed on."""
         columns = {c: data[c] for c in data.columns}
         for name in {*_IDS} & {*columns} & {*self.names}:
             wanted = self.frame.schema[name]
@@ -317,8 +310,8 @@ def _is_integer(name: str, dtype: pl.DataType) -> bool:
     return name in tidy and dtype == tidy[name]
 
 
-class ArrowSource(PolarsSource):
-    """A pyarrow Table, seen as polars columns without a copy."""
+class _ArrowSource(PolarsSource):
+    """A pyarrow Table as a `Source`, its columns those of polars without a copy."""
 
     def __init__(self, table: Any) -> None:
         check_names(table.column_names)
@@ -326,7 +319,6 @@ class ArrowSource(PolarsSource):
         self.native = table
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
-        """See `PolarsSource`."""
         return super().build(data, taken, order).to_arrow()
 
 
@@ -348,8 +340,8 @@ def _from_arrow(table: Any) -> pl.DataFrame:
         ) from None
 
 
-class PandasSource:
-    """A pandas DataFrame; its index means nothing."""
+class _PandasSource:
+    """A pandas DataFrame as a `Source`; its index is ignored."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.frame = self.native = frame
@@ -361,7 +353,6 @@ class PandasSource:
         return len(self.frame)
 
     def raw(self, name: str, rows: Ints | None = None) -> Any:
-        """See `Source`."""
         import pandas as pd
 
         column = self.frame[name] if rows is None else pd.Series(self.frame[name].array.take(rows), copy=False)
@@ -390,7 +381,6 @@ class PandasSource:
         return column.astype(object).tolist()
 
     def integers(self, name: str, rows: Ints | None = None) -> Any:
-        """See `Source`."""
         if name not in (*_IDS, "ts", "level") or not self.is_tidy(name):
             return None
         array = self.frame[name].array
@@ -401,7 +391,6 @@ class PandasSource:
         return array.codes if rows is None else array.codes[rows]
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None] | None:
-        """See `Source`."""
         if not self.is_tidy(name):
             return None
         array = self.frame[name].array
@@ -409,7 +398,6 @@ class PandasSource:
         return [texts[code] for code in (array.codes if rows is None else array.codes[rows]).tolist()]
 
     def is_tidy(self, name: str) -> bool:
-        """See `Source`."""
         if name not in self._tidy:
             self._tidy[name] = self._is_tidy(name)
         return self._tidy[name]
@@ -424,7 +412,6 @@ class PandasSource:
         return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
-        """See `PolarsSource`."""
         import pandas as pd
 
         columns = {c: _pandas_column(data[c], self.frame[c].dtype if c in self.names else None) for c in data.columns}
@@ -468,7 +455,6 @@ def _categories(array: Any) -> Any:
 
 @cache
 def _code_width(count: int) -> np.dtype[Any]:
-    """The integers in which polars keeps an enum of so many texts."""
     kind = str(pl.Series([], dtype=pl.Enum(map(str, range(count)))).to_physical().dtype)
     return np.dtype(f"u{_WIDTHS[kind]}")
 

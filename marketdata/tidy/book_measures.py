@@ -1,7 +1,7 @@
 """Measures of books: sums over the levels of each side, and formulas on them, many of one frame in one pass.
 
-A `Measure` states its sums and formulas once, as expressions. In memory numpy adds up between the starts of the sides;
-an engine groups. docs/decisions/measures.md has the figures.
+A `Measure` states them once, as expressions: in memory numpy adds up between the starts of the sides, an engine groups.
+Figures are in docs/decisions/measures.md.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ _TOP = {
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a book.
+    """One measure of a book: ``columns`` are expressions on ``bid_<sum>``, ``ask_<sum>`` and the columns of `bbo`.
 
-    ``columns`` are the values by name: expressions on ``bid_<sum>``, ``ask_<sum>`` and the columns of `bbo`. ``sums``
-    are added up over the levels of each side: expressions on a level row, null where it does not count. ``needs`` names
-    further columns of level rows: sums of shares (`BEFORE`) or money (`PAID_BEFORE`) over the better levels of the
-    side, or the `DISTANCE` of the price from the mid.
+    ``sums`` are added up over the levels of each side: expressions on a level row, null where it does not count.
+    ``needs`` names further columns of level rows: sums of shares (`BEFORE`) or money (`PAID_BEFORE`) over the better
+    levels of the side, or the `DISTANCE` of the price from the mid.
     """
 
     columns: Mapping[str, nw.Expr]
@@ -80,7 +79,6 @@ def _of_levels(table: Any, sums: Columns, needs: frozenset[str], columns: Column
 
 
 def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> nw.DataFrame[Any]:
-    """The best prices and the sums of each side, one row per snapshot."""
     price, size = book.array("price"), book.array("size")
     starts, asks, ends = book.sides
     begins = np.column_stack((starts, asks)).ravel()

@@ -36,9 +36,8 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     """The book of each token of a two-token market as the other token's book implies it.
 
     Selling Yes at p is in effect bidding 1 - p for No: ask = 1 - bid and bid = 1 - ask of the other token. Returns tidy
-    books: one row per level of a book side, sizes and levels as they were; an empty side stays one marker row. Applied
-    twice it gives the frame back (to 1e-15). ConfigError if a market of a frame in memory does not have two tokens; a
-    lazy frame leaves such markets out. For ``tokens`` see `overround`.
+    books with the same sizes and levels; applied twice it gives the frame back (to 1e-15). ConfigError if a market of a
+    frame in memory does not have two tokens; a lazy frame leaves such markets out. For ``tokens`` see `overround`.
 
     Examples
     --------
@@ -46,7 +45,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     >>> md.complement(books).select("token_label", "side", "price", "size").row(0)
     ('Yes', 'bid', 0.39, 100.0)
     """
-    return run(frame, partial(_mirrored, counts=token_counts(tokens)), ("books",), together="market")
+    return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
 
 
 def _mirrored(table: Any, counts: Counts) -> Any:
@@ -79,42 +78,37 @@ def _mirrored(table: Any, counts: Counts) -> Any:
 
 
 def overround(frame: F, *, tokens: Any = None) -> F:
-    """What all tokens of a market cost together, beyond the 1 that exactly one of them pays.
+    """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
-    One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: the number of
-    tokens seen, sums of best bids, mids and best asks over them [probability], and ask_sum - 1. Null where a token of
-    the market lacks the value or the whole book at that ``ts``, where only one token is known, and where the frame has
-    more than ``tokens``. By market, ts.
+    One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: number of
+    tokens in the frame, sums of their best bids, mids and best asks [probability], and ask_sum - 1. By market, ts. Null
+    where a token of the market lacks the value or the entire book at that ``ts``, where only one token is known, and
+    where the frame has more than ``tokens``.
 
     Parameters
     ----------
     tokens : int or frame, optional
         Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
-        result of `outcomes`. By default the tokens that the frame has anywhere are taken for all.
+        result of `outcomes`. By default the number of tokens that the frame has anywhere.
 
     Examples
     --------
-    >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum", "overround").rows()
-    [(0.98, 1.02, 0.020000000000000018)]
+    >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum").rows()
+    [(0.98, 1.02)]
     """
-    return run(frame, partial(_sums, counts=token_counts(tokens)), KINDS, together="market")
+    return run(frame, partial(_sums, counts=_token_counts(tokens)), KINDS, together="market")
 
 
 def arbitrage(frame: F, *, tokens: Any = None) -> F:
-    """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
+    """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
 
     One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``. ``buy_all``: ask_sum < 1 -
     1e-9, ``sell_all``: bid_sum > 1 + 1e-9 (false where `overround` is null); ``size``: the smallest best size of that
-    side [shares]; ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set]. Size and gain are null without a flag; if both
-    hold, they are those of buying. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
-    bucket. For ``tokens`` see `overround`.
-
-    Examples
-    --------
-    >>> md.arbitrage(md.testing.books("polars", buckets=1)).drop("ts").rows()
-    [('rain', False, False, None, None)]
+    side [shares]; ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set]. Size and gain are null without a flag, and those
+    of buying if both are set. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
+    bucket.
     """
-    return run(frame, partial(_free_money, counts=token_counts(tokens)), KINDS, together="market")
+    return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
 
 
 def _free_money(table: Any, counts: Counts) -> Any:
@@ -128,7 +122,7 @@ def _free_money(table: Any, counts: Counts) -> Any:
     return out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names)
 
 
-def token_counts(tokens: Any) -> Counts:
+def _token_counts(tokens: Any) -> Counts:
     """How many tokens a market has, from ``tokens=``: one number (from 2), by market of a frame, or None."""
     if tokens is None:
         return None
@@ -192,10 +186,8 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
     >>> prices = md.testing.prices("polars", buckets=1)
     >>> md.probabilities(prices)["probability"].to_list()
     [0.4, 0.6]
-    >>> md.probabilities(prices.filter(token_label="Yes"))["probability"].to_list()
-    [None]
     """
-    counts = token_counts(tokens)
+    counts = _token_counts(tokens)
     return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
 

@@ -1,7 +1,7 @@
 """Frames of engines elsewhere, Spark and DuckDB: tidy columns as expressions, which the engine computes.
 
-What a frame in memory is refused for when it is opened, an engine refuses when it computes: with its own error, which
-holds the same text. Doubled rows and the order of levels are not looked for there.
+A frame that would be refused in memory when it is opened is refused when the engine computes, by an error of the engine
+with the same text. Duplicate rows and the order of levels are not checked there.
 """
 
 from __future__ import annotations
@@ -176,10 +176,7 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
 
 
 def within_0_1(data: Any, *names: str) -> Any:
-    """The rows, an `EagerTable` or behind narwhals; NotTidyError where a column is no probability, as cents are not.
-
-    An engine refuses when it computes.
-    """
+    """The rows; NotTidyError (of an engine, when it computes) where a column is no probability, but say cents."""
     hint = "outside of 0 to 1; prices are probabilities: divide cents by 100."
     if isinstance(data, EagerTable | nw.DataFrame):
         for name in names:

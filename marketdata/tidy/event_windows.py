@@ -27,16 +27,16 @@ _TIME = pl.Datetime("us", "UTC")
 
 
 def time_to_resolution(frame: F, outcomes: Any) -> F:
-    """Add how long after each row its market resolved.
+    """Add the time from each row to the resolution of its market.
 
     Returns the frame, of any tidy kind, with ``time_to_resolution`` [s]: from ``ts``, the start of the bucket, to
-    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records); negative after it, null where the
-    market has not resolved. It was not known at the time: a column to group or filter by in a study, not to trade on.
+    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records); negative after it, null while the
+    market is open. It was not known at the time: group or filter a study by it, do not trade on it.
 
     Examples
     --------
     >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
-    >>> md.time_to_resolution(prices, md.outcomes(markets))["time_to_resolution"].to_list()
+    >>> md.time_to_resolution(prices, markets)["time_to_resolution"].to_list()
     [86400.0, 86400.0]
     """
     ends = resolution_times(outcomes)
@@ -86,9 +86,9 @@ def around(
         Frame of any kind in memory: ``ts`` [UTC], and ``market_id`` or ``market_id token_id``; without ids a moment is
         one of every market. ConfigError if another column is also one of the frame.
     before, after : str or timedelta
-        Reach of the window: "90s", "30m", "1h", "2d", "1w".
+        Length of the window before and after the moment: "90s", "30m", "1h", "2d", "1w".
     resolution : str, optional
-        Bucket width, such as "1m", that offsets are rounded down to, so that windows can be averaged; exact by default.
+        Bucket width to round offsets down to, so that windows can be averaged; exact by default.
 
     Examples
     --------
@@ -165,7 +165,6 @@ def _in_engine(
     reach: tuple[int, int],
     width: BucketWidth | None,
 ) -> Any:
-    """The same of an engine's frame, by a join."""
     small = {c: pl.Series(moments.texts(c), dtype=pl.String) for c in keys}
     small |= {c: moments.source.raw(c) for c in further}
     joined = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})

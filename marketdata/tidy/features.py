@@ -41,8 +41,9 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
 
     One row per (token, ts): ts, ids and the columns of each measure, with the units and nulls of the function of that
     name. ``measures`` are ``bbo`` or one of its columns, ``microprice``, ``spread_bps``, ``locked``, ``crossed``,
-    ``depth``, ``imbalance``, ``fill_price``, ``sweep``; with arguments as a pair, ``("depth", {"levels": 5})``. If one
-    is asked for more than once, its arguments follow its name: ``imbalance_levels_5``; ConfigError if two are the same.
+    ``depth``, ``imbalance``, ``fill_price``, ``sweep``; with arguments as a pair, ``("depth", {"levels": 5})``. Of a
+    measure that is given more than once the arguments follow the name: ``imbalance_levels_5``; ConfigError if two are
+    the same.
 
     Examples
     --------
@@ -50,11 +51,11 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     >>> md.features(books, ["mid", "imbalance", ("imbalance", {"levels": 1})]).columns[4:]
     ['mid', 'imbalance', 'imbalance_levels_1']
     """
-    asked = [_asked(measure) for measure in _listed(measures)]
-    often = Counter(name for name, _ in asked)
+    given = [_given(measure) for measure in _listed(measures)]
+    often = Counter(name for name, _ in given)
     named: dict[str, Measure] = {}
     out: list[Measure] = []
-    for name, arguments in asked:
+    for name, arguments in given:
         measure = _made(name, arguments)
         suffix = "".join(f"_{k}_{v}" for k, v in arguments.items()) if often[name] > 1 else ""
         columns = {f"{column}{suffix}": value for column, value in measure.columns.items()}
@@ -75,7 +76,7 @@ def _listed(measures: Any) -> list[Any]:
     return listed
 
 
-def _asked(measure: Any) -> tuple[str, dict[str, Any]]:
+def _given(measure: Any) -> tuple[str, dict[str, Any]]:
     name, arguments = (measure, {}) if isinstance(measure, str) else _pair(measure)
     if name not in MEASURES:
         raise ConfigError(f"The measure {name!r} does not exist; allowed are {', '.join(map(repr, MEASURES))}.")

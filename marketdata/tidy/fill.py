@@ -26,7 +26,7 @@ _FILLS = ("null", "forward")
 
 
 def check_fill(frame: Any, fill: Fill) -> None:
-    """Refuse a fill that does not exist, or a frame that it is not supported for, with a ConfigError."""
+    """ConfigError if a fill does not exist, or is not supported for the frame."""
     if fill not in (None, *_FILLS):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
     if is_dask_dataframe(frame) or (source_of(frame) is None and not is_lazy(frame) and not is_batches(frame)):
@@ -57,8 +57,8 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
     """Put every token on one common grid of buckets.
 
     One row per token (market) and bucket: the columns of the frame, and ``observed``, false where the row was filled
-    in. A token without a row in the grid still has its rows. For frames with one row per (token, ts), already on the
-    grid; of books pass `bbo` or `to_wide`. pandas, polars and Arrow only. ConfigError if a row is off the grid.
+    in; also for a token without a row in the grid. Takes one row per (token, ts), already on the grid (of books `bbo`
+    or `to_wide`), of pandas, polars or Arrow. ConfigError if a row is off the grid.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
     start, end
         Half-open range; see `Client.books`. By default from the first to the last row of the frame.
     fill : {None, "null", "forward"}
-        For a bucket without a row: nulls, or the whole row before, however far back. It looks back only; a null that
-        was observed stays null. A coarser frame is refused without ``fill``; with it each row is where its bucket ends.
+        For a bucket without a row: nulls, or all values of the row before, however far back; an observed null stays
+        null. A coarser frame is refused without ``fill``; with it each row is where its bucket ends.
 
     Examples
     --------
@@ -114,7 +114,6 @@ def _places(ts: Ints, groups: Ints, grid: Ints, fill: Fill) -> tuple[Ints, NDArr
 
 
 def _on_grid(table: EagerTable, grid: Ints, fill: Fill) -> Result:
-    """A row of each token at each time of the grid."""
     rows, observed = _places(table.array("ts"), table.groups, grid, fill)
     heads = np.repeat(table.groups, len(grid))
     data = {"ts": pl.Series(np.tile(grid, len(table.groups))).cast(pl.Datetime("us", "UTC"))}

@@ -45,17 +45,17 @@ def brier(
     frame to the forecasts you mean: prices shortly before the end are good ones. Brier (1950), "Verification of
     forecasts expressed in terms of probability".
 
-    Forecasts within a market are autocorrelated: the interval is of a bootstrap that draws whole markets, null with
-    fewer than two (percentiles; Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with
-    clustered errors").
+    Forecasts within a market are autocorrelated, so the interval is a percentile bootstrap over markets, null with
+    fewer than two. Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors".
 
     Parameters
     ----------
     outcomes : frame or mapping
         The result of `outcomes`, market records, or a mapping of market id to the token that won, by id or label, None
-        where it is open. Markets that are not in it, or are open, are left out.
+        while it is open. Other markets, and open ones, are left out.
     of : {"token", "market", "all"}
-        What a row is of. Tokens of a two-token market say the same twice: but for "token" one counts, Yes or the first.
+        What a row is about. The tokens of a two-token market are the same forecast: except for "token" one counts, Yes
+        or the first.
     interval, resamples, seed
         Of "all": probability that the interval covers [0 to 1], number of bootstrap samples, and their seed.
 
@@ -82,13 +82,8 @@ def log_score(
     """Mean negative log-likelihood of the outcomes by the prices: mean(-payoff ln p - (1 - payoff) ln(1 - p)).
 
     Rows, parameters and errors as `brier`, with ``log_score`` in place of ``brier`` [natural logarithm; 0.693: always
-    0.5]. Good (1952), "Rational decisions".
-
-    Parameters
-    ----------
-    clip : float
-        Prices count as at least ``clip`` and at most 1 - ``clip`` [above 0, below 0.5]: 0 for what came true would be
-        infinitely wrong.
+    0.5]. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below 0.5], as 0 for the winner would score
+    infinity. Good (1952), "Rational decisions".
     """
     least = number("clip", clip)
     if least >= 0.5:
@@ -108,17 +103,12 @@ def calibration(
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
-    """How often what was priced at p came true.
+    """How often tokens priced at p won.
 
     One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the last
-    with 1), number of forecasts, their mean, and the share that came true. With ``interval`` also ``markets outcome_low
-    outcome_high``: the markets in the bin, and the bootstrap interval of the share over markets; other parameters and
-    errors as `brier`.
-
-    Parameters
-    ----------
-    bins : int
-        Number of equal bins from 0 to 1.
+    with 1) of ``bins`` equal bins from 0 to 1, number of forecasts, their mean, and the share that came true. With
+    ``interval`` also ``markets outcome_low outcome_high``: the markets in the bin, and the bootstrap interval of the
+    share over markets; other parameters and errors as `brier`.
 
     Examples
     --------
@@ -216,7 +206,6 @@ def _sums(
 
 
 def _with_payoff(data: Any, counted: Payoff) -> Any:
-    """The rows of tokens that paid, with what they paid."""
     small = pl.DataFrame(
         [(*token, paid) for token, paid in counted.items()],
         schema=dict(zip(_PAYOFF, (pl.String, pl.String, pl.Float64), strict=True)),

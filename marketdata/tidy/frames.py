@@ -89,8 +89,6 @@ def _who(
 
 
 class _Pandas:
-    """Builds pandas columns."""
-
     def __init__(self) -> None:
         import pandas as pd
 
@@ -119,8 +117,6 @@ class _Pandas:
 
 
 class _Polars:
-    """Builds polars columns."""
-
     def __init__(self) -> None:
         import polars as pl
 
@@ -157,10 +153,10 @@ class _Polars:
 
 
 def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
-    """Columns of a frame of any kind, in tidy order; marker rows become empty sides.
+    """Columns of a frame of any kind, in tidy order, with its further numeric columns; marker rows become empty sides.
 
-    Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. Further numeric columns of prices
-    and metrics are kept. NotTidyError if a column is missing or of the wrong type, or rows contradict each other.
+    Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing
+    or of the wrong type, or rows contradict each other.
     """
     from marketdata.tidy.backends import in_memory, source_of
     from marketdata.tidy.table import EagerTable

@@ -1,4 +1,4 @@
-"""What a book says beside its top: depth, imbalance, microprice, relative spread, locked and crossed books."""
+"""Measures of the book beyond its top: depth, imbalance, microprice, relative spread, locked and crossed books."""
 
 from __future__ import annotations
 
@@ -44,21 +44,20 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
     Parameters
     ----------
     levels : int, optional
-        Only so many of the best levels of each side. ConfigError together with ``within``.
+        Number of best levels of each side to count. ConfigError together with ``within``.
     within : float, optional
-        Only levels at most this far from the mid [probability], up to 1e-9, so that 0.48 is within 0.02 of 0.5.
+        Greatest distance from the mid of levels to count [probability], up to 1e-9, so that 0.48 is within 0.02 of 0.5.
 
     Examples
     --------
-    >>> books = md.testing.books("polars", buckets=1)
-    >>> md.depth(books, levels=1).select("bid_depth", "ask_depth").rows()
+    >>> md.depth(md.testing.books("polars", buckets=1), levels=1).select("bid_depth", "ask_depth").rows()
     [(100.0, 300.0), (300.0, 100.0)]
     """
     return measured(frame, depth_measure(levels=levels, within=within))
 
 
 def depth_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
-    """The measure; see `depth`."""
+    """The `Measure` of `depth`."""
     counts, needs, sides = _counted(levels, within)
     there = nw.lit(value=True) if within is None else _two_sided
     columns = {
@@ -72,8 +71,7 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
     """How much more rests on the bid than on the ask side: (bid_depth - ask_depth) / (bid_depth + ask_depth).
 
     One row per (token, ts): ts, ids and ``imbalance`` [-1 to 1; 1: bids only]. Null where a side is missing or nothing
-    rests within; parameters as for `depth`. After Cont, Kukanov, Stoikov (2014), "The price impact of order book
-    events".
+    counts; parameters as for `depth`. Cont, Kukanov, Stoikov (2014), "The price impact of order book events".
 
     Examples
     --------
@@ -84,7 +82,7 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
 
 
 def imbalance_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
-    """The measure; see `imbalance`."""
+    """The `Measure` of `imbalance`."""
     depths = depth_measure(levels=levels, within=within)
     bid, ask = (depths.columns[f"{side}_depth"] for side in (BID, ASK))
     value = nw.when(bid + ask > 0).then((bid - ask) / (bid + ask))
@@ -109,9 +107,8 @@ def microprice(frame: F) -> F:
 def spread_bps(frame: F) -> F:
     """Spread of every book relative to its mid: 10000 * (best_ask - best_bid) / mid.
 
-    One row per (token, ts) of books or bbo: ts, ids and ``spread_bps`` [1/10000 of the mid]. Null where a side is
-    missing or the mid is 0, negative where the book is crossed. Near a mid of 0 it grows without bound; `spread` does
-    not.
+    One row per (token, ts) of books or bbo: ts, ids and ``spread_bps`` [1/10000 of the mid], unbounded near a mid of 0.
+    Null where a side is missing or the mid is 0, negative where the book is crossed.
 
     Examples
     --------
@@ -122,24 +119,15 @@ def spread_bps(frame: F) -> F:
 
 
 def locked(frame: F) -> F:
-    """Whether best bid and best ask of every book are equal.
+    """Whether best bid and best ask of every book are equal; false where a side is missing, so that it can filter.
 
-    One row per (token, ts) of books or bbo: ts, ids and ``locked``, false where a side is missing, so that it can
-    filter.
-
-    Examples
-    --------
-    >>> md.locked(md.testing.books("polars", buckets=1))["locked"].to_list()
-    [False, False]
+    One row per (token, ts) of books or bbo: ts, ids and ``locked``; see `bbo`.
     """
     return measured(frame, LOCKED)
 
 
 def crossed(frame: F) -> F:
-    """Whether the best bid of every book is above its best ask; see `locked`.
-
-    One row per (token, ts): ``crossed`` in place of ``locked``. Other functions keep crossed books; this finds them.
-    """
+    """Whether the best bid of every book is above its best ask: a column ``crossed`` in place of that; see `locked`."""
     return measured(frame, CROSSED)
 
 

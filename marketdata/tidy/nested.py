@@ -1,8 +1,7 @@
-"""Nested books: one row per snapshot, each side as a list of prices and a list of sizes, best level first.
+"""Nested books, as archives store them: one row per snapshot with lists of prices and sizes per side, best level first.
 
-An archive stores books so. Best prices are the first entries of the lists; rows are made of levels where a verb needs
-each of them. In memory that is numpy over the values of all lists, which lie one after the other; Spark and DuckDB have
-their own words for it.
+Best prices are the first entries; level rows are made where a verb needs them: in memory by numpy over the values of
+all lists, which are contiguous, in Spark and DuckDB by their own expressions.
 """
 
 # Lists are made clean in the table that they belong to.
@@ -32,10 +31,7 @@ _ROWS = ("side", "level", "price", "size")
 
 
 def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
-    """Snapshots by token and time, each once, their levels checked; without ``whole`` the best two of each side.
-
-    NotTidyError as by `EagerTable.book`, here and below also if the two lists of a side differ in length.
-    """
+    """Snapshots by token and time, each once, levels (without ``whole`` the best two) checked; errors as by `book`."""
     table = table.in_order(LISTS)
     counts = level_counts(table)
     if not all(_is_sound(table, counts[i::2], i, whole=whole) for i in (0, 1)):
@@ -81,7 +77,7 @@ def best(table: EagerTable) -> pl.DataFrame:
 
 
 class _Levels:
-    """Level rows of snapshots: a column is made when it is asked for, and few verbs ask for ids of every row."""
+    """Level rows of snapshots; a column is made when it is read, as few verbs read the ids of every row."""
 
     def __init__(self, snapshots: EagerTable) -> None:
         self.snapshots, self.counts = snapshots, level_counts(snapshots)
@@ -95,7 +91,7 @@ class _Levels:
 
     @cached_property
     def of(self) -> Ints:
-        """Of which snapshot each row is."""
+        """The snapshot of each row."""
         return np.repeat(np.arange(len(self.snapshots)), self.rows.reshape(-1, 2).sum(axis=1))
 
     def raw(self, name: str, rows: Ints | None = None) -> Any:
@@ -114,7 +110,7 @@ class _Levels:
         return column if rows is None else column.gather(rows)
 
     def texts(self, name: str, rows: Ints | None = None) -> None:
-        """Not cheaper."""
+        """None: not cheaper than by `raw`."""
 
     def integers(self, name: str, rows: Ints | None = None) -> Any:
         if name == "side":
@@ -130,7 +126,7 @@ class _Levels:
         return False
 
 
-class LevelTable(EagerTable):
+class _LevelTable(EagerTable):
     """A table of books: one row per level and a marker row per empty side, made of checked snapshots in order."""
 
     def __init__(self, snapshots: EagerTable) -> None:
@@ -142,17 +138,15 @@ class LevelTable(EagerTable):
         self._groups = begins[::2][snapshots.groups]
 
     def book(self, *, whole: bool = True) -> EagerTable:  # noqa: ARG002 all was looked at
-        """The table itself."""
         return self
 
     def of_snapshots(self, name: str) -> pl.Series:
-        """A column of times or ids, one row per snapshot."""
         return self.snapshots.column(name)
 
 
-def level_rows(table: EagerTable) -> LevelTable:
-    """The level rows of a nested table; NotTidyError as `in_order`."""
-    return LevelTable(in_order(table))
+def level_rows(table: EagerTable) -> _LevelTable:
+    """The level rows of a nested table; NotTidyError as by `in_order`."""
+    return _LevelTable(in_order(table))
 
 
 def level_counts(table: EagerTable) -> Ints:

@@ -1,7 +1,7 @@
-"""One rule for each column of a frame: times, ids, sides, levels and numbers of any type become those of tidy frames.
+"""One rule for each column of a frame: times, ids, sides, levels and numbers of any type to those of tidy frames.
 
-A column is a polars Series, or a list of Python objects where its library knows no type; NotTidyError if it cannot be
-read. A column that has the type of tidy frames already is returned as it is, without a copy.
+A column is a polars Series, or a list of Python objects where its library has no type for it. One that has the tidy
+type already is returned without a copy; NotTidyError if it cannot be read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def times(raw: Raw, name: str) -> pl.Series:
 
 
 def not_times(name: str, found: Any) -> str:
-    """The message about a column that should hold times."""
+    """The message about a column that should have times."""
     return (
         f"{name} holds {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
         'numbers with unit="ms" or what they count).'

@@ -1,4 +1,4 @@
-"""What became of markets: the payoff of each token, and the time that was left until it was known."""
+"""Outcomes of markets: the payoff of each token, and when it was known."""
 
 from __future__ import annotations
 
@@ -30,15 +30,11 @@ def outcomes(markets: F) -> F:
     """What each token of resolved markets paid.
 
     One row per token, by market and token: ``market_id token_id token_label payoff resolved_at``: 1 for the token that
-    the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null where the market is
-    open; ``resolved_at`` also without ``closed_at``.
-
-    Parameters
-    ----------
-    markets
-        Market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id token_ids
-        token_labels``, ``resolved_token_id`` or ``resolved_token_label``, and ``closed_at`` if known. NotTidyError if a
-        market resolved to a token that it does not have.
+    the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null while the market is
+    open; ``resolved_at`` also without ``closed_at``. ``markets`` are market records of any frame kind, as from
+    `Archive.markets` or `Client.markets`: ``market_id token_ids token_labels``, ``resolved_token_id`` or
+    ``resolved_token_label``, and ``closed_at`` if known. NotTidyError if a market resolved to a token that it does not
+    have.
 
     Examples
     --------
@@ -59,10 +55,9 @@ def resolution_times(given: Any) -> dict[str, int]:
 
 
 class Payoffs:
-    """What tokens paid, from any form of ``outcomes=``, for (market_id, token_id, token_label) tuples ``tokens``.
+    """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
-    ``given`` is the result of `outcomes`, market records, or a mapping of market id to the token that won, by id or
-    label, None where it is open. NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
+    NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
     """
 
     def __init__(self, given: Any, tokens: Tokens) -> None:
@@ -148,7 +143,6 @@ def _require(data: Mapping[str, Any], what: str, names: Iterable[str]) -> None:
 
 
 def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """The columns of `outcomes`, by market and token."""
     _require(data, "A frame of market records", _RECORDS)
     if not any(c in data for c in _RESOLVED):
         raise NotTidyError.from_missing("A frame of market records", _RESOLVED[:1], list(data))

@@ -1,9 +1,8 @@
-"""Dask frames: the rule for pandas frames, on partitions that hold whole tokens.
+"""Dask frames: the rule for pandas frames, on partitions of all rows of their tokens.
 
-A token spread over partitions is brought together first, lazily and without a sort, which keeps the fast kernel.
-
-A frame says by its index that rows are together already: the number of their partition, under a name that tells the
-columns of which equal values are in one partition (`home`). What a verb gives, and what an archive scans, has it.
+A token spread over partitions is brought together first, lazily and without a sort, which keeps the fast kernel. The
+index of a frame marks rows that are together already: the number of their partition, under a name that lists the
+columns of which equal values are in one partition (`home`). Results of verbs and scans of an archive have it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ def home(keys: Sequence[str], number: int, count: int) -> Any:
 
 
 def _is_home(frame: Any, keys: Sequence[str]) -> bool:
-    """Whether rows of equal keys are in one partition already."""
     name = str(frame.index.name)
     together = name.removeprefix(_HOME_OF).split()
     return frame.known_divisions and name.startswith(_HOME_OF) and set(together) <= set(keys)

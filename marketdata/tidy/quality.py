@@ -1,4 +1,4 @@
-"""What is odd about a frame: one report for books, prices and metrics."""
+"""Checks of a frame: one report for books, prices and metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLACK = 1e-9
 _Rows = NDArray[np.bool_]
 
 
-class CheckResult(NamedTuple):
+class _CheckResult(NamedTuple):
     """What one check found: how bad it is, and the rows that show it."""
 
     check: str
@@ -62,22 +62,22 @@ class _View:
     def column(self, name: str) -> NDArray[np.float64]:
         return self.table.array(name)[self.order]
 
-    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> CheckResult:
+    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> _CheckResult:
         rows = np.asarray(rows)
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return CheckResult(check, severity, meaning, of, self.order[at.astype(np.int64)])
+        return _CheckResult(check, severity, meaning, of, self.order[at.astype(np.int64)])
 
 
 def check(frame: F, resolution: str | None = None) -> F:
-    """Look for what is odd about a frame, and say where.
+    """Check a frame for what is wrong or odd, with examples.
 
     One row per check that applies to books, prices or metrics (a lazy frame is computed): ``check severity n_failed
     n_checked meaning examples``; severity is "ok" where nothing was found; ``examples`` are up to three rows as text.
-    Errors cannot come from a sound service: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps (between
-    two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed, sums_far_from_1
-    (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal snapshots or values in
-    a row). Infos: one_sided, empty, locked, null. ``resolution``, the bucket width, is by default the widest that fits
-    into the most common step.
+    Errors, which a sound service does not cause: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps
+    (between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
+    sums_far_from_1 (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal
+    snapshots or values in a row). Infos: one_sided, empty, locked, null. ``resolution``, the bucket width, is by
+    default the widest that fits into the most common step.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def check(frame: F, resolution: str | None = None) -> F:
     return _report(found, view, frame)  # type: ignore[no-any-return]
 
 
-def _times(view: _View, width: BucketWidth | None) -> Iterator[CheckResult]:
+def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
     ts = view.ts[view.snapshots]
     step = np.diff(ts, prepend=ts[:1])
     inner = step[~view.fresh]
@@ -125,7 +125,7 @@ def _usual(steps: Ints) -> int:
     return max((g.micros for g in GRIDS if g.micros <= commonest), default=Resolution.M1.micros)
 
 
-def _levels(view: _View) -> Iterator[CheckResult]:
+def _levels(view: _View) -> Iterator[_CheckResult]:
     n, price, size = len(view), view.price, view.size
     held = ~np.isnan(price)
     yield view.finding("outside_0_1", "error", "a price is no probability", n, held & ((price < 0) | (price > 1)))
@@ -138,7 +138,7 @@ def _levels(view: _View) -> Iterator[CheckResult]:
     yield view.finding("unsorted_levels", "error", "a level is better than the one before", n, ~begins & worse)
 
 
-def _tops(view: _View) -> Iterator[CheckResult]:
+def _tops(view: _View) -> Iterator[_CheckResult]:
     n = len(view.snapshots)
     best = [_best(view, side) for side in (0, 1)]
     bid, ask = best
@@ -160,7 +160,6 @@ def _best(view: _View, side: int) -> NDArray[np.float64]:
 
 
 def _stale_books(view: _View) -> Ints:
-    """Rows where a run of equal books begins."""
     if not len(view):
         return view.snapshots
     lengths = np.diff(np.append(view.snapshots, len(view)))
@@ -182,7 +181,7 @@ def _long_runs(equal: _Rows, heads: Ints) -> Ints:
     return heads[begins[lengths >= _STALE]]
 
 
-def _values(view: _View) -> Iterator[CheckResult]:
+def _values(view: _View) -> Iterator[_CheckResult]:
     n = len(view)
     own = COLUMNS[view.table.kind]
     names = [c for c in value_columns(view.table.names) if c in own or view.table.is_number(c)]
@@ -203,7 +202,7 @@ def _values(view: _View) -> Iterator[CheckResult]:
     yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
 
 
-def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> CheckResult:
+def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
     """Times of a market at which all its tokens have a value, and these miss 1 by far."""
     market, ts = view.ids[0][heads], view.ts[heads]
     markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
@@ -218,7 +217,7 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> CheckResult:
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
 
 
-def _report(found: list[CheckResult], view: _View, frame: Any) -> Any:
+def _report(found: list[_CheckResult], view: _View, frame: Any) -> Any:
     columns: dict[str, list[Any]] = {
         "check": [f.check for f in found],
         "severity": [f.severity if len(f.rows) else "ok" for f in found],

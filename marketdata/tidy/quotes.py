@@ -21,12 +21,11 @@ KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 
 def bbo(frame: F) -> F:
-    """Best bid and offer of every book.
+    """Best bid and offer of every book; a bbo frame is sorted.
 
-    One row per (token, ts), in tidy order: ``ts market_id token_id token_label best_bid best_bid_size best_ask
-    best_ask_size mid spread`` [probability 0 to 1, shares]. A missing side is null, also in ``mid`` = (best_bid +
-    best_ask) / 2 and ``spread`` = best_ask - best_bid, never 0 or 0.5. The metric ``spread`` of a market is another
-    number (interface 2.6). A bbo frame is returned in tidy order.
+    One row per (token, ts): ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
+    spread`` [probability 0 to 1, shares]. A missing side is null, also in ``mid`` = (best_bid + best_ask) / 2 and
+    ``spread`` = best_ask - best_bid, never 0 or 0.5. The metric ``spread`` of a market is another number.
 
     Examples
     --------
@@ -37,23 +36,14 @@ def bbo(frame: F) -> F:
 
 
 def mid(frame: F) -> F:
-    """Mid price of every book: (best_bid + best_ask) / 2.
-
-    One row per (token, ts) of books or bbo: ts, ids and ``mid`` [probability 0 to 1], null where a side is missing.
-
-    Examples
-    --------
-    >>> md.mid(md.testing.books("polars", buckets=1))["mid"].to_list()
-    [0.4, 0.6]
-    """
+    """Mid price of every book, one row per (token, ts): ts, ids and the column ``mid`` of `bbo`; see `bbo`."""
     return run(frame, partial(_one, name="mid"), KINDS, together="snapshot", reduce=reduced)
 
 
 def spread(frame: F) -> F:
-    """Spread of every book: best_ask - best_bid, negative where it is crossed; see `mid`.
+    """Spread of every book, one row per (token, ts): ts, ids and the column ``spread`` of `bbo`; see `bbo`.
 
-    One row per (token, ts): ``spread`` [probability] in place of ``mid``. Metrics are refused: their ``spread``
-    differs.
+    Negative where the book is crossed. NotTidyError for metrics, whose ``spread`` is another number.
     """
     return run(frame, partial(_one, name="spread"), KINDS, together="snapshot", reduce=reduced)
 
@@ -86,7 +76,6 @@ def top(table: Any) -> Any:
 
 
 def _best(book: EagerTable) -> pl.DataFrame:
-    """Best prices and sizes, one row per snapshot."""
     # A missing side is looked for first, for most books have both, and nulls cost another pass.
     return pl.DataFrame(
         [pl.Series(name, v, nan_to_null=bool(np.isnan(v).any())) for name, v in zip(BBO[4:8], book.best(), strict=True)]

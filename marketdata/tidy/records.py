@@ -27,8 +27,8 @@ _LISTS = ("tags", "token_ids", "token_labels")
 def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
     """A frame with one row per record: ids are texts, ``tokens`` become the lists ``token_ids token_labels``.
 
-    Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns; values
-    without a common type are written as JSON.
+    Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns, as JSON
+    where their values have no common type.
     """
     rows = [_row(kind, record) for record in records]
     names = list(dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)]))
@@ -121,10 +121,7 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
 
 
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
-    """Those of these columns that a frame of records has, as lists with None for null; else a ConfigError.
-
-    NotTidyError if a column of lists holds texts.
-    """
+    """The wanted columns that a frame of records has, as lists, null as None; ConfigError or NotTidyError else."""
     try:
         source = source_of(in_memory(frame))
     except NotTidyError:

@@ -1,7 +1,6 @@
 """The aggregation rules of the service (interface 4.2 to 4.4): in memory by the kernels of `runs`, else by expressions.
 
-A bucket is ``floor(ts / width)`` from the epoch in UTC, named by its start. Means compose: each value has the count of
-its base points beside it, in ``<value>_count``.
+Means compose, as each has the count of its base points beside it, in ``<value>_count``.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
 
     Books and bbo: the rows of the last snapshot of each token and bucket. Prices and metrics: one row per token
     (market) and bucket: the mean of each value, nulls left out, and in ``<value>_count`` the number of base points
-    behind it. ``ts`` is the bucket start [UTC, microseconds]; tidy order. No point, no row: with ``fill`` such rows are
-    added, and ``observed`` is false and counts are 0 there.
+    behind it. ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row; with ``fill`` it has
+    one, where ``observed`` is false and counts are 0.
 
     Warns with UnweightedMeanWarning if means of the service (10m or coarser, without counts) are averaged again (not
-    checked in a lazy frame), and with LeftOutWarning if further columns are not numbers and are left out of means.
+    checked in a lazy frame), and with LeftOutWarning if further columns are left out of means, as they are not numbers.
 
     Parameters
     ----------
@@ -52,8 +51,7 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
 
     Examples
     --------
-    >>> prices = md.testing.prices("polars", buckets=2)
-    >>> md.resample(prices, "1h").select("price", "price_count").rows()
+    >>> md.resample(md.testing.prices("polars", buckets=2), "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
     width = BucketWidth.of(resolution)
@@ -102,7 +100,6 @@ def _reduced(table: EagerTable, width: BucketWidth) -> Any:
 
 
 def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
-    """The function on reduced rows."""
     if table.kind not in ("prices", "metrics"):
         return _resampled(table, width)
     values = [v for v in table.names if v + COUNT in table.names]

@@ -29,8 +29,8 @@ _BUCKET, _VALUE, _AT = "__bucket", "__value", "__at"
 def value_of(table: Any, value: str | None) -> tuple[Any, str]:
     """A `Table` with one row per token (market) and time, and the name of a column of numbers in it.
 
-    By default ``price``, or the ``mid`` of books. In memory the rows are in order. NotTidyError if rows of one token
-    and time differ, ConfigError if the column is none of numbers or none can be chosen.
+    By default ``price``, or the ``mid`` of books; in memory in order. NotTidyError if rows of one token and time
+    differ, ConfigError if the column has no numbers or none can be chosen.
     """
     if table.kind in ("books", "nested"):
         best = top(table)
@@ -52,10 +52,7 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
 
 
 def probability_of(table: Any) -> tuple[Any, str]:
-    """The prices, or mids of books, of a `Table` and their column; NotTidyError where one is no probability.
-
-    In memory what `value_of` gives; of an engine the rows behind narwhals.
-    """
+    """What `value_of` gives for prices or mids, of an engine as rows behind narwhals; NotTidyError for other values."""
     if table.is_eager:
         table, value = value_of(table, None)
         return within_0_1(table, value), value
@@ -72,15 +69,9 @@ def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
-    number of values. Nulls are left out; a bucket without a value has no row. Of prices at 1m these are extremes of
-    means over a minute, not of trades.
-
-    Parameters
-    ----------
-    resolution : str
-        Bucket width; see `resample`.
-    value : str, optional
-        Column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of books.
+    number of values. ``value`` is a column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of
+    books; ``resolution`` is a bucket width of `resample`. Nulls are left out; a bucket without a value has no row. Of
+    prices at 1m these are extremes of means over a minute, not of trades.
 
     Examples
     --------
@@ -137,17 +128,17 @@ def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
-    """How a value moved since the row before of the same token.
+    """Change of a value v from u, its value in the row before of the same token.
 
-    One row per (token, ts): ts, ids and ``returns``. Null in the first row of a token, where v or u is null, and where
-    the formula has no finite value. For ``value`` see `ohlc`.
+    One row per (token, ts): ts, ids and ``returns``, null where v or u is, in the first row of a token, and where the
+    formula has no finite value. For ``value`` see `ohlc`.
 
     Parameters
     ----------
     how : {"simple", "log", "change", "log_odds"}
-        v / u - 1, ln(v / u), v - u, or the change of `log_odds`, where u is the value before.
+        v / u - 1, ln(v / u), v - u, or the change of `log_odds`.
     resolution : str, optional
-        Only between neighbouring buckets of this width, null across a hole. By default however far back u is.
+        Only between neighbouring buckets of this width, null across a gap. By default however far back u is.
 
     Examples
     --------
@@ -228,7 +219,6 @@ def _log_odds(table: Any, value: str | None) -> Any:
 
 
 def _odds(p: Floats) -> Floats:
-    """Logarithm of the odds; NaN where they are not finite."""
     inner = np.where((p > 0) & (p < 1), p, np.nan)
     return np.asarray(np.log(inner / (1 - inner)))
 

@@ -63,8 +63,8 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
 def _places(ts: Ints, edges: Ints) -> Ints:
     """First position with a time not before each edge; both rise, and edges lie within the times.
 
-    Where rows come evenly, places are interpolated between two known ones, which spares a search through memory for
-    each; those that are not on the line are searched.
+    Where rows are evenly spaced, places are interpolated between two known ones, and only those that are off are
+    searched: a search is a cache miss each.
     """
     if len(edges) < 2 * _BETWEEN:
         return np.searchsorted(ts, edges, side="left")
@@ -130,10 +130,10 @@ def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
 
 
 def aggregate(columns: C, resolution: Resolution, rule: str) -> C:
-    """The aggregation under a reading of what the interface leaves open.
+    """`resample_columns` under another reading of what the interface leaves open.
 
-    ``rule``: "points", the mean over all points, and "last" for books are `resample_columns`; "means", the mean of the
-    means of the finer resolutions; "first" and "last", one point of each bucket.
+    ``rule``: "points" (and "last" for books) is `resample_columns`; "means" averages the means of the finer
+    resolutions; "first" and "last" take one point of each bucket.
     """
     if rule in ("first", "last"):
         width, columns = BucketWidth.of(str(resolution)), columns.sort()

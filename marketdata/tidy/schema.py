@@ -1,20 +1,18 @@
 """Names, order and meaning of the columns of tidy frames; a metric is a field of ``wire.models.MetricPoint``.
 
-=========  ===========================  =====================================================================
-frame      one row per                  columns
-=========  ===========================  =====================================================================
-books      level of a book side         ts market_id token_id token_label side level price size
-prices     token and bucket             ts market_id token_id token_label price
-metrics    market and bucket            ts market_id volume liquidity spread + further numeric metrics
-bbo        token and bucket             ts market_id token_id token_label best_bid best_bid_size best_ask
-                                        best_ask_size mid spread
-nested     token and bucket             ts market_id token_id token_label bid_price bid_size ask_price ask_size
-=========  ===========================  =====================================================================
+=======  ================  ======================================================================================
+frame    one row per       columns
+=======  ================  ======================================================================================
+books    level of a side   ts market_id token_id token_label side level price size
+prices   token and bucket  ts market_id token_id token_label price
+metrics  market, bucket    ts market_id volume liquidity spread + further numeric metrics
+bbo      token and bucket  ts + ids + best_bid best_bid_size best_ask best_ask_size mid spread
+nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
+=======  ================  ======================================================================================
 
-``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one marker row: its side,
-and null level, price and size. Nested are books with a list of each side's prices and one of its sizes, best level
-first; an empty list is an empty side. ``<value>_count`` beside an averaged value is the number of base points
-that its mean was taken over.
+``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one marker row (null level, price and
+size), of nested books an empty list; lists are best level first. ``<value>_count`` beside a mean is its number of base
+points.
 """
 
 from __future__ import annotations
@@ -52,10 +50,9 @@ def check_names(columns: Iterable[str]) -> None:
 
 
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
-    """The first of the wanted kinds whose columns are all there; others do not matter. Else a NotTidyError.
+    """The first of the wanted kinds whose columns are all there, else a NotTidyError; other columns do not matter.
 
-    Nested books are also books (level rows are made of them unless nested is wanted), and a series: one row per token
-    and time.
+    Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
     """
     present = list(columns)
     wanted = tuple(wanted)

@@ -39,8 +39,8 @@ def ladder(frame: F, ts: Any) -> F:
     Examples
     --------
     >>> out = md.ladder(md.testing.books("polars"), "2026-01-01T00:00:30")
-    >>> out.select("bid_size", "bid_price", "ask_price", "ask_total").rows()[:2]
-    [(100.0, 0.39, 0.41, 300.0), (200.0, 0.38, 0.42, 700.0)]
+    >>> out.select("bid_size", "bid_price", "ask_price", "ask_total").row(1)
+    (200.0, 0.38, 0.42, 700.0)
     """
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 
@@ -61,24 +61,24 @@ def _ladder(table: Any, moment: int) -> Any:
     return rows.select(*KEYS, "level", *names).sort(*ID_COLUMNS, "level", nulls_last=True)
 
 
-def wide_names(levels: int) -> list[str]:
+def _wide_names(levels: int) -> list[str]:
     """The value columns of a wide frame: price and size of each level, best first."""
     parts = ("bid_px", "ask_px", "bid_sz", "ask_sz")
     return [f"{part}_{level:02d}" for level in range(levels) for part in parts]
 
 
 def to_wide(frame: F, levels: int | None = None) -> F:
-    """Books with one row per snapshot and the levels side by side.
+    """Books with one row per snapshot and the levels side by side; `from_wide` is the inverse.
 
     One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares],
-    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. Deeper levels than
-    ``levels`` are cut; by default it is that of the deepest book, but a lazy frame needs it. `from_wide` is the
-    inverse.
+    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. Levels beyond
+    ``levels`` are cut; the default is that of the deepest book, but a lazy frame needs it.
 
     Examples
     --------
-    >>> md.to_wide(md.testing.books("polars"), levels=1).columns[4:]
-    ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00']
+    >>> wide = md.to_wide(books := md.testing.books("polars"))
+    >>> wide.columns[4:8], md.from_wide(wide).equals(books)
+    (['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00'], True)
     """
     if levels is not None:
         whole("levels", levels)
@@ -99,7 +99,7 @@ def _wide(table: Any, levels: int | None) -> Any:
     numbers = {"px": book.array("price"), "sz": book.array("size")}
     first, last = {BID: starts, ASK: asks}, {BID: asks, ASK: ends}
     out = [book.of_snapshots(c) for c in KEYS]
-    for name in wide_names(levels):
+    for name in _wide_names(levels):
         side, what, level = name.split("_")
         at = first[side] + int(level)
         values = np.full(len(starts), np.nan)
@@ -111,7 +111,7 @@ def _wide(table: Any, levels: int | None) -> Any:
 
 def _wide_rows(table: EngineTable, levels: int) -> Any:
     parts = []
-    for name in (names := wide_names(levels)):
+    for name in (names := _wide_names(levels)):
         side, what, level = name.split("_")
         here = (nw.col("side") == side) & (nw.col("level") == int(level)).fill_null(value=False)
         parts.append(nw.when(here).then(nw.col("price" if what == "px" else "size")).alias(name))
@@ -120,17 +120,7 @@ def _wide_rows(table: EngineTable, levels: int) -> Any:
 
 
 def from_wide(frame: F) -> F:
-    """Tidy books of wide ones, the inverse of `to_wide`; columns other than those that it gives are left out.
-
-    One row per level of a book side: ``ts market_id token_id token_label side level price size``; an empty side is its
-    marker row.
-
-    Examples
-    --------
-    >>> books = md.testing.books("polars")
-    >>> md.from_wide(md.to_wide(books)).equals(books)
-    True
-    """
+    """Tidy books of wide ones, one row per level of a book side: the inverse of `to_wide`; see `to_wide`."""
     return run(frame, _tidy, ["series"], further=True)
 
 
@@ -140,7 +130,7 @@ def _tidy(table: Any) -> Any:
 
 
 def _tidy_rows(table: EngineTable, levels: int) -> Any:
-    data = table.frame(*wide_names(levels))
+    data = table.frame(*_wide_names(levels))
     parts = []
     for side in (BID, ASK):
         for level in range(levels):
@@ -156,15 +146,15 @@ def _tidy_rows(table: EngineTable, levels: int) -> Any:
 def _levels(present: Iterable[str]) -> int:
     names = set(present)
     levels = max((int(m[1]) + 1 for m in map(_WIDE.fullmatch, names) if m), default=1)
-    missing = [c for c in (*KEYS, *wide_names(levels)) if c not in names]
+    missing = [c for c in (*KEYS, *_wide_names(levels)) if c not in names]
     if missing:
         raise NotTidyError.from_missing("A wide books frame", missing, names)
     return levels
 
 
 def _tidy_runs(table: EagerTable, levels: int) -> Any:
-    """Over columns, so that types and order are those of every tidy frame."""
-    names = wide_names(levels)
+    """By way of columns, so that types and order are those of every tidy frame."""
+    names = _wide_names(levels)
     table = table.in_order(names)
     groups = table.groups
     heads = [table.texts(c, groups) for c in ID_COLUMNS]
@@ -188,9 +178,9 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
 def explode(frame: F) -> F:
     """Tidy books of nested ones: one row per level instead of lists; further columns are repeated.
 
-    A null list is an empty one. Rows are in tidy order, of lazy polars and Dask frames those of each part. Most verbs
-    take nested books as they are. `nest` is the inverse; for an example see `nest`. NotTidyError if the lists of a side
-    differ in length or its levels are not best first.
+    The inverse of `nest`; most verbs take nested books as they are. A null list is an empty one. Rows are in tidy
+    order, of lazy polars and Dask frames within each part. NotTidyError if the lists of a side differ in length or its
+    levels are not best first; for an example see `nest`.
     """
     return run(frame, _exploded, ["nested"], together="row", further=True)
 
@@ -211,17 +201,15 @@ def nest(frame: F) -> F:
     """Nested books of tidy ones: one row per snapshot with a list of prices and one of sizes for each side.
 
     One row per (token, ts): ts, ids, ``bid_price bid_size ask_price ask_size`` [probability, shares], best level first,
-    an empty side as an empty list, then further columns, which must not differ within a snapshot. An archive stores
-    books so: ``archive.scan("books", nested=True)``. pandas gets Arrow lists where pyarrow is installed. `explode` is
-    the inverse.
+    an empty side as an empty list, then further columns, which must not differ within a snapshot: the form of
+    ``archive.scan("books", nested=True)``. pandas gets Arrow lists where pyarrow is installed. `explode` is the
+    inverse.
 
     Examples
     --------
-    >>> books = md.testing.books("polars", buckets=1)
-    >>> md.nest(books)["bid_price"].to_list()
-    [[0.39, 0.38], [0.59, 0.58]]
-    >>> md.explode(md.nest(books)).equals(books)
-    True
+    >>> books = md.nest(md.testing.books("polars", buckets=1))
+    >>> books["bid_price"].to_list(), len(md.explode(books))
+    ([[0.39, 0.38], [0.59, 0.58]], 8)
     """
     return run(frame, _nested, ["nested", "books"], further=True)
 

@@ -1,9 +1,9 @@
 """The columns of one frame as verbs see them: normalised, checked, and in memory in tidy order.
 
-Checked, in memory: every row has a time and ids; a token (market_id, token_id) has one label; rows of one key are there
-once (equal ones are taken as one row, different ones refused); levels of a side are 0, 1, 2, ... with the best price
-first, each with a price and a size. An empty side may be its marker row or no row. Rows may be in any order: a frame in
-tidy order is taken as it is, which one pass over its columns finds out; others are sorted.
+Checked, in memory: every row has a time and ids; a token (market_id, token_id) has one label; equal rows of one key are
+deduplicated, different ones refused; levels of a side are 0, 1, 2, ... with the best price first, each with a price and
+a size. An empty side may be its marker row or no row. Rows that are not in tidy order, which one pass over the columns
+finds out, are sorted.
 """
 
 # A table reads the state of tables that were taken from it.
@@ -48,16 +48,13 @@ class Source(Protocol):
         """Some rows of a column as a polars Series, or as a list of objects."""
 
     def integers(self, name: str, rows: Ints | None = None) -> NDArray[Any] | None:
-        """What `EagerTable.array` is for times, ids, sides and levels, where that is cheaper than by `raw`.
-
-        Missing times and ids are there, as the least integer and -1.
-        """
+        """`EagerTable.array`, missing times as the least integer, ids as -1; None: not cheaper than by `raw`."""
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None] | None:
-        """Ids of some rows, where that is cheaper than by `raw`."""
+        """Ids of some rows; None: not cheaper than by `raw`."""
 
     def is_tidy(self, name: str) -> bool:
-        """Whether rows of a column can be handed on as a column of tidy frames."""
+        """Whether rows of a column can be passed on as a column of tidy frames."""
 
 
 class Sides(NamedTuple):
@@ -100,7 +97,7 @@ class EagerTable:
 
     @property
     def rows(self) -> Ints:
-        """Which rows of the native frame these are."""
+        """The rows of the native frame."""
         if self._rows is None:
             if self._parent is None:
                 self._rows = np.arange(len(self), dtype=np.int64)
@@ -110,7 +107,7 @@ class EagerTable:
 
     @property
     def at(self) -> Ints:
-        """Which rows of the table these are that it was taken from."""
+        """The rows of the table that it was taken from."""
         assert self._at is not None
         return self._at
 
@@ -119,7 +116,7 @@ class EagerTable:
         return EagerTable(self.source, self.kind, self, rows)
 
     def moved(self, micros: int) -> EagerTable:
-        """The same rows, each so much later."""
+        """The same rows at later times."""
         out = self.take(np.arange(len(self), dtype=np.int64))
         out._groups = self._groups
         out._arrays["ts"] = self.array("ts") + micros
@@ -147,7 +144,7 @@ class EagerTable:
 
     @property
     def places(self) -> Ints | None:
-        """Which rows of the native frame these are; None: all, in order."""
+        """The rows of the native frame; None: all, in order."""
         return None if self._parent is None else self.rows
 
     def array(self, name: str) -> NDArray[Any]:
@@ -189,7 +186,7 @@ class EagerTable:
         self._arrays |= arrays
         return True
 
-    def any_text(self, name: str) -> pl.Series:
+    def _any_text(self, name: str) -> pl.Series:
         """A column of ids of any name, as categories; there may be nulls."""
         return (
             self.column(name) if name in ID_COLUMNS else normalization.ids(self.source.raw(name), name, nullable=True)
@@ -199,7 +196,7 @@ class EagerTable:
         """Ids of any name as Python texts."""
         if name in ID_COLUMNS:
             return self.texts(name, rows)
-        return self.any_text(name).gather(rows).cast(pl.String).to_list()
+        return self._any_text(name).gather(rows).cast(pl.String).to_list()
 
     def instants(self, name: str) -> Ints:
         """A column of times of any name as microseconds UTC."""
@@ -309,7 +306,6 @@ class EagerTable:
         return all(a < b for a, b in pairwise(zip(*heads, strict=True)))
 
     def _order(self, *more: str) -> Ints:
-        """Positions of the rows by market, token, time and then other columns."""
         rest = [self.column("ts").to_physical(), *(self.column(c).to_physical() for c in more)]
         columns = [*(_ranked(self.column(c)) for c in self.who), *rest]
         frame = pl.DataFrame([c.alias(str(i)) for i, c in enumerate(columns)]).with_row_index("row")
@@ -390,7 +386,7 @@ class EagerTable:
             return self.groups, np.repeat(np.arange(len(lengths)), lengths)
         heads = which = np.zeros(len(self), np.int64)
         for name in names:
-            codes = self.any_text(name).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+            codes = self._any_text(name).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
             both = which * (int(codes.max(initial=0)) + 1) + codes
             heads, which = np.unique(both, return_index=True, return_inverse=True)[1:]
         return heads[:1] if not names else heads, which

@@ -1,4 +1,4 @@
-"""What taking shares out of a book would have cost. No price is ever given for size that is not there."""
+"""The cost of taking shares out of a book. Shares that are not there have no price."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
-# A side holds what is asked for when it lacks no more than this part of it: sums of sizes differ with their order.
+# A side that lacks no more than this part of the shares requested has them: sums of sizes differ with their order.
 TOLERANCE = 1e-9
 _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
@@ -33,7 +33,7 @@ def fill_price(frame: F, size: float | None = None) -> F:
 
 
 def fill_price_measure(size: float | None = None) -> Measure:
-    """The measure; see `fill_price`."""
+    """The `Measure` of `fill_price`."""
     price, level = nw.col("price"), nw.col("size")
     wanted = 0.0 if size is None else number("size", size)
     taken = level if size is None else _part(level, wanted - nw.col(BEFORE))
@@ -51,30 +51,30 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     """Take one side of every book, best level first, until ``size`` or ``notional`` is reached or nothing is left.
 
     One row per (token, ts): ts, ids, ``filled shortfall average_price slippage shares notional``. ``filled`` +
-    ``shortfall`` is what was asked for [shares or USD]; ``shares`` and ``notional`` [USD] are what was exchanged;
+    ``shortfall`` is the amount requested [shares or USD]; ``shares`` and ``notional`` [USD] are the amounts exchanged;
     ``average_price`` = notional / shares; ``slippage`` = abs(average_price - best price of the side). Where the side is
-    missing, filled is 0 and prices are null. What is not there has no price: compare ``shortfall`` with 0 first.
-    Tolerance and fees as for `fill_price`. ``side`` is "ask" or "buy" for the asks, "bid" or "sell" for the bids;
-    exactly one of ``size`` [shares] and ``notional`` [USD], to spend or to receive, is given.
+    missing, filled is 0 and prices are null. Check that ``shortfall`` is 0 before using a price. Tolerance and fees as
+    for `fill_price`. ``side`` is "ask" or "buy" for the asks, "bid" or "sell" for the bids; give one of ``size``
+    [shares] and ``notional`` [USD], to spend or to receive.
 
     Examples
     --------
     >>> out = md.sweep(md.testing.books("polars", buckets=1), "buy", size=1000)
-    >>> out.select("filled", "shortfall", "average_price").row(0)
-    (700.0, 300.0, 0.4157142857142857)
+    >>> out.select("filled", "shortfall").row(0)
+    (700.0, 300.0)
     """
     return measured(frame, sweep_measure(side, size=size, notional=notional))
 
 
 def sweep_measure(side: str, *, size: float | None = None, notional: float | None = None) -> Measure:
-    """The measure; see `sweep`."""
+    """The `Measure` of `sweep`."""
     taken_side = _SIDES.get(str(side))
     if taken_side is None:
         raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, _SIDES))}.")
-    asked = {name: value for name, value in {"size": size, "notional": notional}.items() if value is not None}
-    if len(asked) != 1:
+    given = {name: value for name, value in {"size": size, "notional": notional}.items() if value is not None}
+    if len(given) != 1:
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
-    (name, value), money = *asked.items(), "notional" in asked
+    (name, value), money = *given.items(), "notional" in given
     wanted = number(name, value)
     price, level = nw.col("price"), nw.col("size")
     if money:

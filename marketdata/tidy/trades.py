@@ -1,4 +1,4 @@
-"""What market orders would have earned: fills by taking levels out of books, positions, profit and loss."""
+"""Fills of market orders from books, positions, profit and loss."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Token = tuple[str, str]
 _FILLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
     **dict.fromkeys((*ID_COLUMNS, "side"), pl.String()),
-    **dict.fromkeys(("asked", "shares", "average_price", "notional", "fee"), pl.Float64()),
+    **dict.fromkeys(("requested", "shares", "average_price", "notional", "fee"), pl.Float64()),
     "status": pl.String(),
 }
-_DUST = 1e-9  # of what was asked for: sums of sizes differ in their last bits
+_DUST = 1e-9  # of the shares requested: sums of sizes differ in their last bits
 
 
 class Trades(NamedTuple):
@@ -51,7 +51,7 @@ def trades(
     exit_after: int | None = None,
     fees: Fees = 0.0,
 ) -> Trades:
-    """Fill market orders from books, hold what was bought until it is sold or resolves, and count profit and loss.
+    """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
     The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
     of ``signals``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
@@ -60,11 +60,11 @@ def trades(
 
     Returns ``Trades``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``:
     one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
-    token_label side asked shares average_price notional fee status``: bucket of the book and of the signal [UTC],
-    shares asked for and filled, their price [probability], their cost and fee [USD], and "filled", "partial", "no
-    book", "no liquidity", "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position
-    paid received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received
-    fees settled profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open
+    token_label side requested shares average_price notional fee status``: bucket of the book and of the signal [UTC],
+    shares requested and filled, their price [probability], cost and fee [USD], and "filled", "partial", "no book", "no
+    liquidity", "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position paid
+    received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received fees
+    settled profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open
     position has no payoff.
 
     Parameters
@@ -77,10 +77,9 @@ def trades(
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
     latency : int
-        Buckets from signal to book: 1 is the snapshot after; 0 the one that the signal saw, which no real order
-        reaches.
+        Buckets from signal to book: 1 is the snapshot after; 0 that of the signal itself, which no real order reaches.
     exit_after : int, optional
-        Sell what an order bought so many buckets after its fill; what cannot be sold then is held.
+        Sell what an order bought this many buckets after its fill; what cannot be sold then is held.
     fees : float or callable
         Share of the notional; or a function of the prices and shares of the levels (arrays) to fees [USD].
 
@@ -88,9 +87,8 @@ def trades(
     --------
     >>> books = md.testing.books("polars", buckets=2)
     >>> signals = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
-    >>> out = md.trades(signals, books, "1m", outcomes=md.testing.markets("polars"), fees=0.01)
-    >>> out.markets.select("paid", "fees", "settled", "profit").rows()
-    [(63.0, 0.63, 150.0, 86.37)]
+    >>> md.trades(signals, books, "1m", outcomes=md.testing.markets("polars")).markets["profit"].to_list()
+    [87.0]
     """
     width = BucketWidth.of(resolution).micros
     delay = whole("latency", latency) if latency != 0 else 0
@@ -150,8 +148,6 @@ class _Snapshot:
 
 
 class _Ladders:
-    """The snapshots of a books table, by token and time."""
-
     def __init__(self, table: Any) -> None:
         self._price, self._size = table.array("price"), table.array("size")
         self._sides, self._ts = table.sides, table.array("ts")[table.sides.starts]
@@ -168,7 +164,7 @@ class _Ladders:
         return zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True)
 
     def of(self, token: Token) -> Callable[[int], _Snapshot | None]:
-        """From the time of a bucket to the snapshot in it."""
+        """The snapshot in the bucket of a token that begins at a time."""
         if token not in self._first:
             return lambda _: None
         first, last = self._first[token], self._last[self._places[token]]
@@ -191,7 +187,7 @@ class _Ladders:
 
 @dataclass
 class _Account:
-    """One token: its orders in time order, and what came of them."""
+    """One token: its orders in time order, and their fills."""
 
     token: Token
     snapshot: Callable[[int], _Snapshot | None]

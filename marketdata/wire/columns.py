@@ -1,7 +1,6 @@
-"""Points of the service as columns: the data between pages, archive and service.
+"""Points of the service as columns, the data between pages, archive and service: numpy arrays, one entry per point.
 
-No frame library: numpy arrays, one entry per snapshot or point, no Python object per level. Times are microseconds
-since the epoch UTC; a missing number is NaN.
+Times are microseconds since the epoch UTC; a missing number is NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Token(NamedTuple):
-    """The token of a row. A metric row has a market only; a label the service does not map has no id."""
+    """The token of a row. A metric row has a market only; a label that the service does not map has no id."""
 
     market_id: str
     token_id: str | None = None
@@ -176,10 +175,10 @@ C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """What one answer of a history endpoint says (interface 2.2 to 2.6), points in its order, label by label.
+    """One answer of a history endpoint (interface 2.2 to 2.6), points in its order, label by label.
 
     ``labels``: token label to token id, also without points, empty for metrics. ``next_cursor`` None: complete; an
-    empty text is kept, as it proves nothing. ``notes``: repairs and oddities by name, with how often each was met.
+    empty text is kept, as it proves nothing. ``notes``: number of repairs and oddities by name.
     """
 
     columns: AnyColumns
@@ -221,8 +220,8 @@ def concat(parts: Sequence[C]) -> C:
 def merged(parts: Sequence[C]) -> C:
     """All entries of all parts in tidy order.
 
-    Pages have token after token and follow each other in time, so whole slices are put together and no entry is moved
-    by itself; where that does not give the order, or slices are short, entries are sorted.
+    Pages have token after token and follow each other in time, so slices of tokens are joined and no entry is moved by
+    itself; where that does not give the order, or slices are short, entries are sorted.
     """
     short = sum(map(len, parts)) < _SHORT * sum(len(p.tokens) for p in parts)
     if len(parts) == 1 or short or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):

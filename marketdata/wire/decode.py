@@ -1,8 +1,7 @@
 """Page bytes to columns, with no Python object per level.
 
-The fast decoder of books takes no Python step per level, snapshot or label: it works on all bytes of a page at once,
-and returns nothing unless they prove that the page follows the interface. Every other page goes to the reference
-decoder, which finds the place for the error.
+The fast decoder of books works on all bytes of a page at once, and returns nothing unless they prove that the page
+follows the interface. Every other page goes to the reference decoder, which finds the place for the error.
 """
 
 from __future__ import annotations
@@ -67,10 +66,9 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
 
 
 def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Counter[str]]:
-    """Many answers as one batch, in tidy order: times, order and checks are processed once for all.
+    """Many answers as one batch, in tidy order, points of two pages twice, and counts of repairs and oddities.
 
-    Returns every point of every page, those on two pages twice, and what was repaired or looked odd. ContractError
-    names the page off the interface, or says that resolutions differ.
+    ContractError names the page off the interface, or the resolutions that differ.
     """
     with _no_collection():
         reads = _read_all(view, bodies)
@@ -112,7 +110,7 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
 
 
 def _read_all(view: View, bodies: Sequence[bytes]) -> list[_Read]:
-    """Pages together: small ones of books as one text, in which a page costs hardly a Python step of its own."""
+    """Pages together: small ones of books as one text, with hardly a Python step per page."""
     out: list[_Read] = []
     while len(out) < len(bodies):
         first, size = len(out), 0
@@ -145,8 +143,8 @@ def _envelope(view: View, top: Any) -> Envelope:
 def _read_books(bodies: Sequence[bytes]) -> list[_Read]:
     """Pages of books, none of them unusual.
 
-    The value of ``"data"`` is taken out. What precedes it is the same on every page of a market, and what comes
-    after it is small; both are plain JSON objects, and with a JSON value between them the body is one.
+    Without the value of ``"data"`` a page is two plain JSON objects: the one before is the same on every page of a
+    market, the one after is small.
     """
     envelopes: list[Envelope] = []
     heads: list[_Head] = []
@@ -169,7 +167,7 @@ def _compact(body: bytes) -> bytes:
 
 
 def _without_points(body: bytes) -> tuple[Envelope, _Head, memoryview]:
-    """What a page says beside its points, and these as ``"label":[point,...],...``."""
+    """A page without its points, and these as ``"label":[point,...],...``."""
     begin = body.find(b'"data":') + 7
     grouped = body[begin : begin + 1] == b"{"
     end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
@@ -185,14 +183,13 @@ def _without_points(body: bytes) -> tuple[Envelope, _Head, memoryview]:
 
 
 class _Head(NamedTuple):
-    """What a page says before its points; ``labels`` as in `_Points`."""
+    """A page before its points; ``labels`` as in `_Points`."""
 
     top: dict[str, Any]
     labels: bytes
     tokens: tuple[Token, ...]
 
     def tokens_of(self, labels: bytes) -> tuple[Token, ...]:
-        """The tokens of the points of these labels."""
         if labels == self.labels:
             return self.tokens
         known = dict(zip(_split(self.labels), self.tokens, strict=True))
@@ -208,7 +205,7 @@ def _split(labels: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=16)
 def _head(text: bytes) -> _Head:
-    """What precedes the points, up to ``"data":``; the pages of one market share it."""
+    """What precedes the points, up to ``"data":``, and is the same on all pages of a market."""
     top = reference_decoder.load(text + b"null}")
     if top.pop("data", "") is not None:
         raise _Unusual
@@ -344,8 +341,8 @@ def _parse(body: Any) -> Any:
 Words = NDArray[np.uint64]
 
 
-class Bits:
-    """One bit per byte of a text, 64 to a word: where a sign is."""
+class _Bits:
+    """One bit per byte of a text, 64 to a word."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
@@ -353,7 +350,6 @@ class Bits:
 
     @property
     def total(self) -> int:
-        """How many there are."""
         return int(self.before[-1])
 
     def between(self, begin: Ints, end: Ints) -> Ints:
@@ -366,17 +362,17 @@ class Bits:
         return self.before[word] + np.bitwise_count(self.words[word] & below)
 
 
-def find_pairs(text: NDArray[np.uint8]) -> tuple[Bits, int]:
+def find_pairs(text: NDArray[np.uint8]) -> tuple[_Bits, int]:
     """Where ``[`` is in a text, and how many are followed by ``,`` and then ``]``, none of the three in between.
 
-    A carry runs from each sign over digits and spaces to the next one, as in parsers that read JSON with vector
+    A carry runs from each of them over digits and spaces to the next one, as in parsers that read JSON with vector
     instructions. ``[[1, 2],[3],[4,5,6]]`` has four ``[``, one of which begins a pair.
     """
     hits = np.zeros((len(text) // 64 + 2) * 64, bool)  # whole words, and one more for what is carried out
     opens, commas, closes = (_bits(text, sign, hits) for sign in (_OPEN, _COMMA, _CLOSE))
     rest = ~(opens | commas | closes)
     first = _next(opens, rest) & commas
-    return Bits(opens), int(np.bitwise_count(_next(first, rest) & closes).sum())
+    return _Bits(opens), int(np.bitwise_count(_next(first, rest) & closes).sum())
 
 
 def _bits(text: NDArray[np.uint8], sign: int, hits: NDArray[np.bool_]) -> Words:

@@ -1,4 +1,4 @@
-"""The reference decoder: one Python value at a time. It words the errors, and the fast one is compared with it."""
+"""The reference decoder: one Python value at a time. It raises the errors, and the fast one is compared with it."""
 
 from __future__ import annotations
 
@@ -68,8 +68,6 @@ def _read_market(reader: _Reader, view: View, market_id: str, data: Any) -> AnyC
 
 
 class _Reader:
-    """Reads points value by value, knowing where it is."""
-
     def __init__(self, rng: Range | None, notes: Counter[str]) -> None:
         self.rng = rng
         self.notes = notes
@@ -187,7 +185,7 @@ class _Reader:
         scale = 1_000_000 if 1e8 <= value < 1e11 else 1_000 if 1e11 <= value < 1e14 else 0
         micros = round(value * scale)
         if not scale or (self.rng is not None and not self.rng.start <= micros < self.rng.end):
-            _off(path, f"is the number {_short(value)}, which is not a time inside the range asked")
+            _off(path, f"is the number {_short(value)}, which is not a time inside the requested range")
         return micros
 
 

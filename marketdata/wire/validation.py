@@ -1,4 +1,4 @@
-"""Checks on decoded columns, vectorised, and the same for both decoders: what is repaired, what is only noted."""
+"""Checks on decoded columns, vectorised, for both decoders: what is repaired, and what is only noted."""
 
 from __future__ import annotations
 

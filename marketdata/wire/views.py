@@ -1,4 +1,4 @@
-"""The table of views: the kinds of history there are, with their columns, ids and JSON fields."""
+"""The table of views: the kinds of history, with their columns, ids and JSON fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ View = Literal["books", "prices", "metrics"]
 
 
 class ViewSpec(NamedTuple):
-    """What is particular to a view; all that there is one of per view follows from it.
+    """All that is particular to a view.
 
     ``ids``: what a row is about, a token of a market or a market; ``names``: columns of a tidy frame after the ids;
     ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book taken
@@ -33,7 +33,7 @@ class ViewSpec(NamedTuple):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The columns that a frame of it cannot do without, beside ``ts``: labels, and often markets, are looked up."""
+        """The columns that a frame must have beside ``ts``: labels, and often markets, are looked up."""
         return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
 
 

@@ -25,9 +25,8 @@ def to_nautilus_quotes(
 ) -> Iterator[dict[str, Any]]:
     """Quotes for nautilus_trader (1.221): what ``QuoteTick.from_dict`` takes.
 
-    Yields a dict per snapshot with both sides, in time order: ``type instrument_id bid_price ask_price bid_size
-    ask_size ts_event ts_init``, numbers as texts, times the end of the bucket [ns]. Snapshots that lack a side give
-    none.
+    Yields a dict per two-sided snapshot, in time order: ``type instrument_id bid_price ask_price bid_size ask_size
+    ts_event ts_init``, numbers as texts, times the end of the bucket [ns].
 
     Parameters
     ----------
@@ -41,8 +40,8 @@ def to_nautilus_quotes(
     Examples
     --------
     >>> quote = next(md.to_nautilus_quotes(md.testing.books(), "1m"))
-    >>> quote["bid_price"], quote["ask_price"], quote["ts_event"] % 60_000_000_000
-    ('0.39', '0.41', 0)
+    >>> quote["bid_price"], quote["ask_price"]
+    ('0.39', '0.41')
     """
     width, books = Resolution.of(resolution).micros, book_columns(frame, resolution)
     for name, at, bids, asks in _texts(books, width, venue, _decimals(books, digits)):
@@ -85,8 +84,8 @@ def to_nautilus_instruments(
 
     Yields a dict per token of ``markets``, records of any frame kind (``market_id token_ids token_labels``, and if
     known ``question start_date end_date``): ``id outcome description price_precision price_increment`` and so on; times
-    are the dates [ns; 0 if unknown], fees 0. For ``venue`` and ``digits`` see `to_nautilus_quotes`; ``currency`` is
-    what a share pays in.
+    are the dates [ns; 0 if unknown], fees 0. ``currency`` is what a share pays in; for the others see
+    `to_nautilus_quotes`.
 
     Examples
     --------
@@ -138,16 +137,14 @@ def write_nautilus_catalog(
 ) -> dict[str, int]:
     """Write instruments, quotes and books of ten levels into a ``ParquetDataCatalog`` of nautilus_trader.
 
-    Returns a dict with the numbers of instruments, quotes and books written; what is in the folder ``path`` stays. A
+    Returns a dict with the numbers of instruments, quotes and books written; other files in the folder ``path`` stay. A
     token has the same decimals everywhere: by default three or more for prices. ConfigError if a token of ``books`` is
     in none of ``markets`` (others are left out); ModuleNotFoundError without nautilus_trader, which as of 1.221 needs
-    pandas below 3. ``resolution`` is the bucket width; for ``venue``, ``digits``, ``currency`` see
-    `to_nautilus_instruments`.
+    pandas below 3. ``resolution`` is the bucket width; for ``venue digits currency`` see `to_nautilus_instruments`.
 
     Examples
     --------
-    >>> books, markets = md.testing.books(), md.testing.markets()
-    >>> md.write_nautilus_catalog("catalog", books, "1m", markets)  # doctest: +SKIP
+    >>> md.write_nautilus_catalog("catalog", md.testing.books(), "1m", md.testing.markets())  # doctest: +SKIP
     {'instruments': 2, 'quotes': 6, 'books': 6}
     """
     from nautilus_trader.model.data import OrderBookDepth10, QuoteTick

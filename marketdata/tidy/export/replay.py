@@ -47,13 +47,9 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
     [UTC]; ``data`` is a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
     ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
-    Parameters
-    ----------
-    books, prices, metrics
-        Each a tidy frame of any kind, or an iterable of them in time order, as from `Client.iter_books`, of which one
-        at a time is in memory. NotTidyError if they go back in time or share a snapshot.
-    resolution : str
-        Bucket width of the frames.
+    ``books prices metrics``, of bucket width ``resolution``, are tidy frames of any kind, or iterables of them in time
+    order, as from `Client.iter_books`, of which one at a time is in memory. NotTidyError if they go back in time or
+    share a snapshot.
 
     Examples
     --------
