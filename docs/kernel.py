@@ -20,11 +20,13 @@ class SiteRenderer(MimetypeRenderer):
         layout = fig_dict["layout"]
         # Panels side by side need room; the page scrolls them where there is none.
         narrow = any(v["domain"][1] - v["domain"][0] < 0.6 for k, v in layout.items() if k.startswith("xaxis"))
-        style = f"height: {layout['height']}px" + ("; min-width: 640px" if narrow else "")
+        style = f"height: {layout['height']}px" + ("; min-width: 860px" if narrow else "")
         name = f"chart-{uuid4().hex[:12]}"
         # "</" would end the script.
         figure = pio.to_json(fig_dict, validate=False).replace("</", "<\\/")
-        draw = f'Plotly.newPlot("{name}", {{...{figure}, config: {{responsive: true, displaylogo: false}}}})'
+        # On a phone the buttons would cover the title.
+        config = '{responsive: true, displaylogo: false, displayModeBar: innerWidth > 600 && "hover"}'
+        draw = f'Plotly.newPlot("{name}", {{...{figure}, config: {config}}})'
         place = f'<div id="{name}" class="plotly-chart" style="{style}"></div>'
         return {"text/html": f'{place}<script>addEventListener("DOMContentLoaded", () => {draw});</script>'}
 
