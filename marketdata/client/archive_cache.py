@@ -1,4 +1,4 @@
-"""An archive as a cache: the client fetches only what it lacks."""
+"""An archive as a cache: the client fetches only what is missing in it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.wire.views import View
 
 
-class KeepsHistory(Protocol):
+class HistoryArchive(Protocol):
     """What a client needs of an archive."""
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
-        """The same archive, which fetches what it lacks from this client."""
+        """The same archive, which fetches what is missing from this client."""
 
     def books(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
         """Order books, as the client returns them."""
@@ -44,7 +44,7 @@ class _Counted:
 
 
 def read_through(
-    archive: KeepsHistory,
+    archive: HistoryArchive,
     client: Any,
     view: View,
     market: Any,
@@ -54,14 +54,14 @@ def read_through(
     report: Report | None,
     progress: bool | None,
 ) -> Any:
-    """A view from an archive, once it has fetched what it lacks; an error has ``.partial`` and no ``.resume``."""
+    """A view from an archive, once what is missing was fetched; an error has ``.partial`` and no ``.resume``."""
     read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
     if view == "books":
         read = partial(read, levels=levels)
     try:
         return read(market, *span, resolution, frame=client.frame, on_missing="fetch")
     except MarketDataError as error:
-        # What had come is in the archive: the same call goes on, and fetching on its own would bring less.
+        # What had arrived is in the archive: the same call continues, and a resume would return less.
         error.resume = None
         with suppress(MarketDataError):
             error.partial = read(market, *span, resolution, frame=client.frame, on_missing="partial")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.accessor import register
-from marketdata.client.archive_cache import KeepsHistory, read_through
+from marketdata.client.archive_cache import HistoryArchive, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
@@ -42,19 +42,27 @@ _LARGEST_PAGE = 200
 _BUFFERED = 256
 
 
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `Client`, for its overloads."""
+
+    strict: bool
+    progress: bool | None
+    page_limit: int
+    allow_insecure: bool
+    archive: HistoryArchive | None
+
+
 class Client(Generic[Frame]):
     """Reads a historical market data service into tidy frames.
 
-    Requests of all clients of one key are paced together to the key's requests per minute (interface 4, 5). Threads may
-    share a client.
+    All clients of one key are paced together to its requests per minute (interface 4, 5). Threads may share a client.
 
     Parameters
     ----------
     base_url : str, optional
         Address of the service, with or without ``/v1``; by default the environment variable MARKETDATA_BASE_URL.
     api_key : str or callable, optional
-        The key, or a function that returns it; by default MARKETDATA_API_KEY. Sent in ``X-API-Key`` only, shown
-        nowhere.
+        The key, or a function that returns it; by default MARKETDATA_API_KEY. It is sent in ``X-API-Key``, shown never.
     frame : {"pandas", "polars"}
         Kind of every frame.
     strict : bool
@@ -64,10 +72,10 @@ class Client(Generic[Frame]):
     page_limit : int
         Points per page, 1 to 200; the most costs the fewest requests.
     allow_insecure : bool
-        Allow ``http://`` beyond this machine, where the key can be read on its way.
+        Allow ``http://`` beyond this machine, where others can read the key.
     archive : Archive, optional
-        Archive that `books`, `prices` and `metrics` read through: what is final there is not fetched again, what is
-        missing is fetched into it, at 1m whatever the resolution, and coarser buckets are derived from that.
+        Archive that `books`, `prices` and `metrics` read through: what is missing is fetched into it once, at 1m
+        whatever the resolution, and coarser buckets are derived from that.
 
     Examples
     --------
@@ -81,12 +89,7 @@ class Client(Generic[Frame]):
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         frame: Literal["pandas"] = "pandas",
-        *,
-        strict: bool = False,
-        progress: bool | None = None,
-        page_limit: int = LARGEST_LIMIT,
-        allow_insecure: bool = False,
-        archive: KeepsHistory | None = None,
+        **options: Unpack[_Options],
     ) -> None: ...
 
     @overload
@@ -94,27 +97,8 @@ class Client(Generic[Frame]):
         self: Client[PolarsFrame],
         base_url: str | None = None,
         api_key: ApiKey | None = None,
-        *,
-        frame: Literal["polars"],
-        strict: bool = False,
-        progress: bool | None = None,
-        page_limit: int = LARGEST_LIMIT,
-        allow_insecure: bool = False,
-        archive: KeepsHistory | None = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Client[PolarsFrame],
-        base_url: str | None,
-        api_key: ApiKey | None,
-        frame: Literal["polars"],
-        *,
-        strict: bool = False,
-        progress: bool | None = None,
-        page_limit: int = LARGEST_LIMIT,
-        allow_insecure: bool = False,
-        archive: KeepsHistory | None = None,
+        frame: Literal["polars"] = ...,
+        **options: Unpack[_Options],
     ) -> None: ...
 
     @overload
@@ -123,12 +107,7 @@ class Client(Generic[Frame]):
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         frame: FrameKind = "pandas",
-        *,
-        strict: bool = False,
-        progress: bool | None = None,
-        page_limit: int = LARGEST_LIMIT,
-        allow_insecure: bool = False,
-        archive: KeepsHistory | None = None,
+        **options: Unpack[_Options],
     ) -> None: ...
 
     def __init__(
@@ -141,7 +120,7 @@ class Client(Generic[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
-        archive: KeepsHistory | None = None,
+        archive: HistoryArchive | None = None,
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
@@ -189,17 +168,16 @@ class Client(Generic[Frame]):
 
         Returns the tidy frame ``ts market_id token_id token_label side level price size``: ``ts`` is the bucket start
         [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An empty side is one
-        row with null level, price and size. Sorted by market, token, ts, side (bid first), level. No data: no rows, all
-        columns. Markets of more than 200 tokens are fetched token by token.
+        row with null level, price and size. Sorted by market, token, ts, side (bid first), level. No data: no rows.
 
-        ConfigError if an argument is refused: nothing was sent. RequestError if the service refuses: NotFoundError,
-        PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError. NetworkError or ContractError if no
-        valid answer came: ``.partial`` has the rows so far, ``.resume`` is for `resume`.
+        ConfigError for an argument, before anything is sent; RequestError if the service refuses (NotFoundError,
+        PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError); NetworkError or ContractError if
+        no valid answer came: ``.partial`` has the rows so far, ``.resume`` is for `resume`.
 
         Parameters
         ----------
         market : str or list of str
-            Id or slug, or several; an unknown one of several is an error once the others have come.
+            Id or slug, or several; an unknown one of several is an error once the others have arrived.
         start, end : datetime, date, str or number
             Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s].
         resolution : {"1m", "10m", "1h", "6h", "1d"}
@@ -207,7 +185,7 @@ class Client(Generic[Frame]):
         levels : int, optional
             At most so many levels of each side.
         report : Report, optional
-            Filled in: what was repaired, what looked odd, what it cost.
+            Filled in with what was repaired, what looked odd, and the cost.
 
         Examples
         --------
@@ -221,8 +199,7 @@ class Client(Generic[Frame]):
     ) -> Frame:
         """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
 
-        One row per token and bucket: ``ts market_id token_id token_label price`` [probability 0 to 1, null where the
-        service says null]. No point, no row.
+        One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
         return self._get("prices", "market", market, (start, end), resolution, None, report)
 
@@ -231,8 +208,8 @@ class Client(Generic[Frame]):
     ) -> Frame:
         """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
 
-        One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. This
-        ``spread`` is the service's number for the market, not the one of a book.
+        One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics; ``spread``
+        is the service's number for the market, not the one of a book.
         """
         return self._get("metrics", "market", market, (start, end), resolution, None, report)
 
@@ -269,9 +246,9 @@ class Client(Generic[Frame]):
         levels: int | None = None,
         report: Report | None = None,
     ) -> Iterator[Frame]:
-        """Frames of `books` in time order, market after market, in bounded memory; see `books`.
+        """Frames of some 20,000 `books` each, in time order, market after market, in bounded memory; see `books`.
 
-        Yields frames of some 20,000 snapshots each; concatenated they are the frame of `books`.
+        Yields parts of the frame of `books`.
 
         Examples
         --------
@@ -294,35 +271,29 @@ class Client(Generic[Frame]):
 
     def iter_columns(
         self,
-        asked: Iterable[tuple[View, str, Range]],
+        requests: Iterable[tuple[View, str, Range]],
         resolution: str = "1m",
         *,
         report: Report | None = None,
     ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
-        """Windows of any number of markets and views as they arrive, in no order: what an archive writes.
+        """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
-        Yields (index in ``asked``, Range that is complete for all tokens [microseconds UTC], its points as columns,
-        whether its end is proven). The parts of one range touch and together are that range. For errors see `books`.
-
-        Parameters
-        ----------
-        asked : iterable of (view, id or slug, Range)
-            Start inclusive, end exclusive [microseconds UTC].
+        ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
+        complete for all tokens, its points as columns, whether its end is proven); the parts of a range touch.
         """
         limit = self._options.page_limit
-        every = [w for view, name, rng in asked for w in windows(view, "market", name, rng, resolution, limit)]
+        every = [w for view, name, rng in requests for w in windows(view, "market", name, rng, resolution, limit)]
         fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
             for arrival in fetch:
-                yield arrival.asked, arrival.window.rng, arrival.columns, arrival.proven
+                yield arrival.request, arrival.window.rng, arrival.columns, arrival.proven
         finally:
             fetch.close()
 
     def resume(self, resume: Resume, *, levels: int | None = None, report: Report | None = None) -> Frame:
-        """Continue after an error, without fetching again what had arrived; other parameters and errors as for `books`.
+        """Fetch what is left after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
 
-        Returns the rows that were missing: ``error.partial`` and these together are all. ``resume`` is
-        ``error.resume``.
+        Returns the rows that ``error.partial`` lacks.
         """
         if not isinstance(resume, Resume):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
@@ -332,13 +303,12 @@ class Client(Generic[Frame]):
         return cast("Frame", frame)
 
     def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
-        """Which reading the service follows where the interface is silent (interface 2.3, 4.1 to 4.4).
+        """How the service behaves where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
-        Returns a Verification with one finding per reading: what ``t`` names (label), what means are taken over
+        Returns a Verification with one finding per choice: what ``t`` names (label), what means are taken over
         (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
-        (limit); each is followed, a named variant, or not decidable with this data. The resolutions ``fine`` and
-        ``coarse`` are compared as pages came, over two whole coarse buckets at least; a ``market`` with holes and two
-        tokens decides most. Others as for `books`.
+        (limit); each is followed, a named variant, or undecided. Pages of the resolutions ``fine`` and ``coarse`` are
+        compared, over two coarse buckets at least; a ``market`` of two tokens with gaps decides most.
 
         Examples
         --------
@@ -348,10 +318,10 @@ class Client(Generic[Frame]):
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
     def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str = "1m") -> Plan:
-        """What a fetch would cost, without fetching; parameters and errors as for `books`.
+        """What a fetch of a ``view`` would cost, without fetching; parameters and errors as for `books`.
 
-        Returns a Plan: ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
-        the frame, and the parts that the plan of the key does not allow; ``view`` is "books", "prices" or "metrics".
+        Returns a Plan ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
+        the frame, and the parts that the plan of the key does not allow.
 
         Examples
         --------
@@ -360,10 +330,10 @@ class Client(Generic[Frame]):
         """
         if view not in VIEWS:
             raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-        asked = windows(view, "market", market, to_range(start, end), resolution, self._options.page_limit)
-        infos = self._history.markets.look_up_all(window.id for window in asked)
+        every = windows(view, "market", market, to_range(start, end), resolution, self._options.page_limit)
+        infos = self._history.markets.look_up_all(window.id for window in every)
         tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
-        return make_plan(asked, tokens, self.usage(), int(time.time() * SECOND))
+        return make_plan(every, tokens, self.usage(), int(time.time() * SECOND))
 
     # -- discovery
 
@@ -377,10 +347,9 @@ class Client(Generic[Frame]):
         page_size: int = 100,
         **filters: str,
     ) -> Frame:
-        """Series: broad themes or recurring categories (interface 4.5).
+        """Series: broad themes or recurring categories (interface 4.5); for errors see `books`.
 
-        One row per series: ``series_id slug title status start_date end_date`` [UTC] and further fields. For errors see
-        `books`.
+        One row per series: ``series_id slug title status start_date end_date`` [UTC] and further fields.
 
         Parameters
         ----------
@@ -391,7 +360,7 @@ class Client(Generic[Frame]):
         max_rows, page_size : int
             Rows in all (by default every one) and per request (1 to 200).
         filters : str
-            Passed to the service as they are; it refuses what it does not know.
+            Further parameters of the service.
 
         Examples
         --------
@@ -443,8 +412,8 @@ class Client(Generic[Frame]):
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all that the service says of it; NotFoundError if there is none.
 
-        Returns a ``Record``, a dict with fields also as attributes: ``id slug question status start_date end_date
-        tokens description closed_at resolved_token_id resolved_token_label`` and further ones.
+        Returns a dict with its fields also as attributes: ``id slug question status start_date end_date tokens
+        description closed_at resolved_token_id resolved_token_label`` and further ones.
 
         Examples
         --------
@@ -458,26 +427,20 @@ class Client(Generic[Frame]):
             raise
 
     def market_records(self, names: Iterable[str]) -> list[Record]:
-        """The records of many markets (``names``: ids or slugs), fetched concurrently; see `market`.
-
-        Returns a list in the order of the names; those that the service does not know are left out.
-        """
+        """The records of markets (``names``: ids or slugs) in that order, without the unknown ones; see `market`."""
         found: dict[str, Record] = {}
 
-        def ask(name: str) -> None:
+        def fetch(name: str) -> None:
             with suppress(NotFoundError):
                 found[name] = record(self._transport, ("markets", name), models.MarketDetail)
                 self._history.markets.remember(found[name])
 
-        asked = list(names)
-        run_all(self._transport, [partial(ask, name) for name in asked])
-        return [found[name] for name in asked if name in found]
+        wanted = list(names)
+        run_all(self._transport, [partial(fetch, name) for name in wanted])
+        return [found[name] for name in wanted if name in found]
 
     def tokens(self, id_or_slug: str) -> Frame:
-        """Tokens of a market; see `market`.
-
-        One row per token: ``market_id token_id token_label`` and further fields.
-        """
+        """One row per token of a market: ``market_id token_id token_label`` and further fields; see `market`."""
         market = self.market(id_or_slug)
         rows = [
             {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
@@ -492,7 +455,7 @@ class Client(Generic[Frame]):
     def health(self) -> Record:
         """Whether the service is up.
 
-        Returns a Record ``status timestamp``, the latter the service's clock [UTC].
+        Returns a record of its ``status`` and its clock ``timestamp`` [UTC].
 
         Examples
         --------
@@ -511,7 +474,7 @@ class Client(Generic[Frame]):
     def usage(self) -> Record:
         """Plan of the key and what is left of it; see `health`.
 
-        Returns a Record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
+        Returns a record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
         requests_remaining granularity_allowed max_history_days``.
         """
         return record(self._transport, ("usage",), models.Usage)
@@ -545,8 +508,8 @@ class Client(Generic[Frame]):
         *,
         is_whole: bool = False,
     ) -> Iterator[Frame]:
-        asked = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
-        return self._history.frames(asked, report, levels, self.frame, is_whole=is_whole)
+        every = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
+        return self._history.frames(every, report, levels, self.frame, is_whole=is_whole)
 
     def _listing(
         self, kind: records.RecordKind, params: dict[str, str | None], max_rows: int | None, page_size: int

@@ -1,4 +1,4 @@
-"""Coroutines made of methods that block."""
+"""Coroutines made of blocking methods."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ T = TypeVar("T")
 
 
 def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The method for code that runs in an event loop.
+    """The method in a daemon thread, for code that runs in an event loop; once cancelled, nothing more is sent.
 
-    It runs in a thread of its own, a daemon: unlike the ones of ``asyncio.to_thread``, it does not keep a cancelled
-    program from ending. When the coroutine is cancelled, nothing more is sent.
+    Unlike a thread of ``asyncio.to_thread``, a daemon does not keep a cancelled program from ending.
     """
 
     @functools.wraps(method)
@@ -29,7 +28,7 @@ def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
         future: asyncio.Future[T] = loop.create_future()
         stop = Stop()
 
-        def settle(result: T | None, error: BaseException | None) -> None:
+        def resolve(result: T | None, error: BaseException | None) -> None:
             if future.cancelled():
                 return
             if error is None:
@@ -45,7 +44,7 @@ def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
             except BaseException as error:
                 outcome = None, error
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, *outcome)
+                loop.call_soon_threadsafe(resolve, *outcome)
 
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(run,), name="marketdata-await", daemon=True).start()

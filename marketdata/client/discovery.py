@@ -14,7 +14,7 @@ from marketdata.wire import models
 
 
 class Record(dict[str, Any]):
-    """A record as the service gave it: a dict whose fields can be read as attributes too."""
+    """A record of the service: a dict with its fields also as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -55,12 +55,12 @@ def listing(
         transport.check_cursor(cursor)
         return _Listed(page["data"], cursor)
 
-    def ask(cursor: str | None) -> _Listed:
+    def fetch(cursor: str | None) -> _Listed:
         left = page_size if max_rows is None else min(page_size, max_rows - len(rows))
         listed: _Listed = transport.get_json((kind,), {**params, "limit": left, "cursor": cursor}, check)
         return listed
 
-    for page in paginate(ask, lambda page: (str(row.get("id")) for row in page.rows), f"the listing of {kind}"):
+    for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.rows), f"the listing of {kind}"):
         rows += page.rows
         if max_rows is not None and len(rows) >= max_rows:
             return rows[:max_rows]

@@ -1,4 +1,4 @@
-"""Fetching a history: windows requested concurrently and joined into tidy frames."""
+"""Fetching a history: windows requested concurrently and joined to tidy frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FRAME_BYTES = 34_000_000
 _BUFFERED = 64
 # Shorter fetches show no bar [s].
 _WORTH_A_BAR = 1.0
-# Markets of which is said that they have nothing in a range.
+# At most so many markets are named that have nothing in a range.
 _FEW = 3
 _MAY_PASS = (NetworkError, ContractError, ServerError, RateLimitError)
 _GO_ON = "The rows that came are in .partial; client.resume(error.resume) fetches the rest."
@@ -60,11 +60,9 @@ class History:
         self._memory = Memory()
 
     def fetch(self, windows: Sequence[Window], report: Report | None, **how: Any) -> Scheduler:
-        """What comes of windows; iterate over it once."""
-        strict = self._options.strict
-        return Scheduler(
-            self.transport, windows, self.markets, memory=self._memory, report=report, strict=strict, **how
-        )
+        """The fetch of windows; iterate over it once."""
+        how |= {"memory": self._memory, "report": report, "strict": self._options.strict}
+        return Scheduler(self.transport, windows, self.markets, **how)
 
     def frames(
         self,
@@ -76,10 +74,7 @@ class History:
         is_whole: bool = False,
         is_resumed: bool = False,
     ) -> Iterator[Any]:
-        """Frames in time order, market after market, each of a bounded number of points; or one of everything.
-
-        A failure carries the frame so far and how to go on.
-        """
+        """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``."""
         from tqdm.auto import tqdm
 
         if levels is not None:
@@ -89,10 +84,10 @@ class History:
         named: dict[str, str] = {}
 
         def add(arrival: Arrival) -> None:
-            """Add what arrived, unless the same market was requested under another of its names."""
+            """Add an arrival, unless the same market was requested under another of its names."""
             nonlocal points
-            asked, columns = arrival.window, arrival.columns
-            if asked.kind == "market" and named.setdefault(arrival.market_id, asked.id) != asked.id:
+            window, columns = arrival.window, arrival.columns
+            if window.kind == "market" and named.setdefault(arrival.market_id, window.id) != window.id:
                 return
             if levels is not None and isinstance(columns, BookColumns):
                 columns = columns.cut(levels)
@@ -101,7 +96,7 @@ class History:
                 points += len(columns)
 
         def taken() -> Any:
-            """A frame of what was added since the last one."""
+            """The frame of what was added since the last one."""
             nonlocal points
             every = merged(parts) if parts else empty(view)  # type: ignore[type-var]
             parts.clear()
@@ -117,9 +112,9 @@ class History:
                 current = 0
                 for arrival in fetch:
                     is_full = points * VIEWS[view].point_bytes >= _FRAME_BYTES
-                    if points and not is_whole and (arrival.asked != current or is_full):
+                    if points and not is_whole and (arrival.request != current or is_full):
                         yield taken()
-                    current = arrival.asked
+                    current = arrival.request
                     add(arrival)
                     bar.update(arrival.window.buckets)
                 if points or is_whole:
@@ -146,11 +141,11 @@ class History:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
         for window in () if is_resumed else fetch.empty[:_FEW]:
-            if window.kind == "market" and (words := self._outside(window)):
-                warn(words, EmptyRangeWarning)
+            if window.kind == "market" and (text := self._outside(window)):
+                warn(text, EmptyRangeWarning)
 
     def _outside(self, window: Window) -> str | None:
-        """Words about a range without points that lies before or behind the life of its market."""
+        """The warning about a range without points that lies before or after its market."""
         with suppress(MarketDataError):
             info = self.markets.look_up(window.id)
             if info.start is not None and window.rng.end <= info.start:

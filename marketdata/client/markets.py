@@ -1,4 +1,4 @@
-"""What is known of markets: their tokens, when they were active, and which names come near a mistyped one."""
+"""What is known of markets: their tokens, when they were active, and slugs similar to a mistyped one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Markets:
         self._known: dict[str, MarketInfo] = {}
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
-        """What is known of a market without asking."""
+        """What is known of a market without a request."""
         return self._known.get(id_or_slug)
 
     def remember(self, record: Any) -> None:
@@ -48,7 +48,7 @@ class Markets:
                 self._known[str(record[name])] = info
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
-        """What the service says of a market, an empty record if nothing; errors only if it cannot be reached at all."""
+        """What the service says of a market, an empty record if nothing; raises only if it cannot be reached."""
         if id_or_slug not in self._known:
             try:
                 self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
@@ -67,7 +67,7 @@ class Markets:
         return {name: self._known[name] for name in names}
 
     def name_near_ones(self, error: NotFoundError, names: Iterable[str]) -> None:
-        """Add to an error about one of these names which slugs look like it."""
+        """Add similar slugs to an error about one of these names."""
         name = next((n for n in names if n in error.detail), None)
         if name is not None and (near := self._near(name)):
             error.args = (f"{error.problem} Near ones: {', '.join(map(repr, near))}. {error.hint}",)
@@ -85,7 +85,7 @@ class Markets:
 
 
 def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
-    """One window for all of the range per id, each id once; ConfigError if there are none or they are no texts."""
+    """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
     name = "market" if kind == "market" else "token_id"
     what = "an id or slug" if kind == "market" else "an id"
     given = names(name, ids, what)

@@ -27,8 +27,8 @@ def read_pages(view: View, pages: Sequence[bytes], frame: Literal["polars"]) -> 
 def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") -> Any:
     """Raw page bodies as one tidy frame, without a network (interface 2.2 to 2.6).
 
-    Returns the frame of the `Client` method of the same name; the same point on two pages is taken once. ContractError
-    if a page breaks the interface; the message names the page and the path of the value.
+    Returns the frame of the `Client` method named like ``view``, with each point once. ContractError if a page breaks
+    the interface; the message names the page and the path of the value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a fetch did beside fetching, and what is left of it: plain data that can be pickled."""
+"""The report of a fetch, and what is left of it: plain data that can be pickled."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
 _REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised"}
-# True of real markets, and no fault of anybody.
+# True of real markets: no fault of the service.
 _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
 
 
 @dataclass
 class Report:
-    """What fetching did beside fetching; pass one to a call and it is filled in; see `marketdata.Client.books`.
+    """What a fetch repaired, found odd and cost; pass one to a call, which fills it in; see `marketdata.Client.books`.
 
     ``repairs`` (duplicates dropped, points sorted), ``warnings`` (oddities whose data was kept) and ``observed`` (null
-    values, crossed books) count by name; ``requests``, of which ``retries``, windows requested again (``restarts``),
-    ``pages`` and ``points`` are numbers.
+    values, crossed books) are counts by name; ``requests`` (of which ``retries``), ``restarts`` (windows requested
+    again), ``pages`` and ``points`` are numbers.
     """
 
     repairs: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True, repr=False)
 class Resume:
-    """What `marketdata.Client.resume` takes: the windows left to fetch, in order; it has no key and no connection."""
+    """The windows left to fetch, in order, for `marketdata.Client.resume`; has no key and no connection."""
 
     windows: tuple[Window, ...]
 

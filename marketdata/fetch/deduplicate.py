@@ -1,4 +1,4 @@
-"""Points that came twice: equal ones become one, different ones are refused."""
+"""Duplicate points: equal ones become one, different ones are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marketdata.wire.columns import AnyColumns, BookColumns, Ints, ranges
 
 
 class Deduplicated(NamedTuple):
-    """Columns with each (token, ts) once; how many points came again, and how many of them had changed."""
+    """Columns with each (token, ts) once; how many equal points were dropped, and how many had changed."""
 
     columns: AnyColumns
     dropped: int
@@ -21,10 +21,10 @@ class Deduplicated(NamedTuple):
 
 
 def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "") -> Deduplicated:
-    """Each (token, ts) of columns in tidy order once; of several the last stays.
+    """Each (token, ts) of columns in tidy order once, the last of several.
 
-    Points from ``open_from`` [microseconds UTC] on were still open and may differ; others that differ are a
-    ContractError, with ``hint`` appended.
+    ContractError, with ``hint`` appended, if they differ before ``open_from`` [microseconds UTC], where buckets were
+    still open.
     """
     again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
     if not len(again):
@@ -32,8 +32,8 @@ def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "
     differ = again[~_equals_next(columns, again)]
     closed = differ if open_from is None else differ[columns.ts[differ] < open_from]
     if len(closed):
-        who = columns.tokens[columns.token[closed[0]]]
-        name = who.token_label or who.token_id or who.market_id
+        token = columns.tokens[columns.token[closed[0]]]
+        name = token.token_label or token.token_id or token.market_id
         raise ContractError(f"{name} at {to_text(int(columns.ts[closed[0]]))} came twice with different values{hint}.")
     kept = columns.take(np.setdiff1d(np.arange(len(columns)), again))
     return Deduplicated(kept, len(again) - len(differ), len(differ))

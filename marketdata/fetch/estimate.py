@@ -20,11 +20,11 @@ _NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fetch requests, if every bucket of the range has its points.
+    """What a fetch costs if every bucket of the range has its points.
 
     ``requests`` are pages and ``points`` token x bucket; ``minutes`` is the time at the key's ``requests_per_minute``,
-    None if that is not known; ``memory`` the size of the tidy frame [bytes], a book taken to have 40 levels;
-    ``refused`` the parts that the plan of the key does not allow.
+    None if that is not known; ``memory`` the size of the tidy frame [bytes], with 40 levels a book; ``refused`` are the
+    parts that the plan of the key does not allow.
     """
 
     requests: int
@@ -35,11 +35,9 @@ class Plan:
     requests_per_minute: int | None = None
 
     def __repr__(self) -> str:
-        asked = f"{self.requests:,} request{'' if self.requests == 1 else 's'}"
-        parts = [asked, f"{self.points:,} points", self._time()]
-        lines = [", ".join([*parts, f"about {_size(self.memory)}"]) + "."]
-        lines += [f"refused by the plan: {part}" for part in self.refused]
-        return "\n".join(lines)
+        requests = f"{self.requests:,} request{'' if self.requests == 1 else 's'}"
+        line = f"{requests}, {self.points:,} points, {self._time()}, about {_size(self.memory)}."
+        return "\n".join([line, *(f"refused by the plan: {part}" for part in self.refused)])
 
     def _time(self) -> str:
         if self.minutes is None:
@@ -61,7 +59,7 @@ class Plan:
 def make_plan(
     windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
 ) -> Plan:
-    """Count what uncut windows cost now, from the tokens of each market (a metric counts as one) and ``usage``."""
+    """The cost of uncut windows now, from the tokens of each market (a metric counts as one) and ``usage``."""
     limits = (usage or {}).get("limits")
     limits = limits if isinstance(limits, Mapping) else {}
     rate = limits.get("requests_per_minute")

@@ -1,8 +1,4 @@
-"""The one pagination loop: history, discovery and conformance checks follow cursors with it.
-
-Pages end with a null cursor. A cursor that repeats, is refused, or leads to empty or known pages, or to more pages than
-possible, is an error instead of a loop.
-"""
+"""The one pagination loop: history, discovery and conformance checks follow cursors with it."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ _KNOWN_PAGES = 3
 
 
 class Paged(Protocol):
-    """What a page says of pagination; an empty text as a cursor ends the pages, and proves nothing."""
+    """A page with a cursor; an empty text as the cursor ends the pages, and proves nothing."""
 
     @property
     def next_cursor(self) -> str | None:
@@ -27,16 +23,16 @@ P = TypeVar("P", bound=Paged)
 
 
 def paginate(
-    ask: Callable[[str | None], P],
+    fetch: Callable[[str | None], P],
     keys: Callable[[P], Iterable[Hashable]],
     what: object,
     bound: Callable[[P], int] | None = None,
 ) -> Iterator[P]:
-    """Pages behind a first one, until the service says that there are no more (interface 4.1).
+    """All pages, until one has a null cursor (interface 4.1).
 
-    ``ask`` returns the page of a cursor (None: the first); ``keys`` what identifies the entries of a page, only called
-    if another page follows; ``bound`` how many pages there can be, by what a page says. PaginationStalledError about
-    ``what`` if a cursor repeats or is refused, or pages bring nothing new or do not end.
+    ``fetch`` returns the page of a cursor (None: the first); ``keys`` what identifies its entries, only called if
+    another page follows; ``bound`` the most pages there can be. PaginationStalledError about ``what``, instead of a
+    loop, if a cursor repeats or is refused, or pages bring nothing new or do not end.
     """
     cursor: str | None = None
     cursors: set[str] = set()
@@ -44,11 +40,11 @@ def paginate(
     count = empty = repeated = 0
     while True:
         try:
-            page = ask(cursor)
+            page = fetch(cursor)
         except BadRequestError as error:
             if cursor is None or isinstance(error, LimitTooSmallError):
                 raise
-            # The same question passed without a cursor before, so it is the cursor that was refused.
+            # The same request passed without a cursor before, so it is the cursor that was refused.
             raise PaginationStalledError(f"{what}: the cursor was refused: {error.detail}") from None
         count += 1
         yield page
@@ -62,5 +58,5 @@ def paginate(
         if cursor in cursors or empty > _EMPTY_PAGES or repeated >= _KNOWN_PAGES:
             raise PaginationStalledError(f"{what}: the cursor repeats or brings nothing new ({count} pages).")
         if bound is not None and count >= bound(page):
-            raise PaginationStalledError(f"{what}: {count} pages, more than there can be; they were left.")
+            raise PaginationStalledError(f"{what}: {count} pages, more than there can be.")
         cursors.add(cursor)

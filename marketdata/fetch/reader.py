@@ -1,7 +1,7 @@
-"""One window, read whole: its pages, proven complete, without duplicates, inside of its range.
+"""One window, read whole: its pages, verified complete, without duplicates, inside its range.
 
-Never lose a point silently, never invent one, never call a window complete unless its end was proven. If anything is
-wrong with the pages of a window, it is requested again from its start, in halves: a smaller one needs fewer cursors.
+No point is lost silently or invented, and a window is complete only if its end was proven. If anything is wrong with
+its pages, it is requested again from its start, in halves: a smaller window needs fewer cursors.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.errors import (
-    ContractError,
-    LimitTooSmallError,
-    MarketDataError,
-    PaginationStalledError,
-)
+from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError, PaginationStalledError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.deduplicate import deduplicate
 from marketdata.fetch.http.transport import Answer, Transport
@@ -31,39 +26,38 @@ from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.views import View
 
-# How often a window of one bucket is asked again, and how often a window whose count stays wrong is halved.
-_AGAIN = 3
-_DOUBTS = 3
+# How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
+_MOST_TRIES = 3
+_MOST_HALVINGS = 3
 # Pages of a window and its halves together, over the pages that it can have.
 _BUDGET = 2
 # Why points of a window may be missing: its pages say another number of them, or end with an empty cursor.
-Doubt = Literal["count", "cursor"]
-# Said once a fetch, not for every page.
+Unproven = Literal["count", "cursor"]
+# Noted once a fetch, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 
 
 @dataclass
 class Memory:
-    """What windows learn for those after them, for the life of a client.
+    """What a client learned from windows for those after them.
 
     ``minimums``: (view, id) to the least limit of a market; ``markets``: (kind, id or slug) to the market;
-    ``counts_otherwise``: whether ``metadata.count`` is no number of points, however counted; ``blank_ends``,
-    ``blank_lies``: whether an empty ``next_cursor`` was seen at the end, or before it.
+    ``counts_otherwise``: whether ``metadata.count`` is no number of points, however counted; ``empty_cursor_ends``,
+    ``empty_cursor_lies``: whether an empty ``next_cursor`` was seen at the end, or before it.
     """
 
     minimums: dict[tuple[View, str], int] = field(default_factory=dict)
     markets: dict[tuple[IdKind, str], str] = field(default_factory=dict)
     counts_otherwise: bool = False
-    blank_ends: bool = False
-    blank_lies: bool = False
+    empty_cursor_ends: bool = False
+    empty_cursor_lies: bool = False
 
 
 class Chunk(NamedTuple):
     """All points of a window.
 
-    ``labels`` counts the tokens of the market; ``units`` and ``per_bucket`` what the points, and a complete bucket,
-    count for as the service counts; ``limit`` is the effective page limit; ``proven``: nothing speaks against their
-    being all; ``notes`` are oddities by name.
+    ``labels`` counts the tokens of the market; ``units`` and ``per_bucket`` count the points, and those of a complete
+    bucket, as the service counts; ``limit`` is the effective page limit; ``notes`` are oddities by name.
     """
 
     columns: AnyColumns
@@ -106,11 +100,11 @@ class Reader:
         """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``."""
         before = self.report.requests
         try:
-            chunk = self._read(window, _Left(most))
+            chunk = self._read(window, _Budget(most))
             with self._lock:
-                said = {name: n for name, n in chunk.notes.items() if name not in self._noted}
-                self._noted |= _ONCE & set(said)
-                refused = self.report.note({name: 1 if name in _ONCE else n for name, n in said.items()})
+                new = {name: n for name, n in chunk.notes.items() if name not in self._noted}
+                self._noted |= _ONCE & set(new)
+                refused = self.report.note({name: 1 if name in _ONCE else n for name, n in new.items()})
                 self.report.pages += chunk.pages
                 self.report.points += len(chunk.columns)
             if self._strict and refused:
@@ -121,14 +115,14 @@ class Reader:
             raise
         return chunk
 
-    def _read(self, window: Window, left: _Left) -> Chunk:
+    def _read(self, window: Window, budget: _Budget) -> Chunk:
         """The points of a window, in halves where its pages do not end, or may lack points."""
         tried = 0
         while True:
             try:
-                chunk = self._walk(window, left)
-                why = self._doubt(window, chunk)
-                return self._halved(window, chunk, left, why) if why else chunk
+                chunk = self._fetch(window, budget)
+                why = self._unproven(window, chunk)
+                return self._halved(window, chunk, budget, why) if why else chunk
             except LimitTooSmallError as error:
                 least = error.minimum
                 if least is None or not self._limit(window) < least <= LARGEST_LIMIT:
@@ -138,19 +132,17 @@ class Reader:
                     self.report.note({"limit_raised": 1})
             except PaginationStalledError:
                 tried += 1
-                self._restarted()
-                if left.is_spent or (window.buckets == 1 and tried == _AGAIN):
+                self._count_restart()
+                if budget.is_spent or (window.buckets == 1 and tried == _MOST_TRIES):
                     raise
                 if window.buckets > 1:
-                    return _joined([self._read(half, left) for half in window.halves()])
+                    return _joined([self._read(half, budget) for half in window.halves()])
 
     def _limit(self, window: Window) -> int:
         return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
 
-    # -- pages
-
-    def _walk(self, window: Window, left: _Left) -> Chunk:
-        """The points of the pages of a window, each once and inside of its range."""
+    def _fetch(self, window: Window, budget: _Budget) -> Chunk:
+        """The points of the pages of a window, each once and inside its range."""
         window = replace(window, limit=self._limit(window))
         pages: list[Page] = []
         dates: list[float] = []
@@ -164,10 +156,10 @@ class Reader:
         get = partial(self._transport.get, window.segments, read=read, stop=self._stop, counts=self.report)
         for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
             labels = max(labels, len(page.labels))
-            left.asked += 1
-            left.bound = max(left.bound, bound(page))
+            budget.requested += 1
+            budget.bound = max(budget.bound, bound(page))
             pages.append(page)
-            if left.most is not None and len(pages) >= left.most and page.next_cursor:
+            if budget.most is not None and len(pages) >= budget.most and page.next_cursor:
                 raise TooWideError
         notes = sum((page.notes for page in pages), Counter())
         notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
@@ -177,8 +169,9 @@ class Reader:
         notes["outside_range"] += len(every) - len(columns)
         step, rise = np.diff(columns.token), np.diff(columns.ts)
         if not np.all((step > 0) | ((step == 0) & (rise > 0))):
-            notes["points_sorted"] += sum(_falls(page.columns) for page in pages)
-            # Open when the first page was given: it may have changed on a later one.
+            each = (page.columns for page in pages)
+            notes["points_sorted"] += sum(bool(np.any((np.diff(c.token) == 0) & (np.diff(c.ts) < 0))) for c in each)
+            # A bucket that was open when the first page was sent may have changed on a later one.
             open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
             columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
         counted = sum(page.points if page.count is None else page.count for page in pages)
@@ -196,7 +189,7 @@ class Reader:
         )
 
     def _page(self, window: Window, dates: list[float], miscounted: list[AnyColumns], answer: Answer) -> Page:
-        """The page of an answer; ContractError if it is none, or about something else than the pages before."""
+        """The page of an answer; ContractError if it is invalid, or about something else than the pages before."""
         before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
         self._transport.check_cursor(page.next_cursor)
@@ -214,7 +207,7 @@ class Reader:
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
         if page.count not in (page.points, len(np.unique(page.columns.ts))):
-            # The same answer twice: the service counts otherwise. Another one: points get lost on the way.
+            # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
             if not self._memory.counts_otherwise and (before is None or not _same(before, page.columns)):
                 miscounted += [page.columns] if before is None else []
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
@@ -224,64 +217,61 @@ class Reader:
             dates.append(answer.date)
         return page
 
-    # -- doubts
-
-    def _doubt(self, window: Window, chunk: Chunk, doubts: int = _DOUBTS) -> Doubt | None:
+    def _unproven(self, window: Window, chunk: Chunk, halvings: int = _MOST_HALVINGS) -> Unproven | None:
         """Why a window may have more points than came, if smaller ones can tell."""
-        if chunk.notes["count_mismatch"] and doubts and not self._memory.counts_otherwise:
+        if chunk.notes["count_mismatch"] and halvings and not self._memory.counts_otherwise:
             return "count"
-        return "cursor" if chunk.notes["cursor_empty"] and not self._is_end(window, chunk) else None
-
-    def _is_end(self, window: Window, chunk: Chunk) -> bool:
-        """Whether an empty cursor is the end: nothing can be missing, or it was seen to be, and the page has room."""
-        if len(chunk.columns) >= window.buckets * chunk.labels:
-            return True
+        if not chunk.notes["cursor_empty"] or len(chunk.columns) >= window.buckets * chunk.labels:
+            return None
+        # Nothing says that points are missing if an empty cursor was seen to be the end, and the page has room.
         has_room = chunk.units + chunk.per_bucket <= chunk.limit
-        return has_room and self._memory.blank_ends and not self._memory.blank_lies
+        return None if has_room and self._memory.empty_cursor_ends and not self._memory.empty_cursor_lies else "cursor"
 
-    def _halved(self, window: Window, chunk: Chunk, left: _Left, why: Doubt, doubts: int = _DOUBTS) -> Chunk:
-        """A window with doubts, read as its halves: what was lost, or lies behind an empty cursor, comes with them.
+    def _halved(
+        self, window: Window, chunk: Chunk, budget: _Budget, why: Unproven, halvings: int = _MOST_HALVINGS
+    ) -> Chunk:
+        """An unproven window as its halves, which bring what was lost or lies behind an empty cursor.
 
-        One bucket has no halves: where it may lack points it is read once more.
+        One bucket has no halves: where it may lack points it is requested once more.
         """
         is_one = window.buckets == 1
         if is_one and why == "cursor":
             return chunk._replace(proven=False)
-        self._restarted()
+        self._count_restart()
         halves = (window,) if is_one else window.halves()
-        parts = [self._walk(half, left) for half in halves]
+        parts = [self._fetch(half, budget) for half in halves]
         if why == "count":
-            if doubts == _DOUBTS and not is_one and not any(part.proven for part in parts):
+            if halvings == _MOST_HALVINGS and not is_one and not any(part.proven for part in parts):
                 self._memory.counts_otherwise = True
         elif sum(len(part.columns) for part in parts) == len(chunk.columns):
-            self._memory.blank_ends = True
+            self._memory.empty_cursor_ends = True
             return _joined(parts)
         else:
-            self._memory.blank_lies = True
-        fewer = 0 if is_one else doubts - 1
+            self._memory.empty_cursor_lies = True
+        left = 0 if is_one else halvings - 1
         return _joined(
             [
-                self._halved(half, part, left, again, fewer) if (again := self._doubt(half, part, fewer)) else part
+                self._halved(half, part, budget, again, left) if (again := self._unproven(half, part, left)) else part
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
 
-    def _restarted(self) -> None:
+    def _count_restart(self) -> None:
         with self._lock:
             self.report.restarts += 1
 
 
-class _Left:
-    """What a window and its halves may still cost."""
+@dataclass
+class _Budget:
+    """Pages that a window and its halves may cost, and have cost."""
 
-    def __init__(self, most: int | None) -> None:
-        self.most = most
-        self.asked = 0
-        self.bound = 1
+    most: int | None
+    requested: int = 0
+    bound: int = 1
 
     @property
     def is_spent(self) -> bool:
-        return self.asked >= _BUDGET * self.bound
+        return self.requested >= _BUDGET * self.bound
 
 
 def _joined(parts: Sequence[Chunk]) -> Chunk:
@@ -305,10 +295,6 @@ def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
     """(label, t) of each point of a page."""
     labels = [token.token_label for token in page.columns.tokens]
     return ((labels[c], t) for c, t in zip(page.columns.token.tolist(), page.columns.ts.tolist(), strict=True))
-
-
-def _falls(columns: AnyColumns) -> bool:
-    return bool(np.any((np.diff(columns.token) == 0) & (np.diff(columns.ts) < 0)))
 
 
 def _same(first: AnyColumns, second: AnyColumns) -> bool:

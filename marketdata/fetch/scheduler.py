@@ -25,26 +25,26 @@ from marketdata.wire.views import VIEWS
 
 THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
-# Of so many pages it is worth a request to learn the rate, and of so many in one market to learn its life.
+# From so many pages on, a request to learn the rate is worth its cost; in one market, one to learn when it was active.
 _WORTH_USAGE, _WORTH_INFO = 8, 20
-# A range of so few pages is asked at once, without looking at its density first.
+# A range of so few pages is requested at once, without looking at its density first.
 _AT_ONCE = 3
 # Pages beyond the expected ones before a window is cut anew.
 _SLACK = 5
-# Windows on their way that are far wider than what was seen of their market.
+# Windows in flight that are far wider than what was seen of their market.
 _GUESSES = 2
 # Parts of a window that turned out too wide.
 _PARTS = 8
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
-# Tokens of a market that is asked token by token which tell how wide its windows may be.
+# Of a market that is requested token by token, so many tokens show how wide its windows may be.
 _SAMPLES = 8
 
 
 class Markets(Protocol):
-    """Where the life and the tokens of markets are looked up."""
+    """Where the active range and the tokens of markets are looked up."""
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
-        """What is known without asking."""
+        """What is known without a request."""
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
         """What the service says; an empty record where it says nothing."""
@@ -53,7 +53,7 @@ class Markets(Protocol):
 class Arrival(NamedTuple):
     """A window whose points have all come: index of its request, and whether its end was proven."""
 
-    asked: int
+    request: int
     window: Window
     market_id: str
     columns: AnyColumns
@@ -107,15 +107,15 @@ class _Source:
     def _unknown(self, limit: int) -> Density:
         """The density before any point came."""
         if self.is_wide:
-            return Density(limit, 1, 1)  # the tokens are asked side by side, so each may follow its cursor
+            return Density(limit, 1, 1)  # tokens are requested concurrently, so each may follow its cursor
         if not self._has_tokens:
             return Density(limit, 1)
         return Density(limit, len(self.info.tokens) if self.info is not None and self.info.tokens else 2)
 
     @property
     def _is_sampling(self) -> bool:
-        """Whether the density becomes known by what is on its way."""
-        return not self._density.known and any(self._lived(s.window) for s in self.slots if not s.is_complete)
+        """Whether windows in flight will show the density."""
+        return not self._density.known and any(self._active_buckets(s.window) for s in self.slots if not s.is_complete)
 
     @property
     def is_wide(self) -> bool:
@@ -142,7 +142,7 @@ class _Source:
         return replace(self.window, rng=Range(self.at, self.window.rng.end))
 
     def take(self) -> _Task | None:
-        """What to request next; None: nothing before something comes."""
+        """What to request next; None: nothing before something arrives."""
         if self.todo:
             return self.todo.popleft()
         if self._opening is not None:
@@ -161,7 +161,7 @@ class _Source:
         whole, is_active = next((rng, active) for rng, active in parts if rng.end > self.at)
         part = replace(self.rest, rng=Range(self.at, whole.end))
         if not is_active:
-            # Data may lie outside of the life of a market; where there is none, one request says so.
+            # Data may lie outside the active range of a market; where there is none, one request says so.
             buckets, expected = part.buckets, 1
         else:
             if self._is_sampling and replace(part, rng=whole).buckets > _AT_ONCE * self._density.full:
@@ -207,19 +207,19 @@ class _Source:
         return self.todo.popleft()
 
     def _wide_part(self) -> Window:
-        """What is cut next of a market that is asked token by token.
+        """The next range of a market that is requested token by token.
 
-        A request a token is dear: what lies outside of the market's life goes along with its first and last window.
+        A request per token is dear: what lies outside the active range is part of the first and the last window.
         """
         active = [rng for rng, is_active in (self.info or MarketInfo()).parts(self.rest) if is_active]
         if not active:
             return self.rest
-        life = replace(self.rest, rng=active[0])
-        buckets, _ = self._density.width(life.buckets)
-        end = self.window.rng.end if buckets >= life.buckets else life.part(life.rng.start, buckets).rng.end
+        rest = replace(self.rest, rng=active[0])
+        buckets, _ = self._density.width(rest.buckets)
+        end = self.window.rng.end if buckets >= rest.buckets else rest.part(rest.rng.start, buckets).rng.end
         return replace(self.window, rng=Range(self.at, end))
 
-    def _lived(self, window: Window) -> int:
+    def _active_buckets(self, window: Window) -> int:
         """Buckets of a window in which its market was active."""
         parts = (self.info or MarketInfo()).parts(window)
         return sum(replace(window, rng=rng).buckets for rng, is_active in parts if is_active)
@@ -241,8 +241,8 @@ class _Source:
         """Learn the density from what came of a part of a slot."""
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
-        if lived := self._lived(part):
-            self._density.see(chunk.units, lived, chunk.per_bucket)
+        if active := self._active_buckets(part):
+            self._density.see(chunk.units, active, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
         """Put a few parts, or as many as fit a page or two each, in the place of a slot.
@@ -266,7 +266,7 @@ class _Source:
             return
         self.info = info
         if is_wide := self.is_wide:
-            # Whole, its windows are refused: they are asked again, once for each token.
+            # Its whole windows are refused: they are requested again, once for each token.
             while any(not slot.chunks for slot in self.slots):
                 self.at = self.slots.pop().window.rng.start
             self.todo.clear()
@@ -274,7 +274,7 @@ class _Source:
             self._density = self._unknown(self._density.limit)
 
     def drop(self) -> None:
-        """Ask nothing more: there is no such market."""
+        """Request nothing more: there is no such market."""
         self.is_missing = True
         self.at = self.window.rng.end
         self._opening = None
@@ -282,7 +282,7 @@ class _Source:
         self.todo.clear()
 
     def left(self, *, in_order: bool) -> list[Window]:
-        """What has not come, as few windows; in order, all from the first gap on."""
+        """What has not arrived, as few windows; in order, all from the first gap on."""
         if self.is_missing:
             return [self.window]
         if in_order and self.slots:
@@ -343,11 +343,11 @@ class Scheduler:
         self._many = len({w.id for w in windows}) > 1
         self._begun: list[_Source] = []
         self._ready: deque[Arrival] = deque()
-        self._alive = 0
+        self._active = 0
         self._error: BaseException | None = None
         self._missing: dict[_Source, NotFoundError] = {}
         self._usage = sum(s.pages for s in self._waiting) > _WORTH_USAGE
-        self.empty: list[Window] = []  # asked, and without a point
+        self.empty: list[Window] = []  # requested, and without a point
 
     def __iter__(self) -> Iterator[Arrival]:
         try:
@@ -355,7 +355,7 @@ class Scheduler:
                 with self._change:
                     self._fill()
                     while not (self._ready or self._error or self._stop.is_set() or self._is_over):
-                        if not self._alive:
+                        if not self._active:
                             raise RuntimeError(_STUCK)
                         # A timeout, so that Ctrl-C is seen on every system.
                         self._change.wait(1.0)
@@ -394,26 +394,22 @@ class Scheduler:
                 left += source.left(in_order=self._in_order)
             return rest, Resume(tuple(left))
 
-    # -- handing out
-
     @property
-    def _held(self) -> int:
-        """Slots that are requested or came, and are not handed out."""
+    def _pending(self) -> int:
+        """Slots that were requested or arrived, and are not yielded."""
         return len(self._ready) + sum(len(source.slots) for source in self._begun)
 
     @property
     def _is_over(self) -> bool:
         return not self._begun and not self._waiting
 
-    # -- asking
-
     def _fill(self) -> None:
         """Start threads up to what the rate needs, while there are requests; called under the lock."""
-        while self._alive < self._workers() and not self._stop.is_set():
+        while self._active < self._workers() and not self._stop.is_set():
             task = self._take()
             if task is None:
                 return
-            self._alive += 1
+            self._active += 1
             threading.Thread(target=self._work, args=(task,), name=THREAD, daemon=True).start()
 
     def _workers(self) -> int:
@@ -424,9 +420,9 @@ class Scheduler:
             self._usage = False
             if not self._transport.pacer.known:
                 return _Task()
-        has_room = self._buffer is None or self._held < max(self._buffer, 0 if self._fixed else 2 * self._workers())
+        has_room = self._buffer is None or self._pending < max(self._buffer, 0 if self._fixed else 2 * self._workers())
         for source in self._begun:
-            # What is held waits for the first slot, where nothing can be taken: that one may always be asked for.
+            # Arrivals are yielded behind the first slot, where nothing can be taken: that one may always be requested.
             first = self._in_order and source is self._begun[0] and not (source.slots or self._ready)
             if (has_room or source.is_open or first) and (task := source.take()) is not None:
                 return task
@@ -453,31 +449,31 @@ class Scheduler:
                         if not source.is_wide:
                             info = self._markets.look_up(source.window.id)
                         outcome = error
-            except BaseException as error:  # whatever it is, it belongs to the thread that takes what comes
+            except BaseException as error:  # whatever it is, it is raised in the thread that iterates
                 outcome = error
             with self._change:
                 try:
                     if source is not None and info is not None:
                         source.learn(info)
-                    self._settle(source, slot, task.part, outcome)
+                    self._receive(source, slot, task.part, outcome)
                 except BaseException as error:
                     self._fail(error)
-                task = self._take() if not self._stop.is_set() and self._alive <= self._workers() else None
+                task = self._take() if not self._stop.is_set() and self._active <= self._workers() else None
                 if task is None:
-                    self._alive -= 1
+                    self._active -= 1
                 self._fill()
                 self._change.notify_all()
 
-    def _settle(
+    def _receive(
         self, source: _Source | None, slot: _Slot | None, part: int, outcome: Chunk | BaseException | None
     ) -> None:
-        """Take in an outcome, and put out what is complete: in order, up to the first gap; called under the lock."""
+        """Take in the outcome of a request; called under the lock."""
         if source is None or slot is None:
             if isinstance(outcome, BaseException):
                 self._fail(outcome)
             return
         if slot not in source.slots:
-            return  # of a market that does not exist, or of a window that was cut anew or is asked token by token
+            return  # of a market that does not exist, or of a window that is requested in other parts now
         if isinstance(outcome, Chunk):
             slot.chunks[part] = outcome
             source.see(slot.parts[part], outcome)
@@ -488,6 +484,10 @@ class Scheduler:
             source.drop()
         elif isinstance(outcome, BaseException):
             self._fail(outcome)
+        self._release(source)
+
+    def _release(self, source: _Source) -> None:
+        """Let what is complete be yielded: in order, up to the first gap; called under the lock."""
         while source in self._begun:
             for done in [s for s in source.slots if s.is_complete]:
                 if self._in_order and (source is not self._begun[0] or done is not source.slots[0]):
@@ -511,7 +511,7 @@ class Scheduler:
             self._stop.set()
 
     def _of_the_missing(self) -> NotFoundError:
-        """The error about the markets that do not exist, once the others have come."""
+        """The error about the markets that do not exist, once the others have arrived."""
         error = next(iter(self._missing.values()))
         missing = sorted(self._missing, key=lambda source: source.index)
         names = ", ".join(map(repr, list(dict.fromkeys(source.window.id for source in missing))[:10]))

@@ -1,7 +1,7 @@
 """Windows: the unit of work of a fetch, and how a range is cut into them.
 
-A window fits a page: it has at most ``limit`` points, so one request returns all of it. The first window of a market
-shows its density; the rest is cut by that, and again by what comes.
+A window has at most ``limit`` points, so one request returns all of it. The first window of a market shows its density;
+the rest is cut by that, and again by what arrives.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Window:
         return -(-(self.rng.end - self.first_bucket) // self.resolution.micros)
 
     def part(self, start: int, buckets: int) -> Window:
-        """So many buckets from a time on, cut at a bucket edge and at the end of the range."""
+        """So many buckets from ``start`` on, cut at a bucket edge and at the end of the range."""
         width = self.resolution.micros
         end = start // width * width + buckets * width
         return replace(self, rng=Range(start, min(end, self.rng.end)))
@@ -92,7 +92,7 @@ class MarketInfo:
     end: int | None = None
 
     def parts(self, window: Window) -> list[tuple[Range, bool]]:
-        """The range cut where the life of the market begins and ends, and whether each part lies inside."""
+        """The range cut where the market begins and ends, and whether each part lies inside."""
         width, (start, end) = window.resolution.micros, window.rng
         first = start if self.start is None else self.start // width * width
         last = end if self.end is None else -(-self.end // width) * width
@@ -147,7 +147,7 @@ class Density:
         dense = min(mean + 2 * spread, max(self._guess, mean))
         pages = 1
         if mean < _UNEVEN * dense and (share < _SPARSE or len(self._recent) >= _ENOUGH):
-            # As wide as many points are expected: what is too many for a page follows behind its cursor.
+            # As wide as that many points are expected: those too many for a page follow behind its cursor.
             pages, dense = min(_CHAIN, max(1, int(left * mean / self.limit / self._parallel))), mean
         return max(1, min(most, int(pages * self.limit / dense))), pages
 

@@ -1,4 +1,4 @@
-"""Where the API key comes from, and how it never shows."""
+"""Where the API key comes from, and how it is never shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marketdata.fetch.http.fork_lock import ForkLock
 
 VARIABLE = "MARKETDATA_API_KEY"
 _HINT = f"Pass api_key=... or set {VARIABLE}."
-SECRET_LENGTH = 16  # shorter keys may be words, which texts hold by chance
+SECRET_LENGTH = 16  # shorter keys may be words that occur in a text by chance
 T = TypeVar("T")
 
 
@@ -26,8 +26,8 @@ def mask(key: str) -> str:
 def redact(text: str, key: str, *, is_data: bool = False) -> str:
     """The text without the key.
 
-    A key of 16 characters or more is removed everywhere. A shorter one may be a word: it is removed where it is a whole
-    token, no part of a slug or a path; in a text that quotes data only as the value of a header or a parameter.
+    A key of 16 characters or more is removed everywhere. A shorter one may be a word: it is removed as a whole token,
+    not as part of a slug or a path; in a text that quotes data only as the value of a header or a parameter.
 
     >>> redact("Market not found: latest-test-1. Is test your key?", "test")
     'Market not found: latest-test-1. Is *** your key?'
@@ -41,7 +41,7 @@ def redact(text: str, key: str, *, is_data: bool = False) -> str:
 
 
 class Secret(str):
-    """A text that is sent, and is masked wherever it is shown."""
+    """A text that is masked wherever it is shown."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class Secret(str):
 
 
 def veiled(source: T) -> T:
-    """The same, shown masked if it is a text: for frames whose locals a crash report may print."""
+    """The same, masked if it is a text: for frames whose locals a crash report may print."""
     return cast(T, Secret(source)) if isinstance(source, str) else source
 
 
@@ -75,8 +75,7 @@ def check_key(key: object) -> Secret:
 class KeyProvider:
     """The key from a text, a callable, or (None) the environment variable MARKETDATA_API_KEY.
 
-    A callable is asked once, and again after a 401. A pickle never has the key: a copy asks its callable or the
-    environment.
+    A callable is called once, and again after a 401. A pickle never has the key: its copy reads the source again.
     """
 
     __slots__ = ("_held", "_lock", "_source")

@@ -1,4 +1,4 @@
-"""Connections of requests and the bytes of a body: whole within the deadline, or not at all."""
+"""Connections of requests and the bytes of a body: whole within the deadline, or an error."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _TIMED: dict[Any, Any] = {HTTPConnection: _TimedHTTP, HTTPSConnection: _TimedHTT
 
 
 class Adapter(HTTPAdapter):
-    """Connections with a total deadline. Any other connection class, as of a recorder, is left as it is."""
+    """Connections with a total deadline; any other connection class, as of a recorder, stays."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """A pool whose connections obey the deadline."""
@@ -149,12 +149,12 @@ class Sessions:
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     """Read an answer of urllib3 to its proven end, at the latest by ``until`` [steady s].
 
-    NetworkError if it is cut, corrupt or too slow; PayloadTooLargeError if larger than any page; ContractError if it
-    has an encoding that was not asked for.
+    NetworkError if it is cut, corrupt or too slow; PayloadTooLargeError if larger than any page; ContractError for an
+    encoding that was not requested.
     """
     name = encoding.strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip"):
-        raise ContractError(f"The answer is encoded as {name[:40]!r}; asked was gzip or nothing.")
+        raise ContractError(f"The answer is encoded as {name[:40]!r}; gzip or nothing was requested.")
     # A recorder's answer has no such option.
     options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
     came = went = 0

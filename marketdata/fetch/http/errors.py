@@ -47,7 +47,7 @@ _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.D
 def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> RequestError:
     """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key."""
     if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
-        key = ""  # the very name that was asked for: the address shows it
+        key = ""  # the very name that was requested: the address shows it
 
     def shown(value: object, longest: int = _LONGEST) -> str:
         return (redact(str(value), key) if key else str(value))[:longest]
@@ -151,7 +151,7 @@ def network_failure(problem: Exception, url: str) -> Failure:
     elif any(isinstance(c, TimeoutError | requests.Timeout) for c in causes):
         words = "the answer took too long"
     elif type(causes[-1]).__name__ in _UNREACHABLE:
-        # Who gives a wrong address learns it soon; an answer that is only late is waited for.
+        # A wrong address is reported soon; an answer that is only late is waited for.
         words, again = f"{_UNREACHABLE[type(causes[-1]).__name__]}; is a service running there?", "soon"
     else:
         words = {

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds open: the thread that held one does not exist there."""
+"""Locks that are open in a forked child, where the thread that held one does not exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ForkLock:
         _ALL.add(self)
 
     def open(self) -> None:
-        """Begin with a lock that nobody holds."""
+        """Begin with a new lock."""
         lock = threading.Lock()
         self.acquire, self.release = lock.acquire, lock.release
 

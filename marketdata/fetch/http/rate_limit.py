@@ -18,7 +18,7 @@ _LARGEST_BURST = 32
 class Pacer:
     """Slots for requests, each reserved before the wait, so that threads never race for one.
 
-    ``requests_per_minute`` is per 60 s; while it is None, unknown, only an answer of 429 delays requests.
+    While ``requests_per_minute`` is None, unknown, only an answer of 429 delays requests.
     """
 
     def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:

@@ -1,4 +1,4 @@
-"""When a request is tried again, and when that would only do harm."""
+"""When a request is retried, and when that would only do harm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.fork_lock import ForkLock
 
-# Statuses that may pass when asked again.
+# Statuses of failures that may pass.
 RETRYABLE = frozenset({408, 500, 502, 503, 504})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
 ONCE: frozenset[Again] = frozenset({"once", "new_key"})
@@ -86,8 +86,8 @@ class Policy:
 def backoff(again: Again, tried: int, draw: random.Random) -> float:
     """Seconds before the next attempt after ``tried`` of them, with jitter [s].
 
-    After a 429 that does not say how long to wait, half of it at least; all attempts in less than 2 s where nothing
-    answers at the address.
+    At least half of it after a 429 that does not say how long to wait; less than 2 s in all where nothing answers at
+    the address.
     """
     base, cap = _BACKOFF.get(again, (0.5, 20.0))
     longest = min(cap, base * 2.0 ** min(tried - 1, 30))
@@ -96,9 +96,9 @@ def backoff(again: Again, tried: int, draw: random.Random) -> float:
 
 @dataclass
 class Quota:
-    """Retries that all threads of a client share, so that an outage does not become a storm.
+    """Retries shared by all threads of a client, so that an outage does not become a storm.
 
-    A retry is paid before it is sent; a request that ends well pays back all it took, and one more.
+    A retry is paid for before it is sent; a request that succeeds gives back all it took, and one more.
     """
 
     size: int = 500
@@ -120,15 +120,15 @@ class Quota:
             return cost
 
     def give_back(self, taken: int) -> None:
-        """A request ended well."""
+        """A request succeeded."""
         with self._lock:
             self.left = min(self.size, self.left + taken + 1)
 
 
 class Outage:
-    """Failures in a row, of all threads of a client: then one request at a time tries, and the others wait for it.
+    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait for it.
 
-    ``given_up`` counts requests that were given up after their retries.
+    ``given_up`` counts requests that failed after their retries.
     """
 
     _IN_A_ROW = 3
@@ -140,7 +140,7 @@ class Outage:
 
     @property
     def lasts(self) -> bool:
-        """Whether so much failed in a row that it is no chance."""
+        """Whether so many failed in a row that it is no chance."""
         return self._failures >= self._IN_A_ROW
 
     def count(self, *, failed: bool) -> None:
@@ -148,12 +148,12 @@ class Outage:
         self._failures = self._failures + 1 if failed else 0
 
     def wait(self, stop: threading.Event | None) -> bool:
-        """Return once requests may be sent: whether this one is the one that tries, and has to ``leave``."""
+        """Wait until requests may be sent; whether this one is the one that tries, and has to ``leave``."""
         while self.lasts and not (stop is not None and stop.is_set()):
             if self._turn.acquire(timeout=0.05):
                 return True
         return False
 
     def leave(self) -> None:
-        """The one that tried has ended."""
+        """The request that tried has ended."""
         self._turn.release()

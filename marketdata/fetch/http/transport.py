@@ -1,4 +1,4 @@
-"""One request to the service, tried until it is answered, refused, or not worth another try."""
+"""One request to the service, retried until it is answered, refused, or not worth another attempt."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Stop(threading.Event):
             one.set()
 
 
-# Of the call that this thread makes, where a coroutine waits for it.
+# Of the call that this thread makes for a coroutine.
 STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("marketdata_stop", default=None)
 _AGENT = "marketdata-python"
 _LIBRARY_ERRORS = (
@@ -81,7 +81,7 @@ _LIBRARY_ERRORS = (
 _USAGE = ("usage",)
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
-_DATED_FOR = 600.0  # so long the Date of an answer tells the server's time [s]
+_DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Transport:
         self._sessions = Sessions(self.base_url)
         self.latency: float | None = None
         self._dated: tuple[float, float] | None = None
-        self._asked_usage = False
+        self._usage_requested = False
         self._count = ForkLock()
         self.requests, self.retries = 0, 0
 
@@ -234,9 +234,9 @@ class Transport:
 
     def learn_limits(self) -> None:
         """Request ``usage`` and apply its limits to the pacer; at most once, and without an error."""
-        if self.pacer.known or self._asked_usage:
+        if self.pacer.known or self._usage_requested:
             return
-        self._asked_usage = True
+        self._usage_requested = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
             self._follow(reference_decoder.load(self.get(_USAGE, deadline=0.0).body))
@@ -301,7 +301,7 @@ class Transport:
             with self._sessions.session() as (session, reused):
                 prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
                 if prepared.url != whole:
-                    raise ConfigError("The path would be changed on its way; this id or slug cannot be asked for.")
+                    raise ConfigError("The path would be changed on its way; this id or slug cannot be requested.")
                 timeout = (policy.connect, policy.silence)
                 with session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
                     status, head = response.status_code, response.headers
