@@ -225,7 +225,7 @@ def test_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: 
     most = 0
     for _ in fetching:
         time.sleep(0.005)
-        most = max(most, fetching._held)
+        most = max(most, fetching._pending)
     assert most <= 5
 
 
