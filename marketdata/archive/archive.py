@@ -1,4 +1,4 @@
-"""The archive as a user sees it: add, pull, read at any resolution, and see what is stored."""
+"""The archive: add, pull, read at any resolution, and see what is stored."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from marketdata.archive.catalog import KINDS, RecordKind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round
-from marketdata.archive.pull import Pull, asked_frame, wanted_range
-from marketdata.archive.query import Missing, checked_levels, checked_missing, checked_view
+from marketdata.archive.pull import Pull, fetched_frame, wanted_range
+from marketdata.archive.query import Missing, checked_missing, checked_view, checked_views
 from marketdata.archive.scan import (
     EngineName,
     Query,
@@ -33,7 +33,8 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.resolution import BASES
-from marketdata.tidy.arguments import names
+from marketdata.tidy.arguments import names, whole
+from marketdata.tidy.frames import frame_kind
 from marketdata.times import Range, to_datetime, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns
@@ -51,8 +52,7 @@ class Archive(Generic[Frame]):
     """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
 
     Points are stored at 1m, or own recordings at 1s; coarser ones are derived on reading by the service's rules
-    (interface 4.2 to 4.4). The object is cheap to make, keeps no lock and no open file, and may be used by many
-    threads.
+    (interface 4.2 to 4.4). The object is cheap to make, and may be used by many threads.
 
     Parameters
     ----------
@@ -61,14 +61,12 @@ class Archive(Generic[Frame]):
     frame : {"pandas", "polars"}
         Kind of the frames that reads return.
     storage_options : dict, optional
-        Keys, endpoint and so on of the object store, as deltalake takes them.
+        Options of the object store, such as keys, as deltalake takes them.
     as_of : time, optional
-        Show the archive as it was then [UTC], read only: back to the start of the commit log (30 days) and the last
-        ``vacuum``.
+        Show the archive as it was then [UTC], read only: at most 30 days ago, and not before the last ``vacuum``.
     base : {"1m", "1s"}, optional
-        Width of the points that a new archive holds, fixed when it is made: by default 1m. At "1s" it is for own
-        recordings, and takes no pull: the service has 1m, and a mean of both would weigh one minute as one second.
-        ConfigError if the archive has another base; without ``base`` it is opened as it is.
+        Width of the points of a new archive, by default 1m; ConfigError if the archive has another one. At "1s" it is
+        for own recordings, and takes no pull.
 
     Examples
     --------
@@ -121,15 +119,13 @@ class Archive(Generic[Frame]):
         as_of: Any = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None:
-        if frame not in ("pandas", "polars"):
-            raise ConfigError(f"frame={frame!r} does not exist; allowed are 'pandas' and 'polars'.")
         location = os.fspath(path_or_url)
         if not location:
             raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
         self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
         if not is_url(location) and Path(self._location).is_file():
             raise ConfigError(f"{location!r} is a file; an archive is a folder, which the first write makes.")
-        self._frame: FrameKind = frame
+        self._frame = frame_kind(frame)
         self._client: Any = None
         self._progress: bool | None = None
         if base is not None and base not in BASES:
@@ -149,7 +145,7 @@ class Archive(Generic[Frame]):
 
     @property
     def _stored(self) -> ArchiveStore:
-        """What reads use; NotArchivedError for a folder of other files, which is no archive by mistake."""
+        """The store for reading; NotArchivedError for a folder of other files."""
         store = self._store
         if not store.is_made and not is_url(self._location):
             with reading(f"The folder {self._location!r}"):
@@ -175,13 +171,12 @@ class Archive(Generic[Frame]):
         replace: bool = False,
         complete: bool = False,
     ) -> None:
-        """Add records and points. Points of equal token and time are replaced, everything else stays.
+        """Add records and points; points of equal token and time are replaced, everything else stays; see `Archive`.
 
-        What is added is ``recorded``: stored, but not said to be complete, so that a pull still fetches it; ranges that
-        were complete stay so. Recordings finer than the base (1m) or irregular are reduced to it: the last book, the
-        mean of prices and metrics. Adding the same again changes nothing. After an ArchiveFullError what was there
-        before is intact; an ArchiveError says that rows have a token that no market of the archive has, or a coarser
-        grid than what they would replace. For an example see `Archive`.
+        Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
+        the base (1m) or irregular are reduced to it: the last book, the mean of prices and metrics. ArchiveError if
+        rows have a token of no market in the archive, or a coarser grid than what they would replace; ArchiveFullError
+        leaves everything intact.
 
         Parameters
         ----------
@@ -193,10 +188,10 @@ class Archive(Generic[Frame]):
             Tidy columns in any kind of frame. Missing ``market_id`` and ``token_label`` are looked up by ``token_id``;
             metrics may name the market by ``slug``.
         replace : bool
-            Replace the range from the first to the last point of each token, also where the frame has no point.
+            Replace all points from the first to the last one of each token.
         complete : bool
-            State that nothing is missing from the first to the last point of each market (all its tokens must be in the
-            frame): the range becomes ``final``, and no pull fetches it.
+            State that no point is missing between the first and the last of each market, with all its tokens: the range
+            becomes ``final``, and no pull fetches it.
         """
         ingest.add_records(self._store, markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
@@ -204,17 +199,12 @@ class Archive(Generic[Frame]):
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
     def add_files(self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp") -> list[AddedFile]:
-        """Add files: Parquet, CSV and JSON lines of tidy columns, and raw book messages of a collector.
+        """Add files or folders of them: Parquet, CSV, JSON lines of tidy columns, or raw book messages of a collector.
 
-        Columns tell what a file has; of ``paths``, files or folders, records are added before points. Returns a list of
-        AddedFile: ``file kind rows points stored``: its rows or messages, the points these are (a snapshot of a book is
-        one, duplicates count once), and the points stored. ConfigError if a file is missing or of no known kind;
-        nothing is added then. Other errors as `add`.
-
-        Parameters
-        ----------
-        token_id, clock : str
-            For raw messages: the token if they do not name one, and the field with their Unix time in s, ms, us or ns.
+        Returns a list of AddedFile ``file kind rows points stored``: its rows or messages, how many points these are,
+        and how many points are stored. ConfigError, before anything is added, if one of ``paths`` is missing or of no
+        known kind; other errors as `add`. Of raw messages without a token ``token_id`` is the token; ``clock`` is their
+        field with a Unix time in s, ms, us or ns.
 
         Examples
         --------
@@ -256,26 +246,26 @@ class Archive(Generic[Frame]):
     ) -> Any:
         """Fetch what is missing of a range, and only that, at 1m.
 
-        Data is committed as it arrives, so a stopped pull continues where it was; what is final makes no request.
-        Buckets that are open or have not settled (ten minutes, by the server's clock) are provisional and fetched again
-        by later pulls; ranges without points near now are asked for again after an hour, a day and a week.
+        Data is committed as it arrives, so a stopped pull continues where it was. A bucket is final ten minutes after
+        its end by the server's clock; younger ones are provisional and fetched again. Ranges without points near now
+        are fetched again after an hour, a day and a week.
 
         Returns a frame ``view market_id start end state rows`` of what was, or with ``dry_run`` would be, fetched.
-        NotFoundError if the service does not know a market (the others are filled first); ArchiveBusyError if others
-        keep writing the same; ArchiveFullError and the errors of the client leave what was committed intact.
+        NotFoundError if the service does not know a market, once the others are filled; ArchiveBusyError if others keep
+        writing the same; ArchiveFullError and the errors of the client leave what was committed intact.
 
         Parameters
         ----------
         client : Client
             Where to fetch from.
         markets : str or list of str, optional
-            Ids or slugs. Instead: ``event`` or ``series``, a slug, for all markets below it (what the service lists of
-            it is believed for ten minutes); ``search``, for all that the service finds by a text; ``all_markets``; or
-            ``file``, a text file of ids and slugs, one a line (``#`` begins a comment, ``"-"`` is the standard input).
+            Ids or slugs; instead the slug of an ``event`` or ``series`` for all its markets (listed again after ten
+            minutes), a ``search`` text, ``all_markets``, or a text ``file`` of ids and slugs, one a line (``#`` begins
+            a comment, ``"-"`` is the standard input).
         views, start, end
             Which of books, prices and metrics; the half-open range [UTC], by default up to now by the server's clock.
         refresh : bool
-            Fetch also what is final; the last fetch wins.
+            Fetch also what is final.
         progress, frame : bool, {"pandas", "polars"}
             Show a progress bar, by default in a terminal; kind of the result.
 
@@ -287,10 +277,12 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
+        selection = Selection(
+            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
+        )
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
-        run.run(selection, some, wanted_range(start, end))
-        return asked_frame(run.asked, frame or self._frame)
+        run.run(selection, checked_views(views), wanted_range(start, end))
+        return fetched_frame(run.fetched, frame or self._frame)
 
     def follow(
         self,
@@ -307,20 +299,17 @@ class Archive(Generic[Frame]):
         every: str | float = "1m",
         stop: threading.Event | None = None,
     ) -> Iterator[Round]:
-        """Keep the archive up to date: a pull from ``start`` to now every so often, until stopped.
+        """Keep the archive up to date: a pull from ``start`` to now every so often, until stopped; see `pull`.
 
-        Yields one report per round: ``at markets ranges points error``: the server's time [UTC], how many markets are
-        followed, how many ranges came with how many points, and why it is not all, or None. Data is committed as it
-        comes: stopped at any moment, by leaving the loop or setting ``stop`` (a threading.Event), it loses nothing, and
-        started again it continues where it was. Markets are listed again every ten minutes. If the service or the
-        network fails after the client's retries, the next round continues. The key, its plan, arguments, the archive,
-        and only unknown markets raise an error.
+        Yields one report per round ``at markets ranges points error``: the server's time [UTC], the number of markets,
+        fetched ranges and points, and the error that the next round repairs, or None. Leaving the loop or setting
+        ``stop`` (a threading.Event) loses nothing. Raises for the key, its plan, arguments, the archive, or if all
+        markets are unknown; failures of service and network end a round only.
 
         Parameters
         ----------
         every : str or float
-            From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s]. For others
-            see `pull`; an unknown market is reported once.
+            From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s].
 
         Examples
         --------
@@ -330,28 +319,12 @@ class Archive(Generic[Frame]):
         >>> done.markets, done.error
         (1, None)
         """
-        some, selection = self._wanted(client, views, markets, event, series, search, file, all_markets=all_markets)
-        step, wanted = to_duration(every, "every", least="1s", most="1d", numbers=True), wanted_range(start, None)
-        return Follower(self._store, client, selection, some).rounds(wanted, step, stop or threading.Event())
-
-    def _wanted(
-        self,
-        client: Any,
-        views: Sequence[View],
-        markets: str | Sequence[str] | None,
-        event: str | None,
-        series: str | None,
-        search: str | None,
-        file: str | os.PathLike[str] | None,
-        *,
-        all_markets: bool,
-    ) -> tuple[list[View], Selection]:
-        """Views and markets of a pull, checked."""
-        if not hasattr(client, "iter_columns"):
-            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        some = [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
-        return some, Selection(
+        selection = Selection(
             self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
+        )
+        step, wanted = to_duration(every, "every", least="1s", most="1d", numbers=True), wanted_range(start, None)
+        return Follower(self._store, client, selection, checked_views(views)).rounds(
+            wanted, step, stop or threading.Event()
         )
 
     def books(
@@ -368,29 +341,29 @@ class Archive(Generic[Frame]):
         """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
 
         Returns the tidy frame ``ts market_id token_id token_label side level price size``. NotArchivedError for an
-        unknown market or a range that is not there (``.range``).
+        unknown market or a missing range (``.range``).
 
         Parameters
         ----------
         market : str or list of str
             Id or slug.
         start, end : time, optional
-            Start inclusive, end exclusive [UTC]; by default as far as the archive reaches.
+            Start inclusive, end exclusive [UTC]; by default all that is stored.
         resolution : str
             "1m" or a coarser width of `marketdata.resample`, or "1s" where that is the base.
         levels : int, optional
             At most so many best levels of each side.
         frame : {"pandas", "polars"}, optional
         on_missing : {"warn", "raise", "partial", "fetch"}, optional
-            If part of the range is missing, unproven or provisional: warn (default), raise, stay silent, or fetch it
-            (at 1m, see `pull`) from the client that is attached.
+            If part of the range is missing, unproven or provisional: warn (default), raise, stay silent, or `pull` it
+            from the attached client.
 
         Examples
         --------
         >>> archive.books(market, "2025-12-31", "2025-12-31T06:00", "1h", levels=1)["ts"].nunique()
         6
         """
-        return self._read("books", market, start, end, resolution, on_missing, frame, checked_levels(levels))
+        return self._read("books", market, start, end, resolution, on_missing, frame, levels)
 
     def prices(
         self,
@@ -434,9 +407,9 @@ class Archive(Generic[Frame]):
     ) -> AnyColumns:
         """Points of one market as BookColumns, PriceColumns or MetricColumns, sorted by token and time; see `books`.
 
-        Returns empty columns where nothing is there; coverage is not looked at. ``market_id`` is the id, never a slug,
-        ``token_id`` one token only; ``rng`` selects 1m points with start <= ts < end [microseconds UTC], which are then
-        aggregated; ``view`` is "books", "prices" or "metrics".
+        Returns empty columns where there is no point, whatever the coverage. ``view`` is "books", "prices" or
+        "metrics", ``market_id`` an id, ``token_id`` one token; ``rng`` [microseconds UTC] selects 1m points, which are
+        then aggregated.
         """
         store, ranges = self._store, {market_id: rng or query.ALL_TIME}
         return query.derived(
@@ -444,14 +417,14 @@ class Archive(Generic[Frame]):
         )
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
-        """The same archive with a client, from which its reads with ``on_missing="fetch"`` fill gaps; see `pull`."""
+        """The same archive with a client for reads with ``on_missing="fetch"``; see `pull`."""
         out = copy.copy(self)
         out.__dict__.update(_client=client, _progress=progress)
         return out
 
     @property
     def simulated(self) -> bool:
-        """Whether any market in it is simulated; shown wherever its data is shown; see `simulate`."""
+        """Whether any market is simulated, as charts show; see `simulate`."""
         return any(record.get("simulated") is True for record in self.records("markets"))
 
     def version(self, view: View | RecordKind) -> int:
@@ -461,9 +434,9 @@ class Archive(Generic[Frame]):
         return self._stored.points[checked_view(view)].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
-        """Records of ``"series"``, ``"events"`` or ``"markets"`` in the shape of the interface (4.5), by id.
+        """Records as the interface has them (4.5): ``kind`` is "series", "events" or "markets".
 
-        Returns a list of new dicts, which may be changed; ``kind`` is one of the three.
+        Returns a list of new dicts, by id.
 
         Examples
         --------
@@ -524,24 +497,19 @@ class Archive(Generic[Frame]):
         engine: EngineName = "polars",
         nested: bool = False,
     ) -> Any:
-        """A view as a lazy frame of an engine, for archives larger than memory.
+        """A view as a lazy frame of an engine, for archives larger than memory; other parameters as for `books`.
 
-        Returns the tidy columns of one committed version, ids as text, an empty side of a book as one marker row.
-        Predicates on ``ts`` and ids, the choice of columns and limits reach the files. At the base (1m) rows of polars
-        are sorted by market, token and time within each file, else unordered. DuckDB compares page checksums as it
-        reads; the others do not: run `verify`. ModuleNotFoundError if the engine is not installed, ConfigError if no
-        Spark session runs. For ``levels`` see `books`.
+        Returns the tidy columns of one committed version, ids as text; predicates on ``ts`` and ids, columns and limits
+        reach the files. Rows are unordered, but at the base (1m) polars has them sorted within each file. DuckDB
+        compares page checksums as it reads; for the others run `verify`. ModuleNotFoundError if the engine is not
+        installed, ConfigError if no Spark session runs.
 
         Parameters
         ----------
-        view, market, start, end
-            "books", "prices" or "metrics"; ids or slugs, by default all; the half-open range [UTC].
-        resolution : str
-            "1m" or a coarser width of `marketdata.resample`, or "1s" where that is the base; books are aggregated as
-            whole snapshots.
+        view : {"books", "prices", "metrics"}
         engine : {"polars", "arrow", "duckdb", "dask", "spark"}
-            Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames whose partitions have whole
-            markets; Spark is that of the running session, whose workers must reach the files.
+            Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames with whole markets in a partition;
+            workers of the running Spark session must reach the files.
         nested : bool
             Books as one row per snapshot, with list columns ``bid_price bid_size ask_price ask_size``.
 
@@ -552,7 +520,7 @@ class Archive(Generic[Frame]):
         """
         table, engine = self._stored.points[checked_view(view)], checked_engine(engine)
         ids = None if market is None else [self._market_id(one) for one in names("market", market)]
-        what = self._query(view, ids, _range(start, end), resolution, levels=checked_levels(levels), nested=nested)
+        what = self._query(view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
             return what.lazy()
         if engine == "arrow":
@@ -567,9 +535,8 @@ class Archive(Generic[Frame]):
         """Run SQL over the archive, by DuckDB in this process.
 
         Returns the rows of ``statement`` (dialect of DuckDB, times in UTC) as a ``frame``. Tables: ``books`` (tidy
-        rows), ``snapshots`` (one row per snapshot, with list columns), ``prices`` and ``metrics`` at 1m, and ``markets
-        events series coverage``; all of one version, and only those named are read. ConfigError if DuckDB refuses it,
-        ModuleNotFoundError if it is not installed.
+        rows), ``snapshots`` (one row per snapshot), ``prices`` and ``metrics`` at 1m, ``markets events series
+        coverage``. ConfigError if DuckDB refuses it, ModuleNotFoundError if it is not installed.
 
         Examples
         --------
@@ -577,8 +544,6 @@ class Archive(Generic[Frame]):
         [1440]
         """
         import polars as pl
-
-        from marketdata.accessor import register
 
         connection = sql.connect()
         for view, table in self._stored.points.items():
@@ -591,9 +556,7 @@ class Archive(Generic[Frame]):
                 records = getattr(self, name)(frame="polars")
                 connection.register(name, records.to_arrow())
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
-        kind = frame or self._frame
-        register(kind)
-        return cast("Frame", rows if kind == "polars" else rows.to_pandas())
+        return cast("Frame", query.of_kind(rows, frame or self._frame))
 
     def _query(
         self,
@@ -606,6 +569,8 @@ class Archive(Generic[Frame]):
         nested: bool = False,
     ) -> Query:
         store = self._store
+        if levels is not None:
+            whole("levels", levels)
         width = store.width(resolution)
         wanted = query.clipped(wanted, store.base, width)
         return query_of(
@@ -618,8 +583,7 @@ class Archive(Generic[Frame]):
         """Records of markets as a frame, as from `Client.markets`.
 
         One row per market: ``market_id slug question status start_date end_date token_ids token_labels``, dates [UTC],
-        and further fields of the records; of one event ``event_slug``, or with the text ``search`` in id, slug or
-        question, in upper or lower case.
+        and further fields; of the event ``event_slug``, or with ``search`` in id, slug or question, in any case.
 
         Examples
         --------
@@ -641,16 +605,12 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         """Records of events as a frame, as from `Client.events`; see `markets`.
 
-        One row per event: ``event_id slug title status start_date end_date tags`` and further fields; of one series
-        ``series_slug``.
+        One row per event: ``event_id slug title status start_date end_date tags`` and more; of one ``series_slug``.
         """
         return self._record_frame("events", {"series_slug": series_slug}, search, frame)
 
     def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Frame:
-        """Records of series as a frame, as from `Client.series`; see `markets`.
-
-        One row per series: ``series_id slug title status start_date end_date`` and further fields.
-        """
+        """One row per series: ``series_id slug title status start_date end_date`` and more; see `markets`."""
         return self._record_frame("series", {}, search, frame)
 
     def _record_frame(
@@ -678,11 +638,10 @@ class Archive(Generic[Frame]):
         end: Any = None,
         resolution: str = "1m",
     ) -> None:
-        """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file.
+        """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
-        Without ``market``, all of the view is streamed in bounded memory, once its checksums were compared. The suffix
-        of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Ranges, resolution and errors as
-        for `books`.
+        The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market``
+        all of the view is streamed in bounded memory, once its checksums were compared.
 
         Examples
         --------
@@ -701,11 +660,10 @@ class Archive(Generic[Frame]):
         return files.write(rows, Path(path))
 
     def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
-        """Parquet files that hold a view (of one market, in a range), for engines that take file lists.
+        """Parquet files of a view (of one market, in a range), for engines that take file lists; see `books`.
 
-        Returns paths, or addresses in the object store, of the newest version. Files may hold more: filter again. Books
-        are one row per snapshot, with list columns ``bid_price bid_size ask_price ask_size``. Parameters and errors as
-        for `books`.
+        Returns paths, or addresses in the object store, of the newest version, with books as in `scan` with ``nested``.
+        Files may have rows beyond the range.
 
         Examples
         --------
@@ -720,8 +678,7 @@ class Archive(Generic[Frame]):
         """What is stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC;
-        state is final, provisional, recorded, empty_observed, unproven or missing, by the minute; rows and hash are of
-        the points that are stored, null if unknown.
+        state is final, provisional, recorded, empty_observed, unproven or missing; rows and hash null if unknown.
 
         Examples
         --------
@@ -739,7 +696,7 @@ class Archive(Generic[Frame]):
     ) -> Any:
         """Draw `coverage`: one bar per market and view, coloured by state; see `plot.coverage`.
 
-        Returns a matplotlib Axes or plotly Figure, x: time [UTC], y: question of the market, and view.
+        Returns a matplotlib Axes or plotly Figure.
         """
         from marketdata import plot
 
@@ -749,15 +706,14 @@ class Archive(Generic[Frame]):
         return plot.coverage(held, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
-        """Rewrite small files as few large ones, without disturbing readers; returns how many fewer; see `vacuum`."""
+        """Rewrite small files as few large ones; returns how many fewer there are; see `vacuum`."""
         return maintenance.compact(self._stored)
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
-        """Remove files that no version of the last hours needs, and what killed writers left behind.
+        """Remove files that no version of the last ``retention_hours`` [h, rounded up] needs.
 
-        Returns the names of removed files; files that the archive did not write are never touched. Versions stay
-        readable for ``retention_hours`` [h, rounded up]: keep more than running readers and ``as_of`` need.
-        ArchiveFullError without the right to write.
+        Returns the names of removed files; never of files that the archive did not write. Retain more than running
+        readers and ``as_of`` need. ArchiveFullError without the right to write.
 
         Examples
         --------
@@ -768,13 +724,11 @@ class Archive(Generic[Frame]):
         return maintenance.vacuum(self._stored, retention_hours)
 
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
-        """Read everything back and compare it with the row counts and content hashes of the coverage.
+        """Read everything back and compare it with the row counts and content hashes of the coverage; see `books`.
 
-        Finds flipped bits, torn, swapped and missing files, and rows other than those written. One row per damaged
-        range, none if all is well: ``view market_id start end problem``. ``repair`` gives up what is proven to be
-        damaged: its ranges become missing, what can still be read is kept, and the next pull or add fills them.
-        ArchiveError if the storage does not answer: that says nothing about the data, and nothing is changed. ``frame``
-        as for `books`.
+        One row per damaged range: ``view market_id start end problem``; none if all is as it was written. With
+        ``repair`` what is proven damaged becomes missing, for the next pull or add to fill. ArchiveError if the storage
+        fails, which says nothing about the data: nothing is changed.
 
         Examples
         --------
@@ -788,10 +742,9 @@ class Archive(Generic[Frame]):
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:
         """Recreate damaged or missing commit logs from the data files, then repair as `verify` does.
 
-        A table with such a log is read up to its last good version, with a warning, and not written to. Points are in
-        the data files, each of which proves itself; what is left of the log and the content hashes tell which of them
-        had been replaced. Old logs are kept as ``_delta_log.damaged-...``. Nothing else should write meanwhile. Returns
-        the ranges that are now missing. ArchiveError in an object store.
+        Until then such a table is read up to its last good version, with a warning, and not written to. Nothing else
+        may write meanwhile; old logs stay as ``_delta_log.damaged-...``. Returns the ranges that are now missing.
+        ArchiveError in an object store.
         """
         maintenance.rebuild(self._stored)
         return self._damage_frame(maintenance.repair(self._store), frame)
@@ -814,6 +767,8 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         from marketdata.accessor import to_frame
 
+        if levels is not None:
+            whole("levels", levels)
         width, missing = self._store.width(resolution), checked_missing(on_missing)
         if missing == "fetch":
             wanted = self._span(start, end)

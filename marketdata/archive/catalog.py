@@ -41,10 +41,7 @@ SCHEMAS: dict[RecordKind, pa.Schema] = {
 
 
 class Catalog:
-    """Records of one kind, read again when the table has moved; a record is parsed when it is asked for.
-
-    The typed columns are for other engines; the column ``record`` holds the whole record as JSON.
-    """
+    """Records of one kind, each parsed on first use from the JSON column ``record``; other columns are for engines."""
 
     def __init__(self, table: Table, kind: RecordKind) -> None:
         self.table = table
@@ -71,7 +68,7 @@ class Catalog:
             return self._at(self._slugs.get(id_or_slug) if at is None else at)
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
-        """The market that has this token (of several the first, or the one that is named), and the token's label."""
+        """The market that has this token, the first of several or the one that is named, and the token's label."""
         with self._lock:
             self._refresh()
             for at in self._tokens.get(token_id, ()):
@@ -81,13 +78,13 @@ class Catalog:
             return None
 
     def markets_of(self, token_id: str) -> list[str]:
-        """Ids of the markets that have this token: short ids are used again."""
+        """Ids of the markets that have this token: short ids repeat."""
         with self._lock:
             self._refresh()
             return [str(self._rows["market_id"][at]) for at in self._tokens.get(token_id, ())]
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
-        """The error for a market that is not here; names what is spelled nearly so."""
+        """The error for an unknown market, with similar names."""
         with self._lock:
             self._refresh()
             near = difflib.get_close_matches(id_or_slug, [*self._slugs, *self._by_id], n=3, cutoff=0.7)

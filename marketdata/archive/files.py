@@ -1,4 +1,4 @@
-"""Files of other people as frames to add: Parquet, CSV, JSON lines, and what a collector of messages wrote."""
+"""Files as frames to add: Parquet, CSV, JSON lines, and raw messages of a collector."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(columns: Iterable[str], name: str) -> FileKind:
-    """What rows with these columns are; ConfigError if they are nothing that an archive takes."""
+    """The kind of rows with these columns; ConfigError if an archive takes none such."""
     have = set(columns)
     if "ts" in have:
         for view, spec in VIEWS.items():
@@ -164,10 +164,10 @@ def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str
     levels: list[tuple[float, float]] = []
     for number, row in enumerate(rows):
         try:
-            who = next((str(row[k]) for k in _MESSAGE_TOKENS if row.get(k)), token_id)
-            if who is None:
-                raise ConfigError(f"{name!r} does not say whose books it holds; pass token_id=.")
-            codes.append(tokens.setdefault(Token("", who), len(tokens)))
+            token = next((str(row[k]) for k in _MESSAGE_TOKENS if row.get(k)), token_id)
+            if token is None:
+                raise ConfigError(f"{name!r} does not name the token of its books; pass token_id=.")
+            codes.append(tokens.setdefault(Token("", token), len(tokens)))
             times.append(unix_micros(row[clock]))
             for side, best_first in (("bids", True), ("asks", False)):
                 some = sorted(((float(v["price"]), float(v["size"])) for v in row[side]), reverse=best_first)

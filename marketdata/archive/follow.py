@@ -1,4 +1,4 @@
-"""Keep an archive up to date: a pull every so often, until it is stopped."""
+"""Keep an archive up to date: repeated pulls until stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from marketdata.archive import maintenance
-from marketdata.archive.coverage.policy import SETTLE
+from marketdata.archive.coverage.policy import FINALIZE_AFTER
 from marketdata.archive.pull import Pull, check_base
 from marketdata.archive.selection import Selection, is_fresh
 from marketdata.archive.store import ArchiveStore
@@ -28,7 +28,7 @@ from marketdata.wire.views import View
 
 
 class Round(NamedTuple):
-    """What one round of `Archive.follow` did; ``at`` is None without the server's clock, ``error`` what it left."""
+    """The report of a round of `Archive.follow`; ``at`` is None without the server's clock."""
 
     at: dt.datetime | None
     markets: int
@@ -50,7 +50,7 @@ class Follower:
         self._listed: int | None = None
 
     def rounds(self, wanted: Range, every: int, stop: threading.Event) -> Iterator[Round]:
-        """One report per round, every so many microseconds until ``stop`` is set; raises what waiting does not cure."""
+        """One report per round, ``every`` so many microseconds until ``stop``; raises what waiting does not cure."""
         while not stop.is_set():
             began = SYSTEM.monotonic()
             done = self._round(wanted, stop)
@@ -63,24 +63,24 @@ class Follower:
     def _round(self, wanted: Range, stop: threading.Event) -> Round:
         run, error, at = Pull(self._store, self._client, progress=False, stop=stop), None, None
         try:
-            at = to_datetime(run.clock.now) if run.clock.settle == SETTLE else None
+            at = to_datetime(run.clock.now) if run.clock.finalize_after == FINALIZE_AFTER else None
             is_new = self._list(run)
             run.fill(self._markets, self._views, wanted)
             if is_new:
-                run.tell_unknown(self._markets)
+                run.raise_unknown(self._markets)
             maintenance.compact_tail(self._store)
         except MarketDataError as problem:
             if not self._may_pass(problem):
                 raise
             error = problem
-        points = sum(asked.rows or 0 for asked in run.asked)
-        return Round(at, len(self._markets), len(run.asked), points, error)
+        points = sum(one.rows or 0 for one in run.fetched)
+        return Round(at, len(self._markets), len(run.fetched), points, error)
 
     def _list(self, run: Pull) -> bool:
-        """List the markets where that is due; whether it was."""
+        """List the markets if that is due; whether it was."""
         now = run.clock.now
         is_due = self._listed is None or not is_fresh(self._listed, now)
-        if is_due or self._selection.is_kept:
+        if is_due or self._selection.is_cached:
             self._markets = self._selection.ids(lambda: run.clock)
         if is_due:
             self._listed = now
@@ -89,7 +89,7 @@ class Follower:
     def _may_pass(self, problem: MarketDataError) -> bool:
         """Whether the next round may do better."""
         if isinstance(problem, NotFoundError):
-            # A market that is gone later does not end the others; a name that never was is an error at once.
+            # A market that disappears does not end the others; a name that never existed is an error at once.
             return any(self._store.catalog["markets"].find(market) for market in self._markets)
         if isinstance(problem, AuthenticationError | PlanError | ConfigError):
             return False

@@ -1,4 +1,4 @@
-"""What ``Archive.add`` does: foreign frames become base points with whole ids, records go into the catalog."""
+"""Adding: frames of any kind become base points with whole ids, records go into the catalog."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy.schema import LISTS, is_count
 from marketdata.times import Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, Columns, Token
+from marketdata.wire.deduplicate import repeated
 from marketdata.wire.views import VIEWS, View
 
-# From so many times on a coarse grid on they are no chance, and no few moments that someone chose.
+# From so many times on, a coarse grid is neither chance nor a choice of moments.
 _ENOUGH = 12
 
 
 def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> None:
-    """Keep records; events and series that are not given are derived from the markets."""
+    """Store records; events and series that are not given are derived from the markets."""
     catalog = store.catalog
     if not (markets is None and events is None and series is None) and store.base.text != "1m":
         store.fix_base(store.base)
@@ -60,7 +61,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
     if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
         warn(
             f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
-            "and their range as unproven, so that pull asks for the minutes between. If they are aggregates, add the "
+            "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add the "
             f"{base} points they were made of instead.",
             PartialCoverageWarning,
         )
@@ -70,7 +71,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
 
 
 def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
-    """What is complete has every token of its markets."""
+    """ArchiveError if complete rows lack a token of a market."""
     if not VIEWS[view].has_tokens:
         return
     used = np.unique(columns.token)
@@ -93,7 +94,7 @@ def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
 
 
 def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
-    """Rows that were aggregated must not take the place of the points they were made of."""
+    """ArchiveError if aggregated rows would replace the points they were made of."""
     held = query.read(store.points[view], view, list(ranges), ranges)
     fine = np.flatnonzero(held.ts % width.micros)
     if len(fine):
@@ -116,7 +117,7 @@ def _at(base: BucketWidth, view: View, columns: AnyColumns) -> AnyColumns:
 
 
 def coarse_grid(columns: AnyColumns, base: BucketWidth) -> Resolution | None:
-    """The widest resolution above the base on whose grid all of at least three times are; None without one."""
+    """The widest resolution above the base on whose grid all times are, at least three; None without one."""
     times = np.unique(columns.ts)
     if len(times) < 3:
         return None
@@ -125,7 +126,7 @@ def coarse_grid(columns: AnyColumns, base: BucketWidth) -> Resolution | None:
 
 
 def _finite(columns: AnyColumns) -> AnyColumns:
-    """What is infinite is no observation: a missing value, as NaN is; no level can be so."""
+    """An infinite value is missing, as NaN is; NotTidyError for such a level."""
     if isinstance(columns, BookColumns):
         if not np.isfinite(columns.levels).all():
             raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
@@ -138,24 +139,16 @@ def _finite(columns: AnyColumns) -> AnyColumns:
 
 def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
     """Sorted columns with equal points of one token and time as one."""
-    again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0)) + 1
-    if not len(again):
-        return columns
-    first, second = columns.take(again - 1), columns.take(again)
-    if isinstance(first, BookColumns) and isinstance(second, BookColumns):
-        same = np.array_equal(first.counts, second.counts) and np.array_equal(first.levels, second.levels)
-    else:
-        same = all(np.array_equal(v, second.values[k], equal_nan=True) for k, v in first.values.items())  # type: ignore[union-attr]
-    if not same:
-        token = columns.tokens[int(columns.token[again[0]])]
+    again, is_equal = repeated(columns)
+    if not is_equal.all():
+        first = again[~is_equal][0]
+        token = columns.tokens[int(columns.token[first])]
         raise NotTidyError(
             f"The {view} rows hold different values for one token and time, such as token "
-            f"{str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[again[0]]))}. "
+            f"{str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[first]))}. "
             "Leave one of them; equal rows are taken as one."
         )
-    keep = np.ones(len(columns), dtype=bool)
-    keep[again] = False
-    return columns.take(np.flatnonzero(keep))
+    return columns.take(np.setdiff1d(np.arange(len(columns)), again)) if len(again) else columns
 
 
 def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
@@ -180,7 +173,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
 
 
 def _with_market_id(frame: Any, markets: Catalog) -> Any:
-    """Metric rows may name their market by its slug."""
+    """Metric rows with the market id of their slug."""
     import narwhals as nw
 
     from marketdata.tidy.backends import in_memory, names_of
@@ -244,7 +237,7 @@ def _whole(view: View, token: Token, markets: Catalog) -> Token:
 
 
 def _check_names(tokens: Iterable[Token]) -> None:
-    """Refuse a token with two labels, and a label that has an id in some rows only: either would be two tokens."""
+    """NotTidyError for a token with two labels, and for a label that has an id in some rows only."""
     labels: dict[tuple[str, str], str | None] = {}
     ids: dict[tuple[str, str], str | None] = {}
     for market_id, token_id, label in tokens:
@@ -264,12 +257,12 @@ def _by_label(token: Token, markets: Catalog) -> Token:
         if known.get("label") == token.token_label and known.get("id"):
             return Token(token.market_id, known["id"], token.token_label)
     if token.market_id and token.token_label:
-        return token  # a label that the service does not map has no id
+        return token  # a label that the service does not map to an id
     raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
 
 
 def seen_markets(columns: AnyColumns, markets: Catalog) -> list[Record]:
-    """Records of markets and tokens that points name and the markets table does not know."""
+    """Records of markets and tokens that points name and the markets table lacks."""
     tokens: dict[str, dict[str, str | None]] = {}
     for token in columns.tokens:
         some = tokens.setdefault(token.market_id, {})

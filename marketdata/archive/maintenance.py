@@ -29,13 +29,13 @@ from marketdata.wire.views import VIEWS, View, empty
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000
-# Of so many files that are smaller a pull that goes on makes large ones.
+# A follower joins files of less than this size once there are so many.
 _TAIL_FILES = 64
 _TAIL_BYTES = 500_000
 # What `verify` reads at once.
 _READ_BYTES = 16_000_000
-# A file that no commit names yet may belong to a write that is under way.
-_UNDER_WAY = 3_600.0
+# A younger file that no commit names may belong to a write in progress [s].
+_IN_PROGRESS = 3_600.0
 _LONGEST = 24 * 365 * 1000
 
 
@@ -66,7 +66,7 @@ def compact(store: ArchiveStore) -> int:
 
 
 def compact_tail(store: ArchiveStore) -> int:
-    """Join the small files that many short pulls left, once there are many; returns how many files fewer there are."""
+    """Join small files once there are many; returns how many files fewer there are."""
     gone = 0
     for view, table in store.points.items():
         small = [file for file in table.version().files if file.size < _TAIL_BYTES]
@@ -94,7 +94,7 @@ def _batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
-    """Join some files; 0 where another writer has replaced one of them, for its rows are newer."""
+    """Join some files; 0 if another writer has replaced one of them, as its rows are newer."""
     made: list[DataFile] = []
     joined = 0
 
@@ -119,7 +119,7 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
         raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
     if not 0 <= retention_hours < math.inf:
         raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a finite number from 0 on.")
-    # Delta counts whole hours: rather one file too many.
+    # Delta counts whole hours: one file too many is better than one too few.
     hours = math.ceil(min(retention_hours, _LONGEST))
     gone = []
     for table in store.tables.values():
@@ -131,7 +131,7 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
 
 
 def _sweep(table: Table) -> list[str]:
-    """Remove what writers left that were killed before they committed. Foreign files stay."""
+    """Remove files of writers that were killed before they committed. Foreign files stay."""
     if table.remote:
         return []
     gone = []
@@ -140,14 +140,14 @@ def _sweep(table: Table) -> list[str]:
         for path in Path(table.uri).iterdir():
             if not OURS.fullmatch(path.name) or path.name in named or path.is_symlink():
                 continue
-            if time.time() - path.stat().st_mtime > _UNDER_WAY:
+            if time.time() - path.stat().st_mtime > _IN_PROGRESS:
                 path.unlink(missing_ok=True)
                 gone.append(path.name)
     return gone
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
-    """What is not as it was written, by the coverage; ArchiveError (no statement) if the storage failed."""
+    """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
     return [damage for view in VIEWS for damage in _check(store, view)]
 
 
@@ -188,7 +188,7 @@ def _compare(
     try:
         parts = by_market(read(table, view, markets, version=version))
     except ArchiveCorruptError:
-        # One file of many: find out whose it is.
+        # One file of many: find out which market's.
         if len(markets) > 1:
             half = len(markets) // 2
             for some in (markets[:half], markets[half:]):
@@ -231,7 +231,7 @@ def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Give up what is proven to be damaged, for the next pull to fill; ArchiveError, no change, if storage failed."""
+    """Make what is proven damaged missing, for a pull to fill; ArchiveError, without a change, if the storage failed."""
     damage = verify(store)
     if not damage:
         return damage
@@ -269,8 +269,8 @@ def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> N
 
 
 def rebuild(store: ArchiveStore) -> None:
-    """Recreate damaged or missing commit logs from the data files, not in an object store; old logs are set aside."""
-    rebuilt, said = {}, store.said_of(store.base)
+    """Recreate damaged or missing commit logs of a folder from the data files; old logs are set aside."""
+    rebuilt, metadata = {}, store.metadata_of(store.base)
     for name, table in store.tables.items():
         if table.remote:
             raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
@@ -289,15 +289,15 @@ def rebuild(store: ArchiveStore) -> None:
                     )
                 # Each file of records has all of them.
                 rebuilt[name] = files[-1:] if name in KINDS else files
-                _new_log(table, rebuilt[name], said if name not in KINDS else {})
+                _new_log(table, rebuilt[name], metadata if name not in KINDS else {})
     if not rebuilt:
         return
-    # Versions count from the start again, and later records have to come behind these.
+    # Versions count from the start again, and later records have to be ordered after these.
     store.coverage.renumber()
     for view in VIEWS:
         if view in rebuilt:
-            _settle_doubles(store, view, rebuilt[view])
-        _record_what_is_not(store, view)
+            _keep_newest(store, view, rebuilt[view])
+        _record_unknown(store, view)
 
 
 def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
@@ -315,7 +315,7 @@ def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
     return [(file, schema) for _, file, schema in sorted(found, key=lambda one: one[0])]
 
 
-def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], said: dict[bytes, bytes]) -> None:
+def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], metadata: dict[bytes, bytes]) -> None:
     """Write a log that names these files beside the old one, then put it in its place."""
     root = Path(table.uri)
     beside = root / "_rebuilt"
@@ -323,7 +323,7 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], said: di
     known = table.version().schema
     extra = {f.name: f for _, schema in files for f in schema if f.name not in known.names}
     fresh = Table(str(beside), pa.schema([*known, *(extra[n].with_type(pa.float64()) for n in sorted(extra))]))
-    fresh.create(said)
+    fresh.create(metadata)
     fresh.plan(lambda _: ([file for file, _ in files], []))
     for path in (beside / LOG_FOLDER).iterdir():
         flush(path)
@@ -335,7 +335,7 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], said: di
     table.reopen()
 
 
-def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
+def _keep_newest(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
     """Where several files have the same point, keep the one of the newest file."""
     table = store.points[view]
     age = {file.path: n for n, (file, _) in enumerate(files)}
@@ -352,7 +352,7 @@ def _settle_doubles(store: ArchiveStore, view: View, files: Sequence[tuple[DataF
             span = Interval(market, *minutes_of(every), CoverageState.UNPROVEN)
             before = store.coverage.records(view, market)
             store.commit(view, newest, [span])
-            # The hashes say which of the points are those that were written; what is another one becomes missing.
+            # The hashes tell which points are those that were written; ranges with others become missing.
             store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})
 
 
@@ -364,7 +364,7 @@ def _newest(every: AnyColumns) -> AnyColumns:
     return every.take(order[last]).sort()
 
 
-def _record_what_is_not(store: ArchiveStore, view: View) -> None:
+def _record_unknown(store: ArchiveStore, view: View) -> None:
     """Points without a coverage record become unproven, so that a pull fetches them."""
     table = store.points[view]
     known = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict

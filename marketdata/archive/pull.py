@@ -1,4 +1,4 @@
-"""Fill an archive from a service: fetch only what is missing, and commit what arrives, whatever happens."""
+"""Fill an archive from a service: fetch only what is missing, and commit what arrives, also before an error."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, within
 from marketdata.archive.coverage.policy import (
+    FINALIZE_AFTER_WITHOUT_CLOCK,
     HOLE,
     MINUTE,
-    SETTLE_WITHOUT_CLOCK,
     Gap,
     ServerTime,
-    established,
+    coverage_after,
+    finalize_pauses,
+    gaps_to_fetch,
     minutes,
-    to_ask,
     whole_minutes,
-    with_pauses,
 )
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import ALL_TIME, frame_of
@@ -37,16 +37,16 @@ from marketdata.wire.views import View
 
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-# Of so many views of markets two processes do not fetch the same: a lock each. Of more they may; no point is doubled.
+# Up to so many views of markets, a lock each keeps two processes from fetching the same; more may, without doubles.
 _LOCKED = 64
 _WAIT = 600.0
-# Of so many unknown names is asked what is near them, and so many are named.
+# So many unknown names are looked up for similar ones, and so many are named.
 _LOOKED_UP = 10
 _LISTED = 50
 
 
-class Asked(NamedTuple):
-    """One range that was, or would be, fetched."""
+class FetchedRange(NamedTuple):
+    """A range that was, or with ``dry_run`` would be, fetched."""
 
     view: View
     market_id: str
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 def check_base(store: ArchiveStore) -> None:
-    """ConfigError where points of the service, which are of minutes, would be among recordings of seconds."""
+    """ConfigError for an archive of own recordings at seconds, which takes no points of the service."""
     if store.base.micros != MINUTE:
         raise ConfigError(
             f"The archive {store.root!r} holds own recordings at {store.base}, and takes no pull: the service has 1m, "
@@ -85,21 +85,21 @@ class Pull:
         self._progress = progress
         self._stop = stop
         self._clock: ServerTime | None = None
-        self.asked: list[Asked] = []
+        self.fetched: list[FetchedRange] = []
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
-        """Fill the gaps of these markets; NotFoundError for one that the service does not know, after the others."""
+        """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
         markets = selection.ids(lambda: self.clock, refresh=self._refresh)
         self.fill(markets, views, wanted)
-        self.tell_unknown(markets)
+        self.raise_unknown(markets)
         return markets
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
-        """Fill the gaps of the markets that are known, or with ``dry_run`` say what they are."""
+        """Fill the gaps of the known markets, or with ``dry_run`` list them."""
         known = [m for m in markets if self._store.catalog["markets"].find(m) is not None]
         todo = [(v, m, gap) for m in known for v in views for gap in self._gaps(v, m, wanted)]
         if self._dry_run:
-            self.asked += [Asked(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
+            self.fetched += [FetchedRange(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
         elif todo:
             with contextlib.ExitStack() as stack:
                 wanted_by = sorted({(view, m) for view, m, _ in todo})
@@ -111,8 +111,8 @@ class Pull:
                 if todo:
                     self._fetch(todo)
 
-    def tell_unknown(self, markets: Sequence[str]) -> None:
-        """Raise for names that were not found, in the words of the service, which knows what is spelled nearly so."""
+    def raise_unknown(self, markets: Sequence[str]) -> None:
+        """NotFoundError for names that were not found, with the service's message and similar names."""
         names = [m for m in markets if self._store.catalog["markets"].find(m) is None]
         unknown: list[NotFoundError] = []
         for name in names[:_LOOKED_UP]:
@@ -128,8 +128,8 @@ class Pull:
                 if len(names) > _LOOKED_UP
                 else ""
             )
-            said = " ".join(problem.problem for problem in unknown)
-            raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {said}{more}")
+            found = " ".join(problem.problem for problem in unknown)
+            raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         from tqdm.auto import tqdm
@@ -151,17 +151,17 @@ class Pull:
                 try:
                     sink.commit()
                 finally:
-                    self.asked += sink.asked
+                    self.fetched += sink.fetched
                     if hasattr(arriving, "close"):
                         arriving.close()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         records = self._store.coverage.records(view, market)
-        # The server is asked for its time only when there may be something to ask.
+        # The server's time is requested only if there may be something to fetch.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end))
-        if self._clock is None and not to_ask(records, wanted, late, refresh=self._refresh):
+        if self._clock is None and not gaps_to_fetch(records, wanted, late, refresh=self._refresh):
             return []
-        return to_ask(records, wanted, self.clock, refresh=self._refresh)
+        return gaps_to_fetch(records, wanted, self.clock, refresh=self._refresh)
 
     @property
     def clock(self) -> ServerTime:
@@ -172,13 +172,10 @@ class Pull:
 
 
 class _Sink:
-    """Windows that arrived, of any market and view, committed together every few seconds or some levels.
-
-    Coverage is recorded for windows whose points are committed; only uncommitted ones are lost when the process ends.
-    """
+    """Windows that arrived, of any market and view, committed together every few seconds or some levels."""
 
     def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: ServerTime) -> None:
-        self.asked: list[Asked] = []
+        self.fetched: list[FetchedRange] = []
         self._store = store
         self._todo = todo
         self._clock = clock
@@ -187,7 +184,7 @@ class _Sink:
         self._since = time.monotonic()
 
     def take(self, k: int, done: Range, columns: AnyColumns, *, proven: bool) -> None:
-        """Points of the ``k``-th gap, and the part of it that they are all of."""
+        """All points of the part ``done`` of the ``k``-th gap."""
         self._came.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
         self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
         if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
@@ -196,30 +193,30 @@ class _Sink:
     def commit(self) -> None:
         came, self._came, self._levels = self._came, {}, 0
         for view, windows in came.items():
-            intervals, asked = [], []
-            # Windows that touch are one interval: their border is nothing that the service has said.
+            intervals, fetched = [], []
+            # Windows that touch are one interval: their edge means nothing to the service.
             windows.sort(key=lambda w: w[:3])
-            asked_of: dict[str, list[Range]] = {}
+            ranges: dict[str, list[Range]] = {}
             for k, _, done, _ in windows:
-                asked_of.setdefault(self._todo[k][1], []).append(done)
-            beside = {market: self._beside(view, market, done) for market, done in asked_of.items()}
+                ranges.setdefault(self._todo[k][1], []).append(done)
+            beside = {market: self._beside(view, market, done) for market, done in ranges.items()}
             for k, proven, done, times in _together(windows):
                 _, market, gap = self._todo[k]
-                entries = established(done, times, self._clock, proven=proven, tries=gap.tries)
-                for entry in with_pauses(entries, beside[market]):
+                entries = coverage_after(done, times, self._clock, proven=proven, tries=gap.tries)
+                for entry in finalize_pauses(entries, beside[market]):
                     intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
-                    asked.append(Asked(view, market, entry.range, entry.state, rows))
+                    fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))
             columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
             self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
-            self.asked += asked
+            self.fetched += fetched
         self._since = time.monotonic()
 
-    def _beside(self, view: View, market: str, asked: Sequence[Range]) -> list[CoverageRecord]:
-        """What is stored of a market outside of the ranges to fetch."""
-        first, last = min(r.start for r in asked), max(r.end for r in asked)
+    def _beside(self, view: View, market: str, fetched: Sequence[Range]) -> list[CoverageRecord]:
+        """What is stored of a market near the fetched ranges, and outside them."""
+        first, last = min(r.start for r in fetched), max(r.end for r in fetched)
         near = within(self._store.coverage.records(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
-        return [p for p in near if not any(p.start < r.end and r.start < p.end for r in asked)]
+        return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
 
 
 def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterator[tuple[int, bool, Range, Ints]]:
@@ -236,17 +233,17 @@ def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterato
 
 
 def server_clock(client: Any) -> ServerTime:
-    """The server's time; without it the local one, by which nothing of the last day has settled."""
+    """The server's time; without it the local one, by which nothing of the last day is final."""
     try:
-        # The Date of an answer is the server's clock; what health says may have been written into it long ago.
+        # The Date of an answer is the server's clock; the timestamp of health may be older.
         date = client.server_time() if hasattr(client, "server_time") else None
         return ServerTime(to_micros(client.health()["timestamp"] if date is None else date, "timestamp"))
     except (MarketDataError, KeyError, TypeError):
-        return ServerTime(time.time_ns() // 1000, SETTLE_WITHOUT_CLOCK)
+        return ServerTime(time.time_ns() // 1000, FINALIZE_AFTER_WITHOUT_CLOCK)
 
 
 def wanted_range(start: Any, end: Any) -> Range:
-    """The range to fill, in whole minutes; without an end, up to now, which is what the server says it is."""
+    """The range to fill, in whole minutes; without an end, up to now by the server's clock."""
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
@@ -256,11 +253,11 @@ def wanted_range(start: Any, end: Any) -> Range:
     return whole_minutes(Range(first, ALL_TIME.end if end is None else last))
 
 
-def asked_frame(asked: Iterable[Asked], frame: FrameKind) -> Any:
-    """What was fetched, as a frame, by view, market and time, however it arrived."""
+def fetched_frame(fetched: Iterable[FetchedRange], frame: FrameKind) -> Any:
+    """Fetched ranges as a frame, by view, market and time."""
     columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
     rows = [
         (a.view, a.market_id, to_datetime(a.range.start), to_datetime(a.range.end), a.state.value, a.rows)
-        for a in sorted(asked, key=lambda a: (a.view, a.market_id, a.range.start))
+        for a in sorted(fetched, key=lambda a: (a.view, a.market_id, a.range.start))
     ]
     return frame_of(rows, columns, frame)

@@ -1,11 +1,11 @@
-"""Reading: the files and row groups that statistics leave, as columns; and what a read says of missing coverage."""
+"""Reading: the files and row groups that statistics leave, as columns; and warnings about missing coverage."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,11 @@ from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarn
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, concat
+from marketdata.wire.columns import AnyColumns, Token, concat
 from marketdata.wire.views import VIEWS, View, empty
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Missing = Literal["warn", "raise", "partial", "fetch"]
 ALL_TIME = Range(-(2**61), 2**61)
@@ -33,7 +36,7 @@ _THREADS = min(8, os.cpu_count() or 1)
 _DAY = 1440 * MINUTE
 # A slice of so many rows of a batch costs less than a copy of them.
 _LONG_SLICE = 1_000
-_DOUBTFUL = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
+_UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
 
 
 def read(
@@ -65,13 +68,16 @@ def read(
     if len(files) < _MANY_FILES:
         parts = [rows_of(file) for file in files]
     else:
-        # Fetching and decoding leave the interpreter to others.
+        # Fetching and decoding release the interpreter.
         with ThreadPoolExecutor(_THREADS) as pool:
             parts = list(pool.map(rows_of, files))
     found = [rows for part in parts for rows in part]
     with errors.parsing(f"The {view} table"):
         columns = from_tables(view, found).sort()
-    return columns if ranges is None else _clipped(columns, ranges)
+    if ranges is None:
+        return columns
+    chosen = inside(columns.tokens, columns.token, columns.ts, {market: [rng] for market, rng in ranges.items()})
+    return columns if chosen.all() else columns.take(np.flatnonzero(chosen))
 
 
 def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
@@ -87,11 +93,17 @@ def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> 
     return sorted(some, key=lambda f: (f.market_min or "", f.ts_min))
 
 
-def _clipped(columns: AnyColumns, ranges: Mapping[str, Range]) -> AnyColumns:
-    limits = [ranges.get(token.market_id, Range(0, 0)) for token in columns.tokens]
-    start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
-    inside = (columns.ts >= start[columns.token]) & (columns.ts < end[columns.token])
-    return columns if inside.all() else columns.take(np.flatnonzero(inside))
+def inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Sequence[Range]]) -> Any:
+    """Which points lie in a range of their market."""
+    merged = {market: union(some) for market, some in ranges.items()}
+    out = np.zeros(len(ts), dtype=bool)
+    if not len(ts):
+        return out
+    for n in range(max((len(some) for some in merged.values()), default=0)):
+        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else Range(0, 0) for t in tokens]
+        start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
+        out |= (ts >= start[codes]) & (ts < end[codes])
+    return out
 
 
 def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, token_id: str | None) -> Iterable[pa.Table]:
@@ -130,7 +142,7 @@ def derived(
     width: BucketWidth,
     token_id: str | None = None,
 ) -> AnyColumns:
-    """Points of some markets, each in a range, at a resolution: base points by the aggregation rules."""
+    """Points of markets, each in a range, at a resolution, by the aggregation rules."""
     from marketdata.tidy.runs import resample_columns
 
     ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
@@ -144,14 +156,14 @@ def derived(
 
 
 def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
-    """A range of base points: it selects those of 1m, unless seconds are read as they are."""
+    """A range of base points: whole minutes, unless seconds are read as they are."""
     return whole_minutes(wanted) if base.micros < MINUTE and width != base else wanted
 
 
 def _portions(
     version: Version, ranges: Mapping[str, Range], base: BucketWidth, width: BucketWidth
 ) -> Iterator[Mapping[str, Range]]:
-    """The ranges as they are, or of seconds to aggregate a day at a time: a year of them is too much at once."""
+    """The ranges at once, or of seconds to aggregate a day at a time: a year of them is too much."""
     if base.micros == MINUTE or width == base:
         if ranges:
             yield ranges
@@ -169,7 +181,7 @@ def _portions(
 
 
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
-    """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is."""
+    """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
     records = coverage.records(view, market_id)
     have = held(records)
     name = f"{view} of market {market_id[:200]!r}"
@@ -184,17 +196,17 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
     if missing == [wanted]:
         raise not_held(f"{name} are not held in {wanted}; held: {_show(have)}.", wanted)
     if on_missing in ("warn", "raise"):
-        _tell(name, missing, within(records, wanted), on_missing)
+        _report(name, missing, within(records, wanted), on_missing)
     return wanted
 
 
-def _tell(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
+def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
     """Warn or raise for what of a range is missing or uncertain."""
-    if not missing and all(record.state not in _DOUBTFUL for record in records):
+    if not missing and all(record.state not in _UNCERTAIN for record in records):
         return
-    doubtful = {state: union(p.range for p in records if p.state == state) for state in _DOUBTFUL}
+    uncertain = {state: union(p.range for p in records if p.state == state) for state in _UNCERTAIN}
     reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
-    reasons += [(f"are {state} in {_show(found)}", found) for state, found in doubtful.items() if found]
+    reasons += [(f"are {state} in {_show(found)}", found) for state, found in uncertain.items() if found]
     what = " and ".join(text for text, _ in reasons)
     if on_missing == "raise":
         raise not_held(f"{name} {what}.", reasons[0][1][0])
@@ -224,6 +236,11 @@ def checked_view(view: Any) -> View:
     return cast("View", view)
 
 
+def checked_views(views: Any) -> list[View]:
+    """The ``views`` argument, one or several; else a ConfigError."""
+    return [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
+
+
 def checked_missing(on_missing: Any) -> Missing:
     """Check an ``on_missing`` argument; None is "warn"."""
     if on_missing not in (None, "warn", "raise", "partial", "fetch"):
@@ -233,32 +250,26 @@ def checked_missing(on_missing: Any) -> Missing:
     return on_missing or "warn"
 
 
-def checked_levels(levels: Any) -> int | None:
-    """Check a ``levels`` argument."""
-    if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 1):
-        raise ConfigError(f"levels={levels!r} is refused; allowed is a whole number from 1 on.")
-    return levels
-
-
 def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, touching ranges of one state as one."""
     import polars as pl
 
-    from marketdata.accessor import register
-
-    register(frame)
     columns = ["view", "market_id", "start", "end", "state", "rows", "content_hash", "fetched_at"]
-    rows = pl.DataFrame(coverage.all().select(columns)).filter(pl.col("view").is_in(VIEWS))
-    return rows if frame == "polars" else rows.to_pandas()
+    return of_kind(pl.DataFrame(coverage.all().select(columns)).filter(pl.col("view").is_in(VIEWS)), frame)
 
 
 def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameKind) -> Any:
     """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
     import polars as pl
 
+    types: dict[str, Any] = {"text": pl.String, "time": pl.Datetime("us", "UTC"), "count": pl.Int64}
+    schema = {name: types[kind] for name, kind in columns.items()}
+    return of_kind(pl.DataFrame(rows, schema=schema, orient="row"), frame)
+
+
+def of_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:
+    """A polars frame as the kind that was chosen, with ``.md``."""
     from marketdata.accessor import register
 
     register(frame)
-    types: dict[str, Any] = {"text": pl.String, "time": pl.Datetime("us", "UTC"), "count": pl.Int64}
-    out = pl.DataFrame(rows, schema={name: types[kind] for name, kind in columns.items()}, orient="row")
-    return out if frame == "polars" else out.to_pandas()
+    return rows if frame == "polars" else rows.to_pandas()

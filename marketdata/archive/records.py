@@ -1,11 +1,10 @@
-"""Series, events and markets in the shape of the wire, from frames of any kind."""
+"""Records of series, events and markets as the interface has them, from frames of any kind."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from marketdata.errors import ConfigError, NotTidyError
@@ -17,7 +16,7 @@ _TITLE = {"events": ("title", "event_title"), "series": ("title", "series_title"
 
 
 def rows_of(frame: Any) -> list[Record]:
-    """Rows of a frame of any kind, or of a list of dicts, as plain Python values; else a ConfigError."""
+    """Rows of a frame of any kind, or a list of dicts, as plain Python values; else a ConfigError."""
     if isinstance(frame, list | tuple):
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
@@ -142,64 +141,53 @@ def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Rec
 
 
 def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
-    """The events that markets ``new`` name, in that order; each spans all its markets (``every``) and tags."""
-    new, found = list(new), dict[str, Record]()
-    ids = {e["slug"]: str(e["id"]) for e in events if e.get("slug")}
-    name = partial(_group_of, "event", ids)
-    for record in new:
-        identity = name(record)
-        if identity is not None and identity not in found:
-            found[identity] = event({"event_id": identity, "event_slug": record.get("event_slug")})
-    states: dict[str, set[Any]] = {}
-    for record in every or new:
-        identity = name(record)
-        known = None if identity is None else found.get(identity)
-        if identity is None or known is None:
-            continue
-        for field, source in (
-            ("slug", "event_slug"),
-            ("title", "event_title"),
-            ("series_id", "series_id"),
-            ("series_slug", "series_slug"),
-        ):
-            known[field] = known.get(field) or record.get(source)
-        known["tags"] = list(dict.fromkeys([*known["tags"], *(record.get("tags") or ())]))
-        _stretch(known, record)
-        states.setdefault(identity, set()).add(record.get("status"))
-    for identity, known in found.items():
-        only = states[identity]
-        known["status"] = next(iter(only)) if len(only) == 1 else "active"
-    return list(found.values())
+    """The events that markets ``new`` name, in that order; each spans all its markets (``every``) and their tags."""
+    copied = {"slug": "event_slug", "title": "event_title", "series_id": "series_id", "series_slug": "series_slug"}
+    out = []
+    for known, markets in _derived("event", event, copied, new, every, events):
+        known["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
+        states = {m.get("status") for m in markets}
+        known["status"] = states.pop() if len(states) == 1 else "active"
+        out.append(known)
+    return out
 
 
 def derive_series(new: Iterable[Record], every: Iterable[Record] = (), series_: Iterable[Record] = ()) -> list[Record]:
-    """The series that new market records name, in the order they first appear; as `derive_events`."""
-    new, found = list(new), dict[str, Record]()
-    ids = {s["slug"]: str(s["id"]) for s in series_ if s.get("slug")}
-    name = partial(_group_of, "series", ids)
+    """The series that markets ``new`` name, as `derive_events`."""
+    copied = {"slug": "series_slug", "title": "series_title"}
+    return [known for known, _ in _derived("series", series, copied, new, every, series_)]
+
+
+def _derived(
+    what: str,
+    make: Callable[[Record], Record],
+    copied: Mapping[str, str],
+    new: Iterable[Record],
+    every: Iterable[Record],
+    groups: Iterable[Record],
+) -> Iterator[tuple[Record, list[Record]]]:
+    """A record of each event or series that new markets name, and all its markets; ids of ``groups`` are used."""
+    new, found = list(new), dict[str | None, tuple[Record, list[Record]]]()
+    ids = {group["slug"]: str(group["id"]) for group in groups if group.get("slug")}
     for record in new:
-        identity = name(record)
+        identity = _group_of(what, ids, record)
         if identity is not None and identity not in found:
-            found[identity] = series({"series_id": identity, "series_slug": record.get("series_slug")})
+            found[identity] = make({f"{what}_id": identity, f"{what}_slug": record.get(f"{what}_slug")}), []
     for record in every or new:
-        known = found.get(name(record) or "")
-        if known is not None:
-            known["slug"] = known.get("slug") or record.get("series_slug")
-            known["title"] = known.get("title") or record.get("series_title")
-            _stretch(known, record)
-    return list(found.values())
+        known, markets = found.get(_group_of(what, ids, record), ({}, None))
+        if markets is not None:
+            markets.append(record)
+            known |= {name: known.get(name) or record.get(source) for name, source in copied.items()}
+            starts = [t for t in (known["start_date"], record.get("start_date")) if t]
+            ends = [t for t in (known["end_date"], record.get("end_date")) if t]
+            known["start_date"], known["end_date"] = min(starts, default=None), max(ends, default=None)
+    yield from found.values()
 
 
 def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
     """The id of the event or series of a market; its slug where the id is not known."""
     identity, slug = record.get(f"{what}_id"), record.get(f"{what}_slug")
     return identity if identity is not None else ids.get(slug, slug) if slug is not None else None
-
-
-def _stretch(known: Record, record: Record) -> None:
-    starts = [t for t in (known["start_date"], record.get("start_date")) if t]
-    ends = [t for t in (known["end_date"], record.get("end_date")) if t]
-    known["start_date"], known["end_date"] = min(starts, default=None), max(ends, default=None)
 
 
 def _texts(value: Any) -> list[str]:

@@ -1,8 +1,8 @@
 """A view as a lazy frame of an engine: rows are read where a query needs them, and never all at once.
 
-`Query` names the files of one version, and what is wanted of them. It pickles, so a part of it can be computed by
-another process or machine. polars computes it, also batch by batch for Arrow and market by market for Dask and Spark;
-DuckDB has the rules in SQL. Books are aggregated as whole snapshots, before their levels become rows.
+A `Query` can be pickled and computed by another process. polars computes it, also batch by batch for Arrow and market
+by market for Dask and Spark; DuckDB has the rules in SQL. Books are aggregated as whole snapshots, before their levels
+become rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTITIONS = 64
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of one version of a table: of some markets (None: all), start <= ts < end before aggregation.
+    """Rows of one version of a table: of some markets (None: all), ``wanted`` before aggregation.
 
     ``files`` are those that statistics leave, in tidy order; ``nested``: one row per snapshot with four list columns.
     """
@@ -83,7 +83,7 @@ class Query:
         return rows
 
     def pandas(self) -> Any:
-        """The rows as a pandas frame; lists are columns of Arrow, for Dask makes texts of objects."""
+        """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
         import pandas as pd
 
         rows = self.lazy().collect()
@@ -154,7 +154,7 @@ def to_dask(parts: Sequence[Query]) -> Any:
     """A Dask frame with a partition per part."""
     import dask.dataframe as dd
 
-    # The index says that a market is in one partition, so that verbs bring nothing together.
+    # The index says that a market is in one partition, so that verbs need no shuffle.
     meta = _at_home(replace(parts[0], files=()), 0)
     numbers = list(range(len(parts) + 1))
     return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)  # type: ignore[no-untyped-call]
@@ -223,7 +223,7 @@ def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width:
 
 
 def _last(rows: pl.LazyFrame, ids: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
-    """The last snapshot of each token and bucket: first its time, of which there are few, then the whole of it."""
+    """The last snapshot of each token and bucket: first its time, then the whole of it."""
     import polars as pl
 
     keys = [*ids, "ts"]

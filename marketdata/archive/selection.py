@@ -1,4 +1,4 @@
-"""Which markets a pull is of: named, below an event or a series, found by a text, or all that the service lists."""
+"""The markets of a pull: named, of an event or a series, found by a text, or all that the service lists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from marketdata.errors import ConfigError, NotFoundError
 from marketdata.tidy.arguments import names
 from marketdata.times import SECOND
 
-# How long a listing is used again, by the server's clock.
+# How long a listing can be used again, by the server's clock.
 LISTED_AGAIN = 600 * SECOND
 _DISCOVERY = "discovery"
 _WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
 
 
 class Selection:
-    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are kept."""
+    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Selection:
                 raise ConfigError(problem, argument=way, value=markets if way == "markets" else file)
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the archive remembers when it was listed."""
+    def is_cached(self) -> bool:
+        """Whether the archive stores when it was listed."""
         return self._way in ("event", "series")
 
     def ids(self, clock: Callable[[], ServerTime], *, refresh: bool = False) -> list[str]:
-        """Ids of the markets; a name that the service does not know stays as it is. NotFoundError if it lists none.
+        """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none.
 
-        ``clock``, the server's, is only asked for if a listing may be fresh; ``refresh`` lists anew whatever is fresh.
+        The server's ``clock`` is only read if a listing may be fresh; ``refresh`` lists anew in any case.
         """
         if self._way in ("markets", "file"):
             return self._named()
@@ -91,7 +91,7 @@ class Selection:
         return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
     def _listed(self, filters: Mapping[str, Any], event: str | None = None) -> list[str]:
-        """Ids of the markets that the service lists; their records are kept."""
+        """Ids of the markets that the service lists; their records are stored."""
         found = [records.market(row) for row in records.rows_of(self._client.markets(**filters))]
         named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
         events = self._store.catalog["events"]
@@ -128,7 +128,7 @@ _SLUGS = "client.events() and client.series() show the slugs."
 
 
 def is_fresh(listed_at: int, now: int) -> bool:
-    """Whether a listing is used again, by the server's clock [microseconds]."""
+    """Whether a listing can be used again, by the server's clock [microseconds]."""
     # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
     return abs(now - listed_at) < LISTED_AGAIN
 

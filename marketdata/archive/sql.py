@@ -17,7 +17,7 @@ _ROWS = "stored"
 
 
 def connect() -> Any:
-    """A DuckDB connection of its own, with times in UTC; ModuleNotFoundError says how to install it."""
+    """A new DuckDB connection with times in UTC; ModuleNotFoundError if it is not installed."""
     try:
         import duckdb
     except ModuleNotFoundError as problem:
@@ -37,7 +37,7 @@ def relation(table: Table, query: Query) -> Any:
 
 
 def dataset(table: Table, query: Query) -> Any:
-    """The files of a query as an Arrow dataset, whose page checksums are compared on reading."""
+    """The files of a query as an Arrow dataset that compares page checksums."""
     import pyarrow.dataset as ds
 
     if not query.files:
@@ -48,7 +48,7 @@ def dataset(table: Table, query: Query) -> Any:
 
 
 def define(connection: Any, table: Table, query: Query) -> None:
-    """Make the rows of a query a view of its name, or of books ``snapshots``."""
+    """Create a view of the rows of a query, named like it, or ``snapshots`` for books."""
     name = "snapshots" if query.view == "books" else query.view
     if query.width == query.base:
         connection.register(name, dataset(table, query))
@@ -86,7 +86,7 @@ def statement(query: Query, stored: str = _ROWS) -> str:
 
 
 def define_books(connection: Any) -> None:
-    """Make the view ``books`` of tidy rows over the view ``snapshots``."""
+    """Create the view ``books`` of tidy rows over the view ``snapshots``."""
     _levels(connection.view("snapshots")).create_view("books")
 
 
@@ -95,7 +95,7 @@ def _levels(snapshots: Any) -> Any:
 
 
 def answer(connection: Any, text: str) -> pa.Table:
-    """The rows of a statement; ConfigError with DuckDB's message if refused, ArchiveError if the storage failed."""
+    """The rows of a statement; ConfigError if DuckDB refuses it, ArchiveError if the storage failed."""
     import duckdb
 
     try:
@@ -104,7 +104,7 @@ def answer(connection: Any, text: str) -> pa.Table:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
         return found.to_arrow_table()
     except duckdb.Error as problem:
-        # What a reader of Arrow raises comes as an error of input.
+        # Errors of an Arrow reader arrive as errors of input.
         if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
             raise ArchiveError(f"The archive could not be read: {problem}") from problem
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem

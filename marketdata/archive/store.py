@@ -1,4 +1,4 @@
-"""The tables of one archive together: points first, then the coverage record that says they are there."""
+"""The tables of one archive: points are committed first, then their coverage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marketdata.archive.catalog import KINDS, Catalog, RecordKind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
-from marketdata.archive.coverage.policy import HOLE, recorded_beside
+from marketdata.archive.coverage.policy import HOLE, MINUTE, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.content_hash import content_hash
@@ -26,17 +26,16 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.resolution import BASES, BucketWidth, Resolution
+from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Token
 from marketdata.wire.views import VIEWS, View, empty
 
-MINUTE = Resolution.M1.micros
-# Said in the schema of the tables, so that it is fixed by the commit that makes them.
+# In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
 # How long a writer waits for another one of the same view [s].
 _WAIT = 600.0
-# Points of these may be anybody's: a fetch replaces those that it brings, and leaves the others.
+# Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 # What stays as it is when points are added to it.
 _STAYS = (CoverageState.FINAL, *_OWN)
@@ -53,7 +52,7 @@ class ArchiveStore:
         self.root = root
         self.options = options
         self._as_of = as_of
-        self._asked = base
+        self._given_base = base
         self._stored: BucketWidth | None = None
 
         def table(name: str, schema: Any) -> Table:
@@ -64,7 +63,7 @@ class ArchiveStore:
         self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._asked}
+        return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._given_base}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -78,41 +77,41 @@ class ArchiveStore:
 
     @property
     def base(self) -> BucketWidth:
-        """Width of the points that are stored, fixed with the coverage table; ConfigError if another was asked for."""
+        """Width of the stored points, fixed with the coverage table; ConfigError if another one was given."""
         if self._stored is None:
-            # Its log may be damaged: then the tables of points tell.
+            # If its log is damaged, the tables of points have it too.
             for table in (self.coverage.table, *self.points.values()):
                 version = table.version()
                 if version.number >= 0:
-                    said = version.schema.field(0).metadata or {}
-                    self._stored = BASES[said.get(_BASE, b"1m").decode()]
+                    metadata = version.schema.field(0).metadata or {}
+                    self._stored = BASES[metadata.get(_BASE, b"1m").decode()]
                     break
-        base = self._stored or BASES[self._asked or "1m"]
-        if self._asked not in (None, base.text):
+        base = self._stored or BASES[self._given_base or "1m"]
+        if self._given_base not in (None, base.text):
             raise ConfigError(
-                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; base={self._asked!r} "
+                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; base={self._given_base!r} "
                 "needs another folder. Without base= it is opened as it is."
             )
         return base
 
     @property
     def is_made(self) -> bool:
-        """Whether a commit log says what the base is."""
+        """Whether a commit log has the base."""
         return self._stored is not None
 
     def fix_base(self, base: BucketWidth) -> None:
-        """Make the coverage table, and with it the base; ConfigError if another process made it with another one."""
-        self.coverage.table.create(self.said_of(base))
+        """Create the coverage table, and with it the base; ConfigError if it was created with another one."""
+        self.coverage.table.create(self.metadata_of(base))
         if self.base != base:
             raise ConfigError(f"The archive {self.root!r} was just made with base={self.base.text!r}; open it again.")
 
     @staticmethod
-    def said_of(base: BucketWidth) -> dict[bytes, bytes]:
-        """What tables of points at ``base`` say of it."""
+    def metadata_of(base: BucketWidth) -> dict[bytes, bytes]:
+        """Metadata of the tables of points at ``base``."""
         return {} if base == BASES["1m"] else {_BASE: base.text.encode()}
 
     def width(self, resolution: Any) -> BucketWidth:
-        """The width of a resolution, which may be the base."""
+        """The bucket width of a resolution, which may be the base."""
         return self.base if resolution == self.base.text else BucketWidth.of(resolution)
 
     def writer(self, view: View) -> AbstractContextManager[None]:
@@ -122,19 +121,18 @@ class ArchiveStore:
     def commit(
         self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
     ) -> None:
-        """Replace the points inside the intervals, then record what is known of them.
+        """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
 
-        ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market, one
-        without points is empty; ``fetched_at`` [microseconds UTC] is now by default. Where points were added, and
-        nothing was said to be complete, those of other tokens and times stay, and are recorded as such. ArchiveError
-        if a point is outside; ArchiveFullError leaves what was there intact.
+        ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market;
+        ``fetched_at`` [microseconds UTC] is now by default. Added points of other tokens and times stay, and their
+        coverage stays ``recorded``.
         """
         if not intervals:
             return
         ranges: dict[str, list[Range]] = {}
         for one in intervals:
             ranges.setdefault(one.market_id, []).append(Range(one.start, one.end))
-        if not _inside(columns.tokens, columns.token, columns.ts, ranges).all():
+        if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
             raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
         parts = by_market(columns)
         now = time.time_ns() // 1000 if fetched_at is None else fetched_at
@@ -155,13 +153,13 @@ class ArchiveStore:
             return union(p.range for p in records if p.state in _OWN)
 
         def kept(tokens: Sequence[Token], codes: Any, ts: Any, where: Mapping[str, Sequence[Range]]) -> Any:
-            return _inside(tokens, codes, ts, where) & ~is_fetched(tokens, codes, ts)
+            return query.inside(tokens, codes, ts, where) & ~is_fetched(tokens, codes, ts)
 
         def gone(rows: pa.Table) -> Any:
             tokens, codes = tokens_of(view, rows)
             ts, names = _times(rows), {token.market_id for token in tokens} & ranges.keys()
             where = {market: own(self.coverage.records(view, market)) for market in names}
-            return _inside(tokens, codes, ts, ranges) & ~kept(tokens, codes, ts, where)
+            return query.inside(tokens, codes, ts, ranges) & ~kept(tokens, codes, ts, where)
 
         def after(market: str, before: Sequence[CoverageRecord], version: Version) -> list[CoverageRecord]:
             left = list(before)
@@ -187,7 +185,7 @@ class ArchiveStore:
     ) -> None:
         """Add points at ``base``: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
-        What was complete stays so; the rest of each market, from its first to its last minute, gets ``state``.
+        Complete ranges stay so; the rest of each market, from its first to its last minute, gets ``state``.
         """
         columns = columns.sort()
         parts = by_market(columns)
@@ -237,15 +235,15 @@ class ArchiveStore:
     ) -> None:
         """Replace rows in one commit, then record their coverage in another.
 
-        In this order nothing is ever recorded that is not stored: what will be replaced is first recorded as unproven,
-        then the points are committed, then what they are. A process that ends in between leaves a range that a pull
-        fetches again. ``gone`` and ``ranges``: which rows are replaced, and where per market. ``after`` maps the
-        records of a market before to those after; rows that are None are counted. ``prepare`` is work for a second core
-        while files are written, such as ``digests``, rows and hash of all new points; it is done before ``after``.
+        Nothing is ever recorded that is not stored: what will be replaced is first recorded as unproven, then the
+        points are committed, then their coverage. A process that ends in between leaves a range that a pull fetches
+        again. ``gone`` and ``ranges``: which rows are replaced, and where per market; ``after`` maps the records of a
+        market before to those after, whose rows are counted if None. ``prepare`` runs while files are written, before
+        ``after``, and may fill ``digests``: rows and hash of all new points of a market.
         """
         table = self.points[view]
         self.fix_base(base)  # what cannot be recorded is not written
-        table.create(self.said_of(base))
+        table.create(self.metadata_of(base))
         new: list[DataFile] = []
         try:
             with ThreadPoolExecutor(1) as pool:
@@ -280,7 +278,7 @@ class ArchiveStore:
         mine: Sequence[DataFile],
         digests: Mapping[str, tuple[int, int]],
     ) -> None:
-        """Fill in rows and hashes that are None: from the points that were written, or from what is stored."""
+        """Fill in rows and hashes that are None, from the points that were written or are stored."""
         open_ = {m: [r for r in some if r.rows is None] for m, some in records.items()}
         hulls = {m: Range(min(r.start for r in s), max(r.end for r in s)) for m, s in open_.items() if s}
         if not hulls:
@@ -312,7 +310,7 @@ class ArchiveStore:
         self, view: View, new: Sequence[DataFile], gone: Gone, ranges: Mapping[str, Sequence[Range]]
     ) -> Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None]:
         table = self.points[view]
-        # Plans of two versions that touch the same files keep the same rows.
+        # Plans on two versions that touch the same files keep the same rows.
         made: tuple[list[DataFile], list[DataFile]] = [], []
 
         def plan(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
@@ -332,11 +330,11 @@ class ArchiveStore:
         return plan
 
     def _unprove(self, view: View, ranges: Mapping[str, Sequence[Range]], version: Version) -> None:
-        """Record that what is about to be replaced is unproven.
+        """Record as unproven what is about to be replaced.
 
-        The records come behind all of this version and before those of the one that is planned, so that a slower writer
-        of an older version cannot undo them. Where there are no locks, such a writer may still be on its way; then they
-        are written where nothing is known yet, too.
+        The records are ordered after all of this version and before those of the planned one, so that a slower writer
+        of an older version cannot undo them. In an object store, without locks, such a writer may still commit: there
+        they are written also where nothing is known yet.
         """
         seq = 2 * version.number + 1
         now = time.time_ns() // 1000
@@ -387,12 +385,12 @@ def _touched(
 
 
 def _who(token: Token) -> tuple[str | None, ...]:
-    """A token is identified by its id, or by its label if it has none."""
+    """What identifies a token: its id, or its label if it has none."""
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
 def _membership(columns: AnyColumns, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
-    """Which of some points have the token and time of one of the columns."""
+    """A test of which points have the token and time of one of the columns."""
     places = {_who(token): code for code, token in enumerate(columns.tokens)}
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
@@ -408,7 +406,7 @@ def _membership(columns: AnyColumns, base: BucketWidth) -> Callable[[Sequence[To
 
 
 def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
-    """Minutes from point to point, each inside of one of some ranges, with less than an hour between two points."""
+    """Ranges of minutes from point to point inside ``where``, with less than an hour between two points."""
     for one in where:
         inside = np.unique(times[(times >= one.start) & (times < one.end)] // MINUTE * MINUTE)
         for run in np.split(inside, np.flatnonzero(np.diff(inside) > HOLE) + 1):
@@ -428,20 +426,6 @@ def _spans(columns: AnyColumns) -> Any:
 
 def _times(rows: pa.Table) -> Any:
     return rows.column("ts").cast(pa.int64()).to_numpy()
-
-
-def _inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Sequence[Range]]) -> Any:
-    """Which points lie in a range of their market."""
-    merged = {market: union(some) for market, some in ranges.items()}
-    most = max((len(some) for some in merged.values()), default=0)
-    out = np.zeros(len(ts), dtype=bool)
-    if not len(ts):
-        return out
-    for n in range(most):
-        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else Range(0, 0) for t in tokens]
-        start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
-        out |= (ts >= start[codes]) & (ts < end[codes])
-    return out
 
 
 def minutes_of(columns: AnyColumns) -> Range:

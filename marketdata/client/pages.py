@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marketdata.accessor import to_frame
 from marketdata.errors import ConfigError
-from marketdata.fetch.deduplicate import deduplicate
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.wire.decode import decode_pages
+from marketdata.wire.deduplicate import deduplicate
 from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ import numpy as np
 
 from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError, PaginationStalledError
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.deduplicate import deduplicate
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.times import SECOND, Range
 from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
+from marketdata.wire.deduplicate import deduplicate
 from marketdata.wire.views import View
 
 # How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.

@@ -82,7 +82,7 @@ def finally_asked(source: Living, market: str, view: View = "prices") -> Counter
     out: Counter[int] = Counter()
     for now, of, name, rng in source.log:
         if (of, name) == (view, market):
-            out.update(t for t in range(rng.start, min(rng.end, ServerTime(now).settled), MINUTE))
+            out.update(t for t in range(rng.start, min(rng.end, ServerTime(now).final_before), MINUTE))
     return out
 
 
@@ -113,7 +113,7 @@ def test_hours_with_restarts_ask_each_final_minute_once(archive: Archive, source
         rounds.close()
     source.cut_after = None
     next(follow(archive, source))
-    end, times = ServerTime(source.told).settled, finally_asked(source, M)
+    end, times = ServerTime(source.told).final_before, finally_asked(source, M)
     assert {t: times[t] for t in range(START, end, MINUTE) if times[t] != 1} == {}
     assert end >= START + (HOURS - 20) * MINUTE
     assert states(archive)[0] == (0, (end - START) // MINUTE, "final")

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from marketdata.archive.coverage.intervals import CoverageRecord, gaps, overlay, union
 from marketdata.archive.coverage.policy import (
-    ASK_AGAIN,
+    FINALIZE_AFTER,
     HOLE,
     MINUTE,
-    SETTLE,
+    REFETCH_AFTER,
     Gap,
     ServerTime,
-    established,
-    to_ask,
-    with_pauses,
+    coverage_after,
+    finalize_pauses,
+    gaps_to_fetch,
 )
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
@@ -42,7 +42,7 @@ def answered(
     start: int, end: int, points: list[int], now: int = NOW, tries: int = 0
 ) -> list[tuple[int, int, str, int]]:
     times = np.array(sorted(points), dtype=np.int64) * MINUTE
-    found = established(span(start, end), times, at(now), proven=True, tries=tries)
+    found = coverage_after(span(start, end), times, at(now), proven=True, tries=tries)
     return [(r.start // MINUTE, r.end // MINUTE, str(r.state), r.tries) for r in found]
 
 
@@ -103,13 +103,13 @@ def silent(start: int, end: int, asked: int, tries: int = 0) -> CoverageRecord:
 def test_silent_minutes_of_a_followed_market_are_asked_again_together() -> None:
     """Minutes that were answered one after the other are asked in one range, none before its hour."""
     records = [silent(n, n + 1, n + 11) for n in range(200)]
-    asked = [(now, gap) for now in range(211, 400) for gap in to_ask(records, span(0, 200), at(now))]
+    asked = [(now, gap) for now in range(211, 400) for gap in gaps_to_fetch(records, span(0, 200), at(now))]
     now, gap = next((now, gap) for now, gap in asked)
     assert gap.start == 0
     for now, gap in asked:
         assert gap.end // MINUTE - 1 + 11 + HOUR <= now
-    assert len(to_ask(records[:1], span(0, 200), at(11 + HOUR))[:1]) == 1
-    later = to_ask(records, span(0, 200), at(211 + HOUR))
+    assert len(gaps_to_fetch(records[:1], span(0, 200), at(11 + HOUR))[:1]) == 1
+    later = gaps_to_fetch(records, span(0, 200), at(211 + HOUR))
     assert later == [Gap(0, 200 * MINUTE, 1)]
 
 
@@ -133,7 +133,7 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
     beside = [
         CoverageRecord(*span(a, b), s, 1, 1, 0, 0) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None
     ]
-    (found,) = with_pauses([silent(100, end, 400, tries)], beside)
+    (found,) = finalize_pauses([silent(100, end, 400, tries)], beside)
     assert (found.state, found.tries) == (state, 0 if state == FINAL else tries)
 
 
@@ -147,19 +147,19 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
 def test_every_minute_of_an_answer_is_established_once(
     points: set[int], start: int, length: int, age: int, tries: int
 ) -> None:
-    """What is established are touching ranges that make the answer; no hole near now is final, and no open minute."""
+    """What is coverage_after are touching ranges that make the answer; no hole near now is final, and no open minute."""
     end, now = start + length, start + length + age
     found = answered(start, end, list(points), now, tries)
     assert [r[0] for r in found] == [start, *(r[1] for r in found[:-1])]
     assert found[-1][1] == end
-    settled = (now * MINUTE - SETTLE) // MINUTE
+    settled = (now * MINUTE - FINALIZE_AFTER) // MINUTE
     for a, b, state, _ in found:
         assert a < b
         assert (state == "provisional") == (b > settled)
     inside = sorted(p for p in points if start <= p < min(end, settled))
     final = union(span(a, b) for a, b, state, _ in found if state == "final")
     for before, after in itertools.pairwise(inside):
-        if (after - before) * MINUTE > HOLE and tries < len(ASK_AGAIN):
+        if (after - before) * MINUTE > HOLE and tries < len(REFETCH_AFTER):
             assert gaps(final, span(before + 1, after)) == [span(before + 1, after)]
 
 
@@ -182,7 +182,7 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
         CoverageRecord(*span(start, start + length), state, 0, 0, 0, seq, tries)
         for seq, (start, length, state, tries, _) in enumerate(some)
     )
-    asked = [gap.range for gap in to_ask(records, span(0, 100), at(now))]
+    asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)
     assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
     answered_ = [p.range for p in records if p.state in (FINAL, EMPTY) or (p.state == RECORDED and p.tries)]
@@ -228,5 +228,5 @@ def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int)
 
 def test_a_first_answer_without_points_has_none_before_it() -> None:
     """Without ``tries`` an answer is the first one."""
-    (found,) = established(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), proven=True)
+    (found,) = coverage_after(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), proven=True)
     assert (found.state, found.tries) == (EMPTY, 0)

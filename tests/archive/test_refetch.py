@@ -13,10 +13,10 @@ from marketdata.archive.coverage.intervals import CoverageRecord, overlay
 from marketdata.archive.coverage.policy import (
     Gap,
     ServerTime,
-    established,
+    coverage_after,
+    gaps_to_fetch,
     minutes,
     recorded_beside,
-    to_ask,
     whole_minutes,
 )
 from marketdata.archive.coverage.state import CoverageState
@@ -90,9 +90,9 @@ def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
     wanted = Range(at(0), at(9))
     for wait in (0, HOUR, DAY, 7 * DAY, 30 * DAY):
         now = ServerTime(at(20) + wait)
-        assert bool(to_ask([record], wanted, now)) == (after is not None and wait >= after), wait
+        assert bool(gaps_to_fetch([record], wanted, now)) == (after is not None and wait >= after), wait
         if wait and after:
-            assert to_ask([record], wanted, now) == to_ask([claim], wanted, now)
+            assert gaps_to_fetch([record], wanted, now) == gaps_to_fetch([claim], wanted, now)
 
 
 @given(records(), spans(), clocks(), st.booleans())
@@ -112,7 +112,7 @@ def test_everything_is_asked_for_that_is_not_known(
             want[minute] = 0
         elif 0 < times <= len(WAITS) and clock.now - record.fetched_at >= WAITS[times - 1]:
             want[minute] = times
-    gaps = to_ask(some, wanted, clock, refresh=refresh)
+    gaps = gaps_to_fetch(some, wanted, clock, refresh=refresh)
     assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))
     assert all(gap.start < gap.end for gap in gaps)
     assert {minute: gap.tries for gap in gaps for minute in range(gap.start, gap.end, MINUTE)} == want
@@ -123,11 +123,11 @@ def test_everything_is_asked_for_that_is_not_known(
 def test_the_minute_that_is_open_is_asked_for_and_no_later_one() -> None:
     """At the start of a minute that minute is open; a range that begins behind it is not asked for."""
     wanted = Range(at(0), at(100))
-    assert to_ask([], wanted, ServerTime(at(5))) == [Gap(at(0), at(6))]
-    assert to_ask([], wanted, ServerTime(at(5) - 1)) == [Gap(at(0), at(5))]
-    assert to_ask([], Range(at(6), at(100)), ServerTime(at(5))) == []
-    assert to_ask([], Range(at(6), at(100)), ServerTime(at(5)), refresh=True) == []
-    assert to_ask([], wanted, ServerTime(at(50)), refresh=True) == [Gap(at(0), at(51))]
+    assert gaps_to_fetch([], wanted, ServerTime(at(5))) == [Gap(at(0), at(6))]
+    assert gaps_to_fetch([], wanted, ServerTime(at(5) - 1)) == [Gap(at(0), at(5))]
+    assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5))) == []
+    assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5)), refresh=True) == []
+    assert gaps_to_fetch([], wanted, ServerTime(at(50)), refresh=True) == [Gap(at(0), at(51))]
 
 
 def test_gaps_that_overlap_are_counted_once() -> None:
@@ -166,7 +166,7 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     believed once three answers had it before, or when a week has passed.
     """
     done = Range(at(first), at(first + length))
-    settled = (clock.now - clock.settle) // MINUTE * MINUTE
+    settled = (clock.now - clock.finalize_after) // MINUTE * MINUTE
     cut = max(done.start, min(settled, done.end))
     inside = [p for p in points if done.start <= at(p) < cut]
     want: dict[int, tuple[CoverageState, int]] = {}
@@ -179,7 +179,7 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
             want[minute] = CoverageState.FINAL, 0
         else:
             want[minute] = CoverageState.EMPTY, tries
-    records = established(done, np.array(sorted(map(at, points)), np.int64), clock, proven=proven, tries=tries)
+    records = coverage_after(done, np.array(sorted(map(at, points)), np.int64), clock, proven=proven, tries=tries)
     assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
     assert all(a.end == b.start for a, b in itertools.pairwise(records))
     assert all(r.start < r.end for r in records)
@@ -191,10 +191,10 @@ def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed()
     """A range that stays without points is asked for four times in all, each time when its wait is over."""
     wanted, now, asked = Range(at(0), at(100)), at(120), []
     held: list[CoverageRecord] = []
-    while to_ask(held, wanted, ServerTime(now)) or held[0].state != CoverageState.FINAL:
-        for gap in to_ask(held, wanted, ServerTime(now)):
+    while gaps_to_fetch(held, wanted, ServerTime(now)) or held[0].state != CoverageState.FINAL:
+        for gap in gaps_to_fetch(held, wanted, ServerTime(now)):
             asked.append(now - at(120))
-            held = established(gap.range, np.empty(0, np.int64), ServerTime(now), proven=True, tries=gap.tries)
+            held = coverage_after(gap.range, np.empty(0, np.int64), ServerTime(now), proven=True, tries=gap.tries)
         now += HOUR
     assert asked == list(itertools.accumulate([0, *WAITS]))
 
@@ -203,7 +203,7 @@ def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed()
 def test_the_last_settled_minute_and_the_first_open_one(minute: int) -> None:
     """Ten minutes after its start, to the microsecond, a minute has settled."""
     done = Range(at(0), at(2))
-    some = established(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), proven=True)
+    some = coverage_after(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), proven=True)
     assert [(r.start, r.end, r.state) for r in some] == [
         (at(a), at(b), state)
         for a, b, state in ((0, minute, CoverageState.FINAL), (minute, 2, CoverageState.PROVISIONAL))

@@ -1,7 +1,6 @@
-"""Half-open interval arithmetic of what an archive has. Pure: no clock, no files.
+"""Half-open interval arithmetic of coverage [microseconds UTC]. Pure: no clock, no files.
 
-A coverage record says what is known of a range after one fetch or addition. Later records overlay earlier ones; the
-result is the coverage. All times are microseconds since the epoch, every range is [start, end).
+A coverage record says what is known of a range after one fetch or addition; later records overlay earlier ones.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from marketdata.times import Range
 
 
 class Interval(NamedTuple):
-    """A half-open range [microseconds UTC] to replace, its new state, and its empty answers before (``tries``)."""
+    """A half-open range to replace, its new state, and the empty answers before (``tries``)."""
 
     market_id: str
     start: int
@@ -25,10 +24,9 @@ class Interval(NamedTuple):
 
 
 class CoverageRecord(NamedTuple):
-    """What is known of [start, end): how many points, and the hash of their content.
+    """What is known of [start, end): the number of its points and their hash, None where a later record has cut it.
 
-    ``rows`` and ``digest`` are None where a later record has cut this one. Records are ordered by ``seq``, which
-    follows the versions of the table of points, then by ``commit``, the version of the coverage table.
+    Records are ordered by ``seq``, after the versions of the table of points, then by the ``commit`` of coverage.
     """
 
     start: int
@@ -48,7 +46,7 @@ class CoverageRecord(NamedTuple):
 
 
 def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
-    """Disjoint records in time order: of overlapping ones the latest shows.
+    """Disjoint records in time order, the latest of overlapping ones.
 
     >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 1, 0, 1)
     >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 7, 0, 2)
@@ -62,7 +60,7 @@ def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
 
 
 def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
-    """Put a record over disjoint sorted ones, in place."""
+    """Overlay disjoint sorted records with another one, in place."""
     if record.start >= record.end:
         return
     low = bisect_right(records, record.start, key=lambda r: r.end)
@@ -77,7 +75,7 @@ def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
 
 
 def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
-    """What is left of a record outside of [start, end)."""
+    """What is left of a record outside [start, end)."""
     if end <= record.start or record.end <= start:
         return [record]
     out = []
@@ -89,7 +87,7 @@ def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
 
 
 def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
-    """The records inside of a range, cut at its ends."""
+    """The records inside a range, cut at its ends."""
     out = []
     for record in records:
         start, end = max(record.start, wanted.start), min(record.end, wanted.end)
@@ -111,7 +109,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
-    """The parts of a range that none of the covered ones includes."""
+    """The parts of a range that none of the others covers."""
     out, at = [], wanted.start
     for one in union(held):
         if one.end <= at:
@@ -132,6 +130,6 @@ def held(records: Iterable[CoverageRecord]) -> list[Range]:
 
 
 def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
-    """The parts of some ranges that none of others covers."""
+    """The parts of some ranges that none of the others covers."""
     taken = union(taken)
     return [part for one in union(wanted) for part in gaps(taken, one)]

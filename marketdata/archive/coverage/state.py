@@ -8,8 +8,8 @@ from enum import StrEnum
 class CoverageState(StrEnum):
     """What is known about a range of a market's view.
 
-    ``final``: complete, will not change. ``provisional``: complete, but its buckets were still open or had not settled.
-    ``recorded``: points that were added, not said to be complete. ``empty_observed``: fetched, without points.
+    ``final``: complete, will not change. ``provisional``: complete when fetched, but buckets may still change.
+    ``recorded``: points that were added, not stated to be complete. ``empty_observed``: fetched, without points.
     ``unproven``: stored, but perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
     """
 

@@ -1,4 +1,4 @@
-"""The coverage table: records are appended after the points that they speak of, and read as coverage."""
+"""The coverage table: records are appended after their points are committed, and read as coverage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _APART = 1800 * SECOND
 
 
 class CoverageTable:
-    """Which ranges of which market and view are stored, as the records of the coverage table say."""
+    """Which ranges of which market and view are stored."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -119,7 +119,7 @@ class CoverageTable:
         self._shown = version.number
 
     def append(self, records: Mapping[CoverageKey, Sequence[CoverageRecord]]) -> None:
-        """Write records: of points only after these are committed."""
+        """Write records; those of points after these are committed."""
         flat = [(key, record) for key, some in records.items() for record in some]
         if not flat:
             return
@@ -134,7 +134,7 @@ class CoverageTable:
         return self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
 
     def renumber(self) -> None:
-        """Bring all records before those of the first version of any table."""
+        """Order all records before those of the first version of any table."""
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
             rows = self.all(merge=False)
@@ -155,7 +155,8 @@ class CoverageTable:
                     return [], []  # another commit came meanwhile, so this one is refused and made again
                 rows = self.all(merge=not self.table.remote)
                 if self.table.remote:
-                    rows = _settled(rows)
+                    old = pa.array(_ints(rows, "fetched_at") < time.time_ns() // 1000 - _IN_FLIGHT)
+                    rows = _sorted(pa.concat_tables([_merged(rows.filter(old)), rows.filter(pc.invert(old))]))
                 return self._put(rows) if rows.num_rows else [], list(version.files)
 
         self.table.plan(make, data_change=False)
@@ -240,9 +241,9 @@ def _merged(rows: pa.Table) -> pa.Table:
     known = rows["rows"].is_valid().to_numpy(zero_copy_only=False)
     begins = np.ones(rows.num_rows, dtype=bool)
     same = (start[1:] == end[:-1]) & (known[1:] == known[:-1])
-    # Answers without points that are asked again at different times stay apart.
-    asked = np.where(pc.equal(rows["state"], CoverageState.EMPTY), _ints(rows, "fetched_at") // _APART, 0)
-    same &= asked[1:] == asked[:-1]
+    # Ranges without points that are due at different times stay apart.
+    fetched = np.where(pc.equal(rows["state"], CoverageState.EMPTY), _ints(rows, "fetched_at") // _APART, 0)
+    same &= fetched[1:] == fetched[:-1]
     for name in ("view", "market_id", "state", "tries"):
         values = rows[name].combine_chunks()
         same &= pc.equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
@@ -269,10 +270,3 @@ def _merged(rows: pa.Table) -> pa.Table:
         field = SCHEMA.field(name)
         first = first.set_column(SCHEMA.get_field_index(name), field, values.cast(field.type))
     return first
-
-
-def _settled(rows: pa.Table) -> pa.Table:
-    """Records of which the younger ones are left apart."""
-    settled = time.time_ns() // 1000 - _IN_FLIGHT
-    old = pa.array(_ints(rows, "fetched_at") < settled)
-    return _sorted(pa.concat_tables([_merged(rows.filter(old)), rows.filter(pc.invert(old))]))

@@ -1,7 +1,7 @@
-"""A hash of content that adds up: the hash of two disjoint sets of points is the sum of their hashes.
+"""An additive content hash: the hash of two disjoint sets of points is the sum of their hashes.
 
-So the hash of a covered range does not depend on files, row groups, order or compaction, and touching
-ranges merge without reading anything again. It finds rot and mistakes; it is no defence against an attacker.
+So the hash of a range does not depend on files, row groups, order or compaction, and ranges merge without reading
+anything again. It finds damage and mistakes; it is no defence against an attacker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def content_hash(columns: AnyColumns) -> int:
             return _books(columns, row)
         out = row
         for name, values in sorted(columns.values.items()):
-            # A value that is missing counts nothing, so a column that comes later leaves older hashes alone.
+            # A missing value counts nothing, so a column that is added later leaves older hashes alone.
             here = _mix(row + _bits(values) * _B + _text(name))
             out = out + np.where(np.isnan(values), np.uint64(0), here)
         return _total(_mix(out))
@@ -46,7 +46,7 @@ def _books(columns: BookColumns, row: Words) -> int:
     side = np.repeat(row, 2)
     side[1::2] += _C
     side -= _words(np.cumsum(columns.counts) - columns.counts) * _A
-    # Who, when, side and place; then price; then size. In place: this is most of the work of a write.
+    # Token, time, side and position; then price; then size. In place: this is most of the work of a write.
     out = np.repeat(side, columns.counts)
     out += np.arange(len(out), dtype=np.uint64) * _A
     levels = (columns.levels + 0.0).view(np.uint64)

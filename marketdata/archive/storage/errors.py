@@ -1,8 +1,7 @@
 """Errors of storage libraries as errors of this library.
 
-Two things are kept apart. Damage is proven by bytes that were read: they do not parse, have another size, checksum or
-hash, or the storage says plainly that the file does not exist. Everything else that a read raises is a failure of the
-storage, says nothing about the data, and changes nothing.
+Damage is proven by bytes that were read: they do not parse, have another size, checksum or hash, or the storage says
+that the file does not exist. Every other error of a read is a failure of the storage, and says nothing about the data.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NO_RIGHT_WORDS = ("accessdenied", "access denied", "403 forbidden", "permissiondenied")
 _NO_OBJECT = ("nosuchkey", "404 not found")
 _NO_BUCKET = "nosuchbucket"
-# What the reader of the commit log says when the bytes of the log are not a log.
+# Errors of the log reader for bytes that are no commit log.
 _BAD_LOG = (
     "json error",
     "contiguous commit files",
@@ -45,7 +44,7 @@ REPAIR = "Run archive.verify() to see which ranges to pull or add again."
 
 
 def errno_of(problem: BaseException) -> int | None:
-    """The error number of the operating system, also where a library only wrote it into its message."""
+    """The error number of the operating system, also from the message of a library."""
     code = getattr(problem, "errno", None)
     if isinstance(code, int):
         return code
@@ -54,7 +53,7 @@ def errno_of(problem: BaseException) -> int | None:
 
 
 def is_missing(problem: BaseException) -> bool:
-    """Whether the storage says that this one file or object does not exist."""
+    """Whether the storage says that this file or object does not exist."""
     text = str(problem).lower()
     if _NO_BUCKET in text:
         return False
@@ -70,7 +69,7 @@ def is_newer(problem: BaseException) -> bool:
 
 
 def is_bad_log(problem: BaseException) -> bool:
-    """Whether the bytes of a commit log do not parse; a failure of the storage is not that."""
+    """Whether the bytes of a commit log do not parse, which no failure of the storage is."""
     text = str(problem).lower()
     return errno_of(problem) is None and "generic s3" not in text and any(word in text for word in _BAD_LOG)
 
@@ -108,7 +107,7 @@ def _write_error(what: str, problem: BaseException) -> ArchiveError:
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn an error of fetching bytes into an ArchiveError; ArchiveCorruptError only if storage says: no such file."""
+    """Turn a failed read into an ArchiveError; ArchiveCorruptError only if the storage says that there is no file."""
     with _turned(what, _read_error):
         yield
 

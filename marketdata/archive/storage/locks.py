@@ -1,8 +1,7 @@
 """Kernel locks between processes of one machine, in a folder of the archive.
 
-The kernel frees a lock when its owner ends, however it ends. Commits to a table are safe without them, also in an
-object store, where there are none: a commit that was planned on an older version is refused and planned again. A
-lock spares that work.
+The kernel frees a lock when its owner ends. Commits are safe without locks, as in an object store: a commit that was
+planned on an older version is refused and planned again. A lock saves that work.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
                     f"Process {owner} is {what}; it still was after {wait:g} s. Try again later, or end it."
                 )
             time.sleep(_STEP)
-        # The number only serves the message above: where there is no room for it the lock is held all the same.
+        # The process id is only for the message above: without room for it the lock is held all the same.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -1,6 +1,6 @@
 """Parquet files of a table: written whole with page checksums, found by statistics, read by row group.
 
-Bytes are fetched first and parsed afterwards, so that a failure of the storage is never taken for damage.
+Bytes are read first and parsed afterwards, so that a failure of the storage is never taken for damage.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from marketdata.times import Range, to_text
 GROUP_LEVELS = 100_000
 FILE_LEVELS = 8_000_000
 _GROUP_ROWS = (512, 65_536)
-# Where markets are short, so many of them are one group, of so many rows at least: a read takes groups whole.
+# So many short markets are one row group, of so many rows at least.
 _GROUP_MARKETS, _GROUP_SHORT = 64, 8_192
-# A good size for what is written once; compaction has the time for a better one.
+# Compression levels: fast for a write, better for compaction.
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
 # From so many row groups on a second core is worth its start.
@@ -50,7 +50,7 @@ def is_url(location: str) -> bool:
 
 
 class Store:
-    """The files of one table: a local folder, or a prefix of an object store. Files never change."""
+    """The files of one table, which never change: a local folder, or a prefix of an object store."""
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:
         self.uri = uri.rstrip("/")
@@ -63,9 +63,9 @@ class Store:
             self._fs = PyFileSystem(self._handler)
 
     def write(self, name: str, body: memoryview) -> None:
-        """Write a new file whole, and make it durable before any commit can name it."""
+        """Write a new file, durable before any commit can name it."""
         if self.remote:
-            # Not through pyarrow: its streams hand over buffers, and the handler takes bytes only.
+            # Not through pyarrow: its streams pass buffers, and the handler takes bytes only.
             stream: Any = self._handler._handler.open_output_stream(name, None)  # noqa: SLF001
             stream.write(bytes(body))
             stream.close()
@@ -78,7 +78,7 @@ class Store:
                 os.fsync(file.fileno())
             flush(path.parent)
         except BaseException:
-            # The name is ours alone and no commit names it yet, so the torn file can go at once.
+            # No commit names it yet, so the torn file can go at once.
             self.delete(name)
             raise
 
@@ -96,7 +96,7 @@ class Store:
         return ds.dataset(names, schema=schema, format=style, filesystem=self._fs)
 
     def delete(self, name: str) -> None:
-        """Remove a file that no commit names; where that fails, ``vacuum`` finds it later."""
+        """Remove a file that no commit names; ``vacuum`` finds it later if that fails."""
         try:
             if self.remote:
                 self._fs.delete_file(name)
@@ -120,7 +120,7 @@ def flush(path: Path) -> None:
 
 
 class DataFile(NamedTuple):
-    """A file that a commit names, with what the commit says about its rows."""
+    """A file that a commit names, with its statistics in the commit."""
 
     path: str
     size: int
@@ -131,7 +131,7 @@ class DataFile(NamedTuple):
     ts_max: int = FAR
 
     def may_hold(self, markets: Sequence[str] | None, start: int, end: int) -> bool:
-        """Whether rows of one of the markets (sorted; None: any) in [start, end) may be inside."""
+        """Whether there may be rows of one of the markets (sorted; None: any) in [start, end)."""
         inside = self.ts_max >= start and self.ts_min < end
         return inside and (markets is None or bool(self.markets_near(markets)))
 
@@ -191,7 +191,7 @@ def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memor
         compression="zstd",
         compression_level=effort,
         use_dictionary=[_leaf(table.schema, name) for name in dictionary],
-        # Nothing is found by the numbers in lists, and to compare them all takes a third of the time.
+        # No query selects by the numbers in lists, and their statistics take a third of the time.
         write_statistics=[field.name for field in table.schema if not pa.types.is_list(field.type)],
         write_page_checksum=True,
         store_schema=False,
@@ -203,7 +203,7 @@ def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memor
 
 
 def _narrowed(table: pa.Table) -> pa.Table:
-    """The same rows, and no other names in the dictionaries: each row group has all of its dictionary."""
+    """The same rows with only their own names in the dictionaries, as each row group stores all of its dictionary."""
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             column = table.column(i).combine_chunks()
@@ -287,7 +287,7 @@ def read_whole(store: Store, file: DataFile) -> pa.Table:
 
 
 def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
-    """What a commit would say of a file that exists, and its columns; ArchiveCorruptError if it is damaged."""
+    """The entry of an existing file for a commit, and its columns; ArchiveCorruptError if it is damaged."""
     with errors.reading(f"The data file {name}"), store.open(name) as source:
         size = _size(source)
     rows = read_whole(store, DataFile(name, size, -1))
@@ -311,7 +311,7 @@ def _check_size(source: Any, file: DataFile) -> None:
 
 
 def _length(raw: memoryview) -> int:
-    """Bytes of a footer, with what says its length."""
+    """Length of a footer with its own length field and magic number [bytes]."""
     return int.from_bytes(raw[-8:-4], "little") + 8
 
 
@@ -321,7 +321,7 @@ def _parsed(raw: memoryview, file: DataFile) -> Footer:
         length = _length(raw)
         if bytes(raw[-4:]) != _MAGIC or length > len(raw):
             raise ValueError("its end is not the end of a Parquet file")
-        # Pages have checksums, footers have none: it is in the name. The footer of each file is unique.
+        # Pages have checksums; the one of the footer, which is unique, is in the name.
         written = OURS.fullmatch(file.path.rpartition("/")[2])
         if written and f"{zlib.crc32(raw[-length:]):08x}" != written[1]:
             raise ValueError("its footer is not the one that was written")
@@ -354,7 +354,7 @@ def _footer(metadata: Any, end: int) -> Footer:
 
 def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
     """Rows of some row groups (None: all), every page checksum compared; ArchiveCorruptError if a page is damaged."""
-    # As long as the file, with just these row groups in it: what is not touched costs no memory.
+    # As long as the file, with just these row groups in it: untouched pages cost no memory.
     body = np.zeros(file.size, dtype=np.uint8).data
     with errors.reading(_what(file)), store.open(file.path) as source:
         for start, stop in _runs(range(footer.metadata.num_row_groups) if groups is None else groups):
@@ -372,7 +372,7 @@ def _rows(body: memoryview, file: DataFile, footer: Footer, groups: Sequence[int
             page_checksum_verification=True,
         )
         rows = reader.read_row_groups(some, use_threads=len(some) >= _MANY_GROUPS)
-        # The checksums leave out the headers of pages; what a flipped bit in these does shows here.
+        # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
         if rows.num_rows != sum(footer.rows[i] for i in some):
             raise ValueError("it has other rows than were written")
@@ -387,7 +387,7 @@ def _runs(groups: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) -> memoryview:
-    """Bytes [start, end) of a file, at their place in ``body`` where one is given; zeros where the file is shorter."""
+    """Bytes [start, end) of a file, in ``body`` at their place if given; zeros where the file is shorter."""
     part = memoryview(bytearray(end - start)) if body is None else body[start:end]
     source.seek(start)
     at = 0
@@ -400,5 +400,5 @@ def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) 
 
 
 def span_of(file: DataFile) -> Range:
-    """The range that the rows of a file lie in."""
+    """The range of the rows of a file."""
     return Range(max(file.ts_min, 0), max(min(file.ts_max, 2**55), 0) + 1)

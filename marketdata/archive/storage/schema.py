@@ -1,4 +1,4 @@
-"""How points lie in Parquet: one row per snapshot or point, and back to columns without an object per level."""
+"""Points as Parquet rows, one per snapshot or point, and back to columns without an object per level."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
 
 
 def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same rows in one chunk where chunks are many and small: each costs some calls, however few its rows."""
+    """The same rows in one chunk where chunks are many and small, as each costs some calls."""
     if len(chunks) < _MANY_CHUNKS or sum(chunk.num_rows for chunk in chunks) > _SMALL_CHUNK * len(chunks):
         return chunks
     if any(chunk.schema != chunks[0].schema for chunk in chunks):
@@ -132,7 +132,7 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
 
 
 def tokens_of(view: View, rows: pa.Table) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens of rows, and which of them each row is of."""
+    """The tokens of rows, and the index of each row's token."""
     chunks = [batch for batch in rows.to_batches() if batch.num_rows]
     return _tokens(view, chunks) if chunks else ((), np.empty(0, np.int32))
 
@@ -174,7 +174,7 @@ def _lengths(array: pa.ListArray) -> Any:
 
 
 def level_weights(table: pa.Table, view: View) -> Any:
-    """How many level rows each stored row becomes; 1 for what is not a book."""
+    """How many level rows each stored row becomes; 1 for other views than books."""
     if view != "books":
         return np.ones(table.num_rows, dtype=np.int64)
     out = np.zeros(table.num_rows, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""One Delta Lake table: versions that are read whole, and commits against the version they were planned on."""
+"""A Delta Lake table: versions that are read whole, and commits against the version they were planned on."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ from marketdata.times import to_datetime
 
 _FOOTERS = 4096
 _TRIES = 100
-# A log is looked at so often before it is said to be damaged.
-_LOOKS = 3
-# A checkpoint is read by as many requests as so many commits.
+# A log is read so often before it is taken as damaged.
+_MOST_READS = 3
+# Reading a checkpoint takes as many requests as reading so many commits.
 _MANY_COMMITS = 10
 _REBUILD = "Run archive.rebuild() to make it anew from the data files."
 LOG_FOLDER = "_delta_log"
-# In each commit of ours: a hash of the files that its version has. A flipped bit in the log, which
-# would bring a replaced file back, or hide one, makes it differ.
+# In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
+# replaced file back, or hide one, makes it differ.
 _FILES = "marketdata.files-1"
 
 
 @dataclass(frozen=True)
 class Version:
-    """One committed version of a table: what a reader sees, whole."""
+    """One committed version of a table."""
 
     number: int
     files: tuple[DataFile, ...]
@@ -78,8 +78,8 @@ class Version:
 class Table:
     """A Delta table that is created by the first write.
 
-    Files never change: a commit names new files and drops old ones, in one step. A plan is made of one version and
-    committed against that version: where another commit came first it is refused, and planned again.
+    Files never change: a commit names new files and drops old ones, in one step. A plan is made on one version and
+    committed against it: if another commit came first it is refused, and planned again.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Table:
         self._handle: Any = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
-        # What is wrong with the commit log; such a table is read as far as it goes, and not written to.
+        # The damage of the commit log: such a table is read up to its last good version, and not written to.
         self.damage: str | None = None
 
     @property
@@ -117,7 +117,7 @@ class Table:
             if self.remote and not opened and self._follows():
                 self._update()
             before = -2
-            for _ in range(_LOOKS):
+            for _ in range(_MOST_READS):
                 if self.remote or not self._follows() or not self._moved():
                     return self._version
                 before = self._version.number
@@ -130,9 +130,9 @@ class Table:
         return self._handle is not None and self._as_of is None and self.damage is None
 
     def _moved(self) -> bool:
-        """Whether there is a newer commit, also one that a failing listing of the log has left out."""
+        """Whether there is a newer commit, even if a failing listing of the log leaves it out."""
         try:
-            os.stat(f"{self._log}/{self._version.number + 1:020d}.json")  # noqa: PTH116  asked for each market of a read
+            os.stat(f"{self._log}/{self._version.number + 1:020d}.json")  # noqa: PTH116  called for each market of a read
         except FileNotFoundError:
             return False
         except OSError as problem:
@@ -149,7 +149,7 @@ class Table:
             is_bad = isinstance(problem.__cause__, DeltaError) and errors.is_bad_log(problem.__cause__)
             if not is_bad and not isinstance(problem, ArchiveCorruptError):
                 raise
-            # A part of the log that a checkpoint has made needless may be gone: look from the start.
+            # A part of the log that a checkpoint replaces may be gone: read from the start.
             self._handle = None
             self._open()
             return
@@ -157,9 +157,9 @@ class Table:
             self._load(self._handle)
 
     def _open(self) -> None:
-        """Open the table. Its log is damaged if it is refused again after all of its bytes could be read.
+        """Open the table; its log is damaged if it is refused again after all of its bytes could be read.
 
-        Where a call of the file system fails, the library may take a log for one that lacks this commit.
+        Where a call of the file system fails, the library may read the log without a commit.
         """
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -168,7 +168,7 @@ class Table:
         with errors.reading(f"The commit log of {self.uri}"):
             if not self.remote and not Path(self.uri).is_dir():
                 return
-            for _ in range(_LOOKS):
+            for _ in range(_MOST_READS):
                 try:
                     handle = DeltaTable(self.uri, storage_options=self._options)
                     if self._as_of is not None:
@@ -191,7 +191,7 @@ class Table:
         self._load(handle)
 
     def _read_log(self) -> int:
-        """Read all of the commit log, so that a storage that fails says so; how many files it has."""
+        """Read all of the commit log, so that a failing storage raises; returns the number of its files."""
         if not self._log.is_dir():
             return 0
         paths = list(self._log.iterdir())
@@ -202,19 +202,19 @@ class Table:
         return len(paths)
 
     def _load(self, handle: Any) -> None:
-        """Take the version of a handle, if its files are those that its last commit says."""
+        """Use the version of a handle, if its files are those of its last commit."""
         found = _version_of(handle, self.uri)
         if lacking := [name for name in self._nothing.schema.names if name not in found.schema.names]:
             raise ArchiveError(
                 f"{self.uri} has an earlier layout, without the columns {', '.join(lacking)}. Pull into a new one, or "
                 "export the points with the version of marketdata that wrote it and import them."
             )
-        if self._said(found.number) not in (None, found.fingerprint):
+        if self._fingerprint_in(found.number) not in (None, found.fingerprint):
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
 
-    def _said(self, number: int) -> str | None:
+    def _fingerprint_in(self, number: int) -> str | None:
         """The fingerprint in this commit, or None; read by number: a handle's history begins at the newest."""
         name = f"{LOG_FOLDER}/{number:020d}.json"
         try:
@@ -223,13 +223,13 @@ class Table:
         except ArchiveCorruptError:
             return None
         try:
-            said = [json.loads(line).get("commitInfo", {}).get(_FILES) for line in lines if b"commitInfo" in line]
+            found = [json.loads(line).get("commitInfo", {}).get(_FILES) for line in lines if b"commitInfo" in line]
         except (ValueError, AttributeError):
             return "unreadable"
-        return said[0] if said else "nothing"
+        return found[0] if found else "nothing"
 
     def _damaged(self, what: str) -> None:
-        """Show the last version whose log is whole, and say so."""
+        """Use the last version whose log is whole, with a warning."""
         self._handle, self._version = self._last_good()
         shown = f"version {self._version.number}" if self._handle is not None else "nothing"
         self.damage = f"The commit log of {self.uri} is damaged ({what})"
@@ -248,12 +248,12 @@ class Table:
             except DeltaError:
                 continue
             found = _version_of(handle, self.uri)
-            if self._said(number) in (None, found.fingerprint):
+            if self._fingerprint_in(number) in (None, found.fingerprint):
                 return handle, found
         return None, self._nothing
 
-    def create(self, said: dict[bytes, bytes] | None = None) -> None:
-        """Make the empty table if it is not there yet; ``said`` is kept as metadata of its first column."""
+    def create(self, metadata: dict[bytes, bytes] | None = None) -> None:
+        """Create the empty table if there is none, with ``metadata`` of its first column."""
         if self._as_of is not None:
             raise ConfigError("An archive opened with as_of= shows the past and cannot be written to.")
         number = self.version().number
@@ -268,8 +268,8 @@ class Table:
             if not self.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             schema = self._nothing.schema
-            if said:
-                schema = schema.set(0, schema.field(0).with_metadata(said))
+            if metadata:
+                schema = schema.set(0, schema.field(0).with_metadata(metadata))
             properties = _properties({_FILES: Version(0, (), schema).fingerprint})
             for attempt in range(3):
                 try:
@@ -278,7 +278,7 @@ class Table:
                     )  # fmt: skip
                     break
                 except (DeltaError, OSError):
-                    # Of two that create at once the slower one fails, and finds the table of the other.
+                    # Of two that create at once the slower one fails, and then finds the table.
                     if attempt == 2:
                         raise
             self._open()
@@ -286,7 +286,7 @@ class Table:
     def commit(
         self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
     ) -> Version | None:
-        """Commit on exactly this version; None if another came first. After an ArchiveError it may have landed."""
+        """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
@@ -306,7 +306,7 @@ class Table:
             except CommitFailedError:
                 return None
             if not self.remote:
-                # The library does not flush what it writes there.
+                # The library does not flush its writes.
                 flush(self._log / f"{after.number:020d}.json")
                 flush(self._log)
             self._handle.update_incremental()
@@ -322,10 +322,10 @@ class Table:
         *,
         data_change: bool = True,
     ) -> Version:
-        """Commit what ``make`` wants for the newest version, and make it again if another commit came first.
+        """Commit the plan of ``make`` for the newest version, made again whenever another commit came first.
 
-        ``make`` returns (new files, files to drop), or None for nothing to do; new files of a refused plan are deleted,
-        unless the next plan has them too. Returns the version committed, or the newest. ArchiveBusyError if others kept
+        ``make`` returns (new files, files to drop), or None for nothing to do; new files of a refused plan are deleted
+        unless the next plan has them. Returns the version committed, or the newest; ArchiveBusyError if others keep
         committing.
         """
         self.create()
@@ -343,7 +343,7 @@ class Table:
                 if done is not None:
                     tried = ()
                     return done
-                # Who lost steps back a little, longer each time, so that all get their turn.
+                # The loser waits, longer each time, so that all get their turn.
                 time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
         finally:
             self.discard_unnamed(tried)
@@ -355,7 +355,7 @@ class Table:
             self.store.delete(file.path)
 
     def discard_unnamed(self, files: Sequence[DataFile]) -> None:
-        """Delete files of a commit that failed, but for one that landed although it was reported as failed."""
+        """Delete files of a failed commit, unless it was committed although it was reported as failed."""
         if not files:
             return
         try:
@@ -430,7 +430,7 @@ class Table:
             return found
 
     def checkpoint(self) -> None:
-        """Write the state of a long log as one file: else who opens the table reads each commit, and each twice."""
+        """Write the state of a long log as one file; without it, opening the table reads each commit twice."""
         if self._as_of is not None or self.version().number < _MANY_COMMITS or self.damage is not None:
             return
         with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
@@ -440,17 +440,17 @@ class Table:
                 flush(self._log)
 
     def reopen(self) -> None:
-        """Look at the table as if for the first time."""
+        """Forget what was read of the table."""
         with self._lock:
             self._handle, self._version, self.damage = None, self._nothing, None
             self._footers.clear()
 
 
-def _properties(said: dict[str, str]) -> Any:
+def _properties(metadata: dict[str, str]) -> Any:
     from deltalake import CommitProperties
 
-    # No retries: the library would commit on a newer version than the plan was made of.
-    return CommitProperties(custom_metadata=dict(said), max_commit_retries=0)
+    # No retries: the library would commit on a newer version than the plan was made on.
+    return CommitProperties(custom_metadata=dict(metadata), max_commit_retries=0)
 
 
 def _version_of(handle: Any, uri: str) -> Version:

@@ -26,10 +26,10 @@ def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "
     ContractError, with ``hint`` appended, if they differ before ``open_from`` [microseconds UTC], where buckets were
     still open.
     """
-    again = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
+    again, is_equal = repeated(columns)
     if not len(again):
         return Deduplicated(columns, 0, 0)
-    differ = again[~_equals_next(columns, again)]
+    differ = again[~is_equal]
     closed = differ if open_from is None else differ[columns.ts[differ] < open_from]
     if len(closed):
         token = columns.tokens[columns.token[closed[0]]]
@@ -39,12 +39,14 @@ def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "
     return Deduplicated(kept, len(again) - len(differ), len(differ))
 
 
-def _equals_next(columns: AnyColumns, at: Ints) -> NDArray[np.bool_]:
-    """Whether the entries at these positions have the values of the ones behind them; -0.0 equals 0.0."""
+def repeated(columns: AnyColumns) -> tuple[Ints, NDArray[np.bool_]]:
+    """Positions whose next entry has the same (token, ts), and whether it has equal values; -0.0 equals 0.0."""
+    at = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
+    if not len(at):
+        return at, np.ones(0, dtype=bool)
     if not isinstance(columns, BookColumns):
         pairs = ((values[at], values[at + 1]) for values in columns.values.values())
-        every: NDArray[np.bool_] = np.all([(a == b) | (np.isnan(a) & np.isnan(b)) for a, b in pairs], axis=0)
-        return every
+        return at, np.all([(a == b) | (np.isnan(a) & np.isnan(b)) for a, b in pairs], axis=0)
     sides = columns.counts.reshape(-1, 2)
     lengths = sides.sum(axis=1)
     starts = np.concatenate(([0], np.cumsum(lengths)))[:-1]
@@ -53,5 +55,4 @@ def _equals_next(columns: AnyColumns, at: Ints) -> NDArray[np.bool_]:
     first, second = (columns.levels[ranges(starts[k], length)] for k in (at, at + 1))
     wrong = np.concatenate(([0], np.cumsum((first != second).any(axis=1))))
     ends = np.cumsum(length)
-    equal: NDArray[np.bool_] = same & (wrong[ends] == wrong[ends - length])
-    return equal
+    return at, same & (wrong[ends] == wrong[ends - length])
