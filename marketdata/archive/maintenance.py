@@ -231,7 +231,7 @@ def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Make what is proven damaged missing, for a pull to fill; ArchiveError, without a change, if the storage failed."""
+    """Make what is proven damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed."""
     damage = verify(store)
     if not damage:
         return damage

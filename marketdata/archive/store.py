@@ -89,8 +89,8 @@ class ArchiveStore:
         base = self._stored or BASES[self._given_base or "1m"]
         if self._given_base not in (None, base.text):
             raise ConfigError(
-                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; base={self._given_base!r} "
-                "needs another folder. Without base= it is opened as it is."
+                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; "
+                f"base={self._given_base!r} needs another folder. Without base= it is opened as it is."
             )
         return base
 

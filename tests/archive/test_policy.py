@@ -147,7 +147,7 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
 def test_every_minute_of_an_answer_is_established_once(
     points: set[int], start: int, length: int, age: int, tries: int
 ) -> None:
-    """What is coverage_after are touching ranges that make the answer; no hole near now is final, and no open minute."""
+    """Coverage after an answer is touching ranges that make it up; no hole near now is final, and no open minute."""
     end, now = start + length, start + length + age
     found = answered(start, end, list(points), now, tries)
     assert [r[0] for r in found] == [start, *(r[1] for r in found[:-1])]
