@@ -17,7 +17,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, closed, kind_name, read, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
+from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
 from marketdata.wire.columns import Ints
@@ -138,14 +138,12 @@ def _joined(
     names, others = (t.names for t in tables)
     check_names(names)
     check_names(others)
-    if on not in names:
-        raise NotTidyError.from_missing("The left frame", [on], names)
+    require("The left frame", [on], names)
     keys = tuple(c for c in ID_COLUMNS[:2] if c in names and c in others) if by is None else by
     missing = [c for c in keys if c not in names or c not in others]
     if missing or (by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
-    if KNOWN not in others and "ts" not in others:
-        raise NotTidyError.from_missing("The right frame", ["ts"], others)
+    require("The right frame", [] if KNOWN in others else ["ts"], others)
     if KNOWN not in others and width is None:
         raise ConfigError(
             "right_resolution is missing: the bucket width of right says when its rows are known; or add it with "

@@ -23,7 +23,7 @@ from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pya
 from marketdata.errors import NotTidyError
 from marketdata.tidy import nested, partitions
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of
+from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.wire.columns import Ints
 
@@ -129,16 +129,19 @@ def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
     if source is not None:
         check_names(source.names)
         table = EagerTable(source, kind_of(source.names, kinds))
-        return nested.level_rows(table) if _is_to_explode(table, kinds) else table
-    data = _narwhals(frame)
-    names = data.collect_schema().names()
+        return nested.LevelTable(table) if table.kind == "nested" and "nested" not in kinds else table
+    names = _narwhals(frame).collect_schema().names()
     check_names(names)
-    rows = EngineTable(frame, data, kind_of(names, kinds))
-    return nested.level_rows_of(rows) if _is_to_explode(rows, kinds) else rows
+    rows = EngineTable.checked(frame, kind_of(names, kinds))
+    return nested.level_rows_of(rows) if rows.kind == "nested" and "nested" not in kinds else rows
 
 
-def _is_to_explode(table: EagerTable | EngineTable, kinds: tuple[Kind, ...]) -> bool:
-    return table.kind == "nested" and "nested" not in kinds
+def series_of(frame: Any, what: str, wanted: Iterable[str]) -> EagerTable:
+    """The rows of a frame of any kind, read into memory, that has these columns, as a table of a series."""
+    source = source_of(in_memory(frame))
+    check_names(source.names)
+    require(what, wanted, source.names)
+    return EagerTable(source, "series")
 
 
 def source_of(frame: Any) -> Any:

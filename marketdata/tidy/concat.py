@@ -92,9 +92,9 @@ def _pandas(frames: list[Any]) -> Any:
     parts: list[Any] = [frame.copy(deep=False) for frame in frames]
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
         have = [part[name] for part in parts if name in part]
-        if name not in ID_COLUMNS and not (len(have) == len(parts) and all(_is_categorical(one) for one in have)):
+        if name not in ID_COLUMNS and not (len(have) == len(parts) and all(hasattr(one, "cat") for one in have)):
             continue
-        if len({one.dtype for one in have}) == 1 and len(have) == len(parts) and _is_categorical(have[0]):
+        if len({one.dtype for one in have}) == 1 and len(have) == len(parts) and hasattr(have[0], "cat"):
             continue
         # The categories first: rows that become texts on the way would take many times the memory.
         encoded = [one.astype("category").cat.categories for one in have]
@@ -103,10 +103,6 @@ def _pandas(frames: list[Any]) -> Any:
             rows = part[name].astype("category").cat.set_categories(dtype.categories) if name in part else None
             part[name] = pd.Categorical([None] * len(part), dtype=dtype) if rows is None else rows.cat.as_unordered()
     return pd.concat(parts, ignore_index=True)
-
-
-def _is_categorical(series: Any) -> bool:
-    return hasattr(series, "cat")
 
 
 def _polars(frames: list[Any]) -> Any:

@@ -6,6 +6,7 @@ with the same text. Duplicate rows and the order of levels are not checked there
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals as nw
@@ -13,7 +14,7 @@ import narwhals as nw
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import normalization
-from marketdata.tidy.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, Kind
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, Kind, require, values_of
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 
@@ -30,32 +31,24 @@ class EngineTable:
 
     is_eager = False
 
-    def __init__(self, native: Any, data: Any, kind: Kind) -> None:
-        self.kind, self.names = kind, data.collect_schema().names()
+    def __init__(self, data: Any, kind: Kind) -> None:
+        self.data, self.kind, self.names = data, kind, data.collect_schema().names()
         self.keys = [c for c in ID_COLUMNS if c in self.names]
         self.is_duckdb = data.implementation.is_duckdb()
-        self.data = self._tidy(native, data)
+
+    @classmethod
+    def checked(cls, native: Any, kind: Kind) -> EngineTable:
+        """A table of a native frame of this kind, its columns made tidy."""
+        out = cls(nw.from_native(native), kind)
+        out.data = out._tidy(native)
+        return out
 
     @classmethod
     def of_times(cls, native: Any, times: list[str]) -> EngineTable:
         """A table of any columns, of which these are times."""
-        out = cls.__new__(cls)
-        data = nw.from_native(native)
-        out.kind, out.names = "series", data.collect_schema().names()
-        out.keys = [c for c in ID_COLUMNS if c in out.names]
-        out.is_duckdb = data.implementation.is_duckdb()
-        missing = [c for c in times if c not in out.names]
-        if missing:
-            raise NotTidyError.from_missing("A frame to join", missing, out.names)
-        out.data = out._instants(native, data, times)  # noqa: SLF001
-        return out
-
-    def of(self, native: Any, kind: Kind) -> EngineTable:
-        """A table of a frame that was made of this one, its columns in their types."""
-        out = EngineTable.__new__(EngineTable)
-        out.kind, out.data, out.is_duckdb = kind, nw.from_native(native), self.is_duckdb
-        out.names = out.data.collect_schema().names()
-        out.keys = [c for c in ID_COLUMNS if c in out.names]
+        out = cls(nw.from_native(native), "series")
+        require("A frame to join", times, out.names)
+        out.data = out._instants(native, out.data, times)
         return out
 
     def _instants(self, native: Any, data: Any, times: list[str]) -> Any:
@@ -65,12 +58,12 @@ class EngineTable:
         for name in times:
             utc(data, name)
             if str(native.types[native.columns.index(name)]) in _NAIVE:
-                native = native.project(f"* REPLACE (CAST({name} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {name})")
+                native = _replaced(native, {name: f"CAST({name} AS TIMESTAMP) AT TIME ZONE 'UTC'"}, duckdb=True)
         return nw.from_native(native)
 
     def frame(self, *values: str) -> Any:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null."""
-        names = values or _values(self.kind)
+        names = values or values_of(self.kind)
         schema = self.data.collect_schema()
         kept = (*_TEXTS, *(LISTS if self.kind == "nested" else ()))
         return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in kept else c for c in names))
@@ -79,12 +72,11 @@ class EngineTable:
         """Whether a column is numeric."""
         return bool(self.data.collect_schema()[name].is_numeric())
 
-    def _tidy(self, native: Any, data: Any) -> Any:
+    def _tidy(self, native: Any) -> Any:
         if not self.is_duckdb:
             _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
-        schema = data.collect_schema()
-        normalization.check_ids(schema)
-        own = [c for c in _values(self.kind) if c in self.names]
+        normalization.check_ids(self.data.collect_schema())
+        own = [c for c in values_of(self.kind) if c in self.names]
         checks = [f"{c} IS NULL" for c in ("ts", *self.keys) if c in self.names and c != "token_label"]
         if self.kind == "books":
             half = " <> ".join(f"({c} IS NULL OR isnan(CAST({c} AS DOUBLE)))" for c in ("price", "size"))
@@ -105,32 +97,26 @@ class EngineTable:
 
     def with_micros(self, name: str) -> Any:
         """The whole frame with ``ts`` as microseconds since the epoch in one more column."""
-        native = self.data.to_native()
-        if self.is_duckdb:
-            return nw.from_native(native.project(f'*, epoch_us(ts) AS "{name}"'))
-        from pyspark.sql import functions
-
-        return nw.from_native(native.withColumn(name, functions.expr("unix_micros(ts)")))
+        return self._added(self.data, name, "epoch_us(ts)" if self.is_duckdb else "unix_micros(ts)")
 
     def with_bucket(self, data: Any, width: BucketWidth, name: str) -> Any:
         """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
-        native = data.to_native()
         if self.is_duckdb:
             origin = f"make_timestamp({width.offset})"
             start = f"time_bucket(INTERVAL '{width.micros} microseconds', ts AT TIME ZONE 'UTC', {origin})"
-            return nw.from_native(native.project(f"*, {start} AT TIME ZONE 'UTC' AS \"{name}\""))
-        from pyspark.sql import functions
-
+            return self._added(data, name, f"{start} AT TIME ZONE 'UTC'")
         step = f"floor((unix_seconds(ts) - {width.offset // SECOND}) / {width.seconds}) * {width.seconds}"
         start = f"timestamp_seconds({step} + {width.offset // SECOND})"
-        return nw.from_native(native.withColumn(name, functions.expr(start)))
+        return self._added(data, name, start)
+
+    def _added(self, data: Any, name: str, sql: str) -> Any:
+        native = data.to_native()
+        return nw.from_native(
+            native.project(f'*, {sql} AS "{name}"') if self.is_duckdb else native.selectExpr("*", f"{sql} AS `{name}`")
+        )
 
 
 _TEXTS = (*ID_COLUMNS, "side", "ts")
-
-
-def _values(kind: Kind) -> tuple[str, ...]:
-    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
 
 
 def _number(schema: Any, name: str) -> nw.Expr:
@@ -149,15 +135,17 @@ def _with_lists(data: Any, names: tuple[str, ...], duckdb: bool) -> Any:
             raise NotTidyError(
                 f"{name} holds {schema[name]}, not lists of numbers; nested books have a list per side and snapshot."
             )
-    native = data.to_native()
+    lists = "coalesce(CAST({} AS DOUBLE[]), [])" if duckdb else "coalesce(CAST({} AS array<double>), array())"
+    return nw.from_native(_replaced(data.to_native(), {c: lists.format(c) for c in names}, duckdb))
+
+
+def _replaced(native: Any, columns: Mapping[str, str], duckdb: bool) -> Any:
+    """The native frame with columns computed anew by SQL."""
     if duckdb:
-        return nw.from_native(
-            native.project(f"* REPLACE ({', '.join(f'coalesce(CAST({c} AS DOUBLE[]), []) AS {c}' for c in names)})")
-        )
+        return native.project(f"* REPLACE ({', '.join(f'{sql} AS {c}' for c, sql in columns.items())})")
     from pyspark.sql import functions
 
-    lists = {c: functions.expr(f"coalesce(CAST({c} AS array<double>), array())") for c in names}
-    return nw.from_native(native.withColumns(lists))
+    return native.withColumns({c: functions.expr(sql) for c, sql in columns.items()})
 
 
 def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
@@ -165,14 +153,12 @@ def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
     error = "CAST(error('{}') AS TIMESTAMPTZ)" if duckdb else "raise_error('{}')"
     text = "NotTidyError: a row has {}."
     cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
+    value = "ts"
     if duckdb:
         if not ts.startswith("TIMESTAMP"):  # a text would be read as a time
             raise NotTidyError(normalization.not_times("ts", ts))
         value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"
-        return native.project(f"* REPLACE (CASE {cases} ELSE {value} END AS ts)")
-    from pyspark.sql import functions
-
-    return native.withColumn("ts", functions.expr(f"CASE {cases} ELSE ts END"))
+    return _replaced(native, {"ts": f"CASE {cases} ELSE {value} END"}, duckdb)
 
 
 def within_0_1(data: Any, *names: str) -> Any:
@@ -189,12 +175,7 @@ def within_0_1(data: Any, *names: str) -> Any:
     for name in names:
         error = f"CAST({'error' if is_duckdb else 'raise_error'}('NotTidyError: {name} is {hint}') AS DOUBLE)"
         case = f"CASE WHEN {name} < {-_HAIR} OR {name} > {1 + _HAIR} THEN {error} ELSE {name} END"
-        if is_duckdb:
-            native = native.project(f"* REPLACE ({case} AS {name})")
-        else:
-            from pyspark.sql import functions
-
-            native = native.withColumn(name, functions.expr(case))
+        native = _replaced(native, {name: case}, is_duckdb)
     return nw.from_native(native)
 
 

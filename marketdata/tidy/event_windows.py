@@ -11,11 +11,12 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, in_memory, run, source_of
+from marketdata.tidy.backends import Result, Taken, run, series_of
 from marketdata.tidy.outcomes import as_kind_of, resolution_times
-from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names
+from marketdata.tidy.runs import run_ends
+from marketdata.tidy.schema import ID_COLUMNS, Kind, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
 from marketdata.wire.columns import Ints, ranges
@@ -44,7 +45,7 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
 
 
 def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
-    _require_market(table)
+    require("A tidy frame", ["market_id"], table.names)
     if not table.is_eager:
         seconds = pl.DataFrame(
             {
@@ -99,11 +100,7 @@ def around(
     """
     reach = to_duration(before, "before"), to_duration(after, "after")
     width = None if resolution is None else BucketWidth.of(resolution)
-    source = source_of(in_memory(moments))
-    check_names(source.names)
-    if "ts" not in source.names:
-        raise NotTidyError.from_missing("A frame of moments", ["ts"], source.names)
-    table = EagerTable(source, "series")
+    table = series_of(moments, "A frame of moments", ["ts"])
     return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
 
 
@@ -115,9 +112,7 @@ def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: Buc
         raise ConfigError(
             f"{', '.join(map(repr, taken))} would be in the result twice; rename the column of one frame."
         )
-    missing = [c for c in keys if c not in table.keys]
-    if missing:
-        raise NotTidyError.from_missing("A frame with moments of markets", missing, table.names)
+    require("A frame with moments of markets", keys, table.names)
     if not table.is_eager:
         return _in_engine(table, moments, keys, further, reach, width)
     ordered = table.book(whole=False) if table.kind == "books" else table.in_order(unique=False)
@@ -139,7 +134,7 @@ def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tupl
     """Which moment and which row, by moment and then row; the table is in tidy order."""
     ts, when, (before, after) = table.array("ts"), moments.array("ts"), reach
     heads = table.groups
-    ends = np.append(heads[1:], len(ts))[: len(heads)]
+    ends = run_ends(heads, len(ts))
     owner = list(zip(*(moments.texts(c) for c in keys), strict=True)) if keys else [()] * len(when)
     wanted = defaultdict(list)
     for i, key in enumerate(owner):
@@ -177,8 +172,3 @@ def _in_engine(
     if width is not None:
         offset = (nw.col(_OFFSET) / width.micros).floor() * width.seconds
     return data.with_columns(offset.alias(_OFFSET)).select(*table.names, *further, _MOMENT, _OFFSET)
-
-
-def _require_market(table: Any) -> None:
-    if "market_id" not in table.keys:
-        raise NotTidyError.from_missing("A tidy frame", ["market_id"], table.names)

@@ -77,19 +77,17 @@ def _listed(measures: Any) -> list[Any]:
 
 
 def _given(measure: Any) -> tuple[str, dict[str, Any]]:
-    name, arguments = (measure, {}) if isinstance(measure, str) else _pair(measure)
+    match measure:
+        case str() as name:
+            arguments: Mapping[str, Any] = {}
+        case (str() as name, Mapping() as arguments):
+            pass
+        case _:
+            pair = '("depth", {"levels": 5})'
+            raise ConfigError(f"{measure!r} is not a measure; allowed are a name, or a pair such as {pair}.")
     if name not in MEASURES:
         raise ConfigError(f"The measure {name!r} does not exist; allowed are {', '.join(map(repr, MEASURES))}.")
     return name, dict(arguments)
-
-
-def _pair(measure: Any) -> tuple[str, Mapping[str, Any]]:
-    match measure:
-        case (str() as name, Mapping() as arguments):
-            return name, arguments
-    raise ConfigError(
-        f'{measure!r} is not a measure; allowed are a name, or a pair such as ("depth", {{"levels": 5}}).'
-    )
 
 
 def _made(name: str, arguments: dict[str, Any]) -> Measure:

@@ -19,7 +19,6 @@ from marketdata.tidy.backends import closed, read, run, source_of
 from marketdata.tidy.outcomes import Payoffs, Tokens, as_kind_of, tokens_of
 from marketdata.tidy.quotes import KINDS
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, Kind
 from marketdata.wire.columns import Floats
 
@@ -65,8 +64,8 @@ def brier(
     >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    score = partial(_score, name="brier", error=(nw.col(_P) - nw.col(_PAID)) ** 2)
-    return score(frame, outcomes, of, interval, resamples, seed)  # type: ignore[no-any-return]
+    error = (nw.col(_P) - nw.col(_PAID)) ** 2
+    return _score(frame, outcomes, of, interval, resamples, seed, name="brier", error=error)  # type: ignore[no-any-return]
 
 
 def log_score(
@@ -194,10 +193,13 @@ def _sums(
     heads = table.take(table.groups)
     paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
     payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]
-    lengths = run_ends(table.groups, len(table)) - table.groups
     # Rows are added up by the number of their token, a sorted column, and then by ids.
-    token = pl.Series(np.repeat(np.arange(len(lengths)), lengths)).set_sorted()
-    columns = {_TOKEN: token, _P: table.array(value), _PAID: np.repeat(np.array(payoff, float), lengths)}
+    number_of = table.token_numbers
+    columns = {
+        _TOKEN: pl.Series(number_of).set_sorted(),
+        _P: table.array(value),
+        _PAID: np.array(payoff, float)[number_of],
+    }
     data = nw.from_native(pl.DataFrame(columns, nan_to_null=True)).filter(~nw.col(_P, _PAID).is_null())
     data = data.with_columns(**of_rows, **by).group_by(_TOKEN, *by)
     small = data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError
 from marketdata.tidy import nested
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
+from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
 from marketdata.tidy.table import from_codes
 from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
 from marketdata.wire.views import VIEWS, View
@@ -164,9 +164,7 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
     source, spec = source_of(in_memory(frame)), VIEWS[view]
     check_names(source.names)
     nest = view == "books" and set(LISTS) <= set(source.names) and "level" not in source.names
-    missing = [c for c in ("ts", *(("token_id", *LISTS) if nest else spec.required)) if c not in source.names]
-    if missing:
-        raise NotTidyError.from_missing(f"A {view} frame", missing, source.names)
+    require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), source.names)
     table = EagerTable(source, "nested" if nest else view)
     table.keys = [c for c in table.keys if c in spec.ids]
     if lookup:
@@ -180,22 +178,21 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
     values = {c: table.array(c) for c in numbers}
     none = np.full(len(table), np.nan)
     whole = {c: values.get(c, none) for c in (*spec.names, *values)}
-    return spec.columns(*_tokens(table, table.groups), table.array("ts"), whole).sort()
+    return spec.columns(*tokens_of_rows(table), table.array("ts"), whole).sort()
 
 
-def _tokens(table: Any, groups: Ints) -> tuple[tuple[Token, ...], Codes]:
-    heads = [table.texts(c, groups) for c in table.keys]
+def tokens_of_rows(table: Any) -> tuple[tuple[Token, ...], Codes]:
+    """The tokens of a table that is in order, and the number of that of each row."""
+    heads = [table.texts(c, table.groups) for c in table.keys]
     ids = (dict(zip(table.keys, head, strict=True)) for head in zip(*heads, strict=True))
     tokens = tuple(Token(**{**one, "market_id": one.get("market_id") or ""}) for one in ids)
-    return tokens, np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
+    return tokens, table.token_numbers.astype(np.int32)
 
 
 def _of_lists(table: Any) -> BookColumns:
-    tokens, token = _tokens(table, table.groups)
     counts = nested.level_counts(table)
-    return BookColumns(
-        tokens, token, table.array("ts"), counts, np.column_stack(nested.level_values(table, counts, counts))
-    )
+    levels = np.column_stack(nested.level_values(table, counts, counts))
+    return BookColumns(*tokens_of_rows(table), table.array("ts"), counts, levels)
 
 
 def _snapshots(table: Any) -> BookColumns:
@@ -204,7 +201,7 @@ def _snapshots(table: Any) -> BookColumns:
     held = ~np.isnan(price)
     before = np.concatenate(([0], np.cumsum(held)))
     counts = np.column_stack((before[asks] - before[starts], before[ends] - before[asks])).ravel()
-    tokens, token = _tokens(table, table.groups)
+    tokens, token = tokens_of_rows(table)
     # Prices beside prices, as the columns of a file are.
     levels = np.stack((price[held], table.array("size")[held])).T
     return BookColumns(tokens, token[starts], table.array("ts")[starts], counts, levels)

@@ -126,10 +126,11 @@ class _Levels:
         return False
 
 
-class _LevelTable(EagerTable):
-    """A table of books: one row per level and a marker row per empty side, made of checked snapshots in order."""
+class LevelTable(EagerTable):
+    """The books of a nested table: one row per level and a marker row per empty side; NotTidyError as `in_order`."""
 
-    def __init__(self, snapshots: EagerTable) -> None:
+    def __init__(self, table: EagerTable) -> None:
+        snapshots = in_order(table)
         source = _Levels(snapshots)
         super().__init__(source, "books")
         begins = source.ends - source.rows
@@ -138,15 +139,12 @@ class _LevelTable(EagerTable):
         self._groups = begins[::2][snapshots.groups]
 
     def book(self, *, whole: bool = True) -> EagerTable:  # noqa: ARG002 all was looked at
+        """The table itself."""
         return self
 
     def of_snapshots(self, name: str) -> pl.Series:
+        """See `EagerTable.of_snapshots`."""
         return self.snapshots.column(name)
-
-
-def level_rows(table: EagerTable) -> _LevelTable:
-    """The level rows of a nested table; NotTidyError as by `in_order`."""
-    return _LevelTable(in_order(table))
 
 
 def level_counts(table: EagerTable) -> Ints:
@@ -215,7 +213,8 @@ def best_rows(table: EngineTable) -> Any:
 def level_rows_of(table: EngineTable, more: list[str] | None = None) -> EngineTable:
     """A table of books: one row per level and a marker row per empty side."""
     others = [_quoted(c, table) for c in ("ts", *table.keys, *(more or ()))]
-    return table.of(exploded(table.data.to_native(), others, is_duckdb=table.is_duckdb), "books")
+    rows = exploded(table.data.to_native(), others, is_duckdb=table.is_duckdb)
+    return EngineTable(nw.from_native(rows), "books")
 
 
 def exploded(native: Any, others: Sequence[str], *, is_duckdb: bool) -> Any:

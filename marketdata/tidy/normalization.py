@@ -25,10 +25,10 @@ Raw = Any  # a polars Series, or a list of objects
 def times(raw: Raw, name: str) -> pl.Series:
     """Times as UTC microseconds; without a zone they are UTC; nanoseconds are cut, a null is refused."""
     if isinstance(raw, list):
-        wrong = next((v for v in raw if not _is_missing(v) and not isinstance(v, dt.datetime)), None)
+        wrong = next((v for v in raw if not is_missing(v) and not isinstance(v, dt.datetime)), None)
         if wrong is not None:
             raise NotTidyError(not_times(name, type(wrong).__name__))
-        values = [None if _is_missing(v) else to_micros(v, name) for v in raw]
+        values = [None if is_missing(v) else to_micros(v, name) for v in raw]
         raw = pl.Series(name, values, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
     if raw.dtype == pl.Null and not len(raw):
         raw = raw.cast(pl.Datetime("us", "UTC"))
@@ -65,7 +65,7 @@ def cut_nanoseconds(raw: Raw) -> pl.Series | None:
 def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
     """Ids as categories of text; NotTidyError if they are no texts, or one is null that must not be."""
     if isinstance(raw, list):
-        values = [None if _is_missing(v) else v for v in raw]
+        values = [None if is_missing(v) else v for v in raw]
         wrong = next((v for v in values if isinstance(v, bool) or not (v is None or isinstance(v, str | int))), None)
         if wrong is not None:
             raise NotTidyError(_not_text(name, type(wrong).__name__))
@@ -98,7 +98,7 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
     """Sides as an enum of bid and ask; NotTidyError naming other values."""
     wanted = pl.Enum([BID, ASK])
     if isinstance(raw, list):
-        raw = pl.Series(name, [None if _is_missing(v) else str(v) for v in raw], dtype=pl.String)
+        raw = pl.Series(name, [None if is_missing(v) else str(v) for v in raw], dtype=pl.String)
     if raw.dtype != wanted:
         if raw.dtype not in (pl.String, pl.Null) and not isinstance(raw.dtype, pl.Categorical | pl.Enum):
             raise NotTidyError(f"{name} holds {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
@@ -145,7 +145,7 @@ def _list(value: Any, name: str) -> list[float | None]:
         return value.tolist()  # type: ignore[no-any-return]
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         return [_number(one, name) for one in value]
-    if _is_missing(value):
+    if is_missing(value):
         return []
     raise NotTidyError(f"{name} holds {type(value).__name__}, not lists of numbers, one per side and snapshot.")
 
@@ -154,12 +154,12 @@ def is_number(raw: Raw) -> bool:
     """Whether `numbers` takes a column; of objects the present ones decide, and there must be one."""
     if not isinstance(raw, list):
         return bool(raw.dtype.is_numeric())
-    present = [v for v in raw if not _is_missing(v)]
+    present = [v for v in raw if not is_missing(v)]
     return bool(present) and all(isinstance(v, Real | Decimal) and not isinstance(v, bool) for v in present)
 
 
 def _number(value: Any, name: str) -> float | None:
-    if _is_missing(value):
+    if is_missing(value):
         return None
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise NotTidyError(f"{name} holds {type(value).__name__}, not numbers; make it a column of floats.")
@@ -180,11 +180,11 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     return out
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, NaT and pandas' NA."""
     if value is None:
         return True
-    if isinstance(value, str | bool | int):
+    if isinstance(value, str | bool | int) or hasattr(value, "__len__"):
         return False
     try:
         return bool(value != value)  # noqa: PLR0124 NaN, NaT and Decimal("NaN") are no values of themselves

@@ -12,8 +12,9 @@ from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.backends import closed, in_memory, names_of, source_of
-from marketdata.tidy.records import columns_of, is_missing
-from marketdata.tidy.schema import ID_COLUMNS
+from marketdata.tidy.normalization import is_missing
+from marketdata.tidy.records import columns_of
+from marketdata.tidy.schema import ID_COLUMNS, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 
@@ -49,7 +50,7 @@ def resolution_times(given: Any) -> dict[str, int]:
     data = columns_of(given, _FIELDS, _ALLOWED)
     if "resolved_at" not in data:
         data = _of_records(data)
-    _require(data, "A frame of outcomes", ("market_id",))
+    require("A frame of outcomes", ["market_id"], data)
     times = zip(data["market_id"], data["resolved_at"], strict=True)
     return {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
 
@@ -110,11 +111,11 @@ class Payoffs:
         if "token_ids" in data:
             data = _of_records(data)
         if "payoff" in data:
-            _require(data, "A frame of outcomes", _IDS)
+            require("A frame of outcomes", _IDS, data)
             times = zip(data["market_id"], data.get("resolved_at", ()), strict=False)
             self.resolved_at = {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
             return _paid(data)
-        _require(data, "A frame of outcomes", ("market_id", "resolved_token_id"))
+        require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
         return self._of_winners(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
 
 
@@ -136,16 +137,9 @@ def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
     return out
 
 
-def _require(data: Mapping[str, Any], what: str, names: Iterable[str]) -> None:
-    missing = [c for c in names if c not in data]
-    if missing:
-        raise NotTidyError.from_missing(what, missing, list(data))
-
-
 def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    _require(data, "A frame of market records", _RECORDS)
-    if not any(c in data for c in _RESOLVED):
-        raise NotTidyError.from_missing("A frame of market records", _RESOLVED[:1], list(data))
+    resolved = () if any(c in data for c in _RESOLVED) else _RESOLVED[:1]
+    require("A frame of market records", (*_RECORDS, *resolved), data)
     rows = len(data["market_id"])
     optional = (data.get(c, [None] * rows) for c in (*_RESOLVED, "closed_at"))
     out: dict[tuple[str, str], tuple[Any, ...]] = {}
@@ -172,9 +166,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     """(market_id, token_id, token_label) of each token of a frame of any kind; a lazy frame is queried for them."""
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
-    missing = [c for c in _IDS if c not in ids]
-    if missing:
-        raise NotTidyError.from_missing("A tidy frame", missing, names)
+    require("A tidy frame", _IDS, names)
     if source_of(frame) is None:
         frame = in_memory(
             frame[ids].drop_duplicates()

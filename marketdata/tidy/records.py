@@ -9,6 +9,7 @@ from typing import Any, Literal
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
+from marketdata.tidy.normalization import is_missing
 from marketdata.times import parse_iso, to_datetime
 
 RecordKind = Literal["series", "events", "markets", "tokens"]
@@ -135,15 +136,3 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
                 "json.loads or ast.literal_eval."
             )
     return {c: [None if is_missing(v) else v for v in values] for c, values in lists.items()}
-
-
-def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA."""
-    if value is None:
-        return True
-    if isinstance(value, str | bool | int) or hasattr(value, "__len__"):
-        return False
-    try:
-        return bool(value != value)  # noqa: PLR0124 NaN is no value of itself
-    except TypeError:
-        return True  # NA has no truth value

@@ -49,6 +49,19 @@ def check_names(columns: Iterable[str]) -> None:
         raise NotTidyError(f"The frame has several columns of one name: {doubled}; keep one of each.")
 
 
+def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
+    """NotTidyError naming the wanted columns that are not present in ``what``."""
+    present = list(present)
+    missing = [c for c in wanted if c not in present]
+    if missing:
+        raise NotTidyError.from_missing(what, missing, present)
+
+
+def values_of(kind: Kind) -> tuple[str, ...]:
+    """The columns of a kind beside time and ids; of a series or quotes those of bbo."""
+    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
+
+
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
     """The first of the wanted kinds whose columns are all there, else a NotTidyError; other columns do not matter.
 
@@ -74,7 +87,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *ID_COLUMNS}:
         return "quotes"
     if "series" in wanted and not {"side", "level"} & set(present):
-        _check_series(present)
+        ids = ("market_id",) if not {"market_id", "token_id"} & set(present) else ()
+        require("A tidy frame", ("ts", *ids), present)
         return "series"
     if set(present) >= set(LISTS) and "nested" not in lacks:
         raise NotTidyError(
@@ -85,14 +99,6 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
-
-
-def _check_series(present: list[str]) -> None:
-    missing = [] if "ts" in present else ["ts"]
-    if not {"market_id", "token_id"} & set(present):
-        missing += ["market_id"]
-    if missing:
-        raise NotTidyError.from_missing("A tidy frame", missing, present)
 
 
 def value_columns(columns: Iterable[str]) -> list[str]:

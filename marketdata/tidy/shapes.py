@@ -16,10 +16,10 @@ from marketdata.tidy import frames, nested
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import Result, Taken, is_lazy, run
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
+from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
-from marketdata.wire.columns import BookColumns, Token
+from marketdata.wire.columns import BookColumns
 
 F = TypeVar("F")
 KEYS = ("ts", *ID_COLUMNS)
@@ -146,9 +146,7 @@ def _tidy_rows(table: EngineTable, levels: int) -> Any:
 def _levels(present: Iterable[str]) -> int:
     names = set(present)
     levels = max((int(m[1]) + 1 for m in map(_WIDE.fullmatch, names) if m), default=1)
-    missing = [c for c in (*KEYS, *_wide_names(levels)) if c not in names]
-    if missing:
-        raise NotTidyError.from_missing("A wide books frame", missing, names)
+    require("A wide books frame", (*KEYS, *_wide_names(levels)), names)
     return levels
 
 
@@ -156,10 +154,6 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
     """By way of columns, so that types and order are those of every tidy frame."""
     names = _wide_names(levels)
     table = table.in_order(names)
-    groups = table.groups
-    heads = [table.texts(c, groups) for c in ID_COLUMNS]
-    tokens = tuple(Token(m or "", t, label) for m, t, label in zip(*heads, strict=True))
-    token = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(np.append(groups, len(table))))
     pairs = np.full((len(table), 2, levels, 2), np.nan)
     for name in names:
         side, what, level = name.split("_")
@@ -171,7 +165,7 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
         raise NotTidyError(
             "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
         )
-    books = BookColumns(tokens, token, table.array("ts"), held.sum(axis=2).ravel(), pairs[held])
+    books = BookColumns(*frames.tokens_of_rows(table), table.array("ts"), held.sum(axis=2).ravel(), pairs[held])
     return frames.to_frame(books, "polars")
 
 
@@ -192,7 +186,7 @@ def _exploded(table: Any) -> Any:
         data = nested.level_rows_of(table, more).data
         order = (nw.col("side") == ASK).alias(_TOTAL)
         return data.with_columns(order).sort(*ID_COLUMNS, "ts", _TOTAL, "level", nulls_last=True).select(names)
-    levels = nested.level_rows(table)
+    levels = nested.LevelTable(table)
     taken = [Taken(table.source, {c: c for c in more}, levels.snapshots.rows[levels.levels.of])] if more else []
     return Result(levels.frame().to_native(), taken, names)
 

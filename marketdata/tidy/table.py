@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
 from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import BBO, COLUMNS, ID_COLUMNS, LISTS, Kind
+from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, LISTS, Kind, values_of
 from marketdata.times import to_text
 from marketdata.wire.columns import Floats, Ints
 
@@ -253,7 +253,7 @@ class EagerTable:
 
     def frame(self, *values: str) -> nw.DataFrame[Any]:
         """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
-        return nw.from_native(pl.DataFrame(self.columns("ts", *self.keys, *(values or _values(self.kind)))))
+        return nw.from_native(pl.DataFrame(self.columns("ts", *self.keys, *(values or values_of(self.kind)))))
 
     def columns(self, *names: str) -> list[pl.Series]:
         """Columns with NaN as null."""
@@ -265,6 +265,11 @@ class EagerTable:
         """Where tokens (or markets) begin; of a table that is in order."""
         assert self._groups is not None
         return self._groups
+
+    @property
+    def token_numbers(self) -> Ints:
+        """The number of each row's token (or market), from 0; of a table that is in order."""
+        return np.repeat(np.arange(len(self.groups)), run_ends(self.groups, len(self)) - self.groups)
 
     @property
     def sides(self) -> Sides:
@@ -382,8 +387,7 @@ class EagerTable:
     def owners(self, names: Sequence[str]) -> tuple[Ints, Ints]:
         """A row of each combination of some ids, maybe several, and which of them is that of each row."""
         if names and {*names} <= {*self.who} and self.is_in_order():
-            lengths = run_ends(self.groups, len(self)) - self.groups
-            return self.groups, np.repeat(np.arange(len(lengths)), lengths)
+            return self.groups, self.token_numbers
         heads = which = np.zeros(len(self), np.int64)
         for name in names:
             codes = self._any_text(name).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
@@ -519,10 +523,6 @@ class EagerTable:
 def _missing(name: str) -> int:
     """The value of a missing time or code."""
     return _NO_TIME if name == "ts" else -1
-
-
-def _values(kind: Kind) -> tuple[str, ...]:
-    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
 
 
 def _normalised(raw: Any, name: str, *, nullable: bool) -> pl.Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ import polars as pl
 from marketdata.errors import NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.backends import closed, in_memory, opened, source_of
+from marketdata.tidy.backends import closed, in_memory, opened, series_of
 from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.tidy.schema import ID_COLUMNS, check_names
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.runs import run_ends
+from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.wire.columns import Floats
 
 Fees = float | Callable[[Floats, Floats], Any]
@@ -91,7 +91,7 @@ def trades(
     [87.0]
     """
     width = BucketWidth.of(resolution).micros
-    delay = whole("latency", latency) if latency != 0 else 0
+    delay = whole("latency", latency, least=0)
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
     rows = in_memory(books)
     table = opened(rows, ("books",)).book()
@@ -153,21 +153,15 @@ class _Ladders:
         self._sides, self._ts = table.sides, table.array("ts")[table.sides.starts]
         heads = table.groups
         firsts = np.searchsorted(table.sides.starts, heads)
-        self._first = dict(zip(self._tokens(table, heads), firsts.tolist(), strict=True))
-        self._last = np.append(firsts[1:], len(self._ts)).tolist()
-        self._places = {token: i for i, token in enumerate(self._first)}
+        tokens = list(zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True))
+        ranges = zip(firsts.tolist(), run_ends(firsts, len(self._ts)).tolist(), strict=True)
+        self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, ranges, strict=True))
         names = table.texts("token_label", heads) if "token_label" in table.keys else [None] * len(heads)
-        self.labels = dict(zip(self._first, names, strict=True))
-
-    @staticmethod
-    def _tokens(table: Any, heads: Any) -> Iterator[Token]:
-        return zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True)
+        self.labels = dict(zip(tokens, names, strict=True))
 
     def of(self, token: Token) -> Callable[[int], _Snapshot | None]:
         """The snapshot in the bucket of a token that begins at a time."""
-        if token not in self._first:
-            return lambda _: None
-        first, last = self._first[token], self._last[self._places[token]]
+        first, last = self._ranges.get(token, (0, 0))
         ts = self._ts[first:last]
 
         def at(moment: int) -> _Snapshot | None:
@@ -260,12 +254,7 @@ def _fee(fees: Fees) -> Callable[[Floats, Floats], float]:
 
 def _orders(signals: Any, delay: int) -> list[_Order]:
     """The signals as orders, by the time of the book that they meet."""
-    source = source_of(in_memory(signals))
-    check_names(source.names)
-    missing = [c for c in ("ts", "market_id", "token_id", "side", "size") if c not in source.names]
-    if missing:
-        raise NotTidyError.from_missing("A frame of signals", missing, source.names)
-    table = EagerTable(source, "series")
+    table = series_of(signals, "A frame of signals", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.array("ts").tolist(), table.array("size").tolist()
     sides = list(table.source.raw("side"))
     limits = table.array("limit").tolist() if "limit" in table.names else [np.nan] * len(ts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -64,7 +64,7 @@ class Columns:
         rank = np.empty(max(len(order), 1), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         codes = rank[self.token] if len(self) else self.token
-        out = self._with_tokens(tuple(self.tokens[i] for i in order), codes)
+        out = replace(self, tokens=tuple(self.tokens[i] for i in order), token=codes)
         return out.take(np.lexsort((out.ts, out.token)))
 
     def level_borders(self, borders: list[int]) -> list[int]:
@@ -75,9 +75,6 @@ class Columns:
         """The entries with start <= ts < end."""
         inside = (self.ts >= start) & (self.ts < end)
         return self if inside.all() else self.take(np.flatnonzero(inside))
-
-    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> Self:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,9 +96,6 @@ class BookColumns(Columns):
         rows = ranges(starts[index], lengths)
         counts = self.counts.reshape(-1, 2)[index].reshape(-1)
         return BookColumns(self.tokens, self.token[index], self.ts[index], counts, self.levels[rows])
-
-    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> BookColumns:
-        return BookColumns(tokens, codes, self.ts, self.counts, self.levels)
 
     def level_borders(self, borders: list[int]) -> list[int]:
         """Where in ``levels`` the snapshots at these positions begin."""
@@ -142,9 +136,6 @@ class NumberColumns(Columns):
         """Entries a to b, without a copy."""
         values = {k: v[a:b] for k, v in self.values.items()}
         return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
-
-    def _with_tokens(self, tokens: tuple[Token, ...], codes: Codes) -> Self:
-        return self.with_values(tokens, codes, self.ts, self.values)
 
 
 class PriceColumns(NumberColumns):

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError
 from marketdata.resolution import Resolution
 from marketdata.tidy.export.hftbacktest import book_columns
 from marketdata.tidy.records import columns_of
+from marketdata.tidy.schema import require
 from marketdata.times import to_micros
 from marketdata.wire.columns import BookColumns
 
@@ -95,9 +96,7 @@ def to_nautilus_instruments(
     """
     fields = ("market_id", "token_ids", "token_labels", "question", "start_date", "end_date")
     data = columns_of(markets, fields)
-    missing = [c for c in fields[:3] if c not in data]
-    if missing:
-        raise NotTidyError.from_missing("A frame of market records", missing, list(data))
+    require("A frame of market records", fields[:3], data)
     rows = len(data["market_id"])
     steps = {f"{what}_increment": f"{10.0**-n:.{n}f}" for what, n in zip(("price", "size"), digits, strict=True)}
     places = {f"{what}_precision": n for what, n in zip(("price", "size"), digits, strict=True)}

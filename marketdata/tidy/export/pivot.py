@@ -36,9 +36,8 @@ def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") ->
         other = "'token_id'" if name != "token_id" else "'token_label', or select one market"
         raise ConfigError(f"columns={columns!r} does not tell the tokens apart; use columns={other}.")
     ts, place = np.unique(table.array("ts"), return_inverse=True)
-    across = np.repeat(np.arange(len(heads)), np.diff(np.append(table.groups, len(table))))
     matrix = np.full((len(ts), len(heads)), np.nan)
-    matrix[place, across] = table.array(chosen)
+    matrix[place, table.token_numbers] = table.array(chosen)
     if is_pandas_dataframe(frame):
         import pandas as pd
 
