@@ -145,7 +145,7 @@ def _files(root: Path, files: int) -> Table:
     times = interleaved(
         {
             "coverage()": lambda: Archive(location, frame="polars").coverage(),
-            "one market-day, archive opened anew": lambda: Archive(location, frame="polars").prices(market),
+            "one market-day, archive just opened": lambda: Archive(location, frame="polars").prices(market),
             "one market-day": lambda: archive.prices(market),
         },
         3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -29,8 +30,13 @@ class Table:
         lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |"]
         numbers = [all(cell[:1].isdigit() for cell in column) for column in zip(*self.rows, strict=True)]
         lines.append("|" + "".join("---:|" if number else "---|" for number in numbers or [False] * len(self.head)))
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in self.rows]
         return "\n".join([*lines, "", *[f"{note}\n" for note in self.notes]])
+
+
+def _plain(cell: str) -> str:
+    """Numbers of a cell without exponents."""
+    return re.sub(r"\d[\d.]*e\+\d+", lambda number: f"{float(number[0]):,.0f}", cell)
 
 
 class Took(float):

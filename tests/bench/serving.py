@@ -147,7 +147,7 @@ def measure(way: str, path: Path, pages: int) -> dict[tuple[str, str], Load]:
         walked(many, REPEATED)
         out[f"{CLIENTS} clients", "repeated"] = walked(many, REPEATED)
     with server(way, path) as walked:
-        out[f"{CLIENTS} clients, {RATE} pages/s asked", "fresh"] = walked(many, rate=RATE)
+        out[f"{CLIENTS} clients, {RATE} pages/s requested", "fresh"] = walked(many, rate=RATE)
     return out
 
 
@@ -175,10 +175,10 @@ def run(*, quick: bool = False) -> list[Table]:
     size = next(iter(found.values()))[0].page_bytes / 1e3
     table.notes.append(
         f"Pages of 200 snapshots, {size:.0f} kB, from an archive on disk; the server in a process of its own, the\n"
-        "clients in one thread of another on the same cores. Fresh pages were never asked for before in the\n"
-        f"process that answers; all {CLIENTS} clients begin at the same moment, each in a market of its own. They ask\n"
+        "clients in one thread of another on the same cores. Fresh pages were never requested before in the\n"
+        f"process that answers; all {CLIENTS} clients begin at the same moment, each in a market of its own. They send the next request\n"
         f"again at once, so {CLIENTS} of them wait about {CLIENTS} / (pages/s) for a page; where a rate is given they\n"
-        "ask at that rate together, and a page's time counts from when it was due. The rate is the median of the\n"
+        "send at that rate together, and a page's time counts from when it was due. The rate is the median of the\n"
         "rounds, p50 and p99 are over all pages."
     )
     return [table]

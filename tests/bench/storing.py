@@ -140,7 +140,7 @@ def _again(root: Path) -> Table:
     origin = md.simulate(root / "origin", events=1, days=1)
     coverage = origin.coverage(frame="polars")
     start, end = coverage["start"].min(), coverage["end"].max()
-    table = Table("Requests of a pull of a day of simulated markets", ["pull", "ranges asked", "requests"])
+    table = Table("Requests of a pull of a day of simulated markets", ["pull", "ranges requested", "requests"])
     with md.serve(origin, requests_per_minute=1_000_000) as service:
         client = md.Client(service.base_url, service.api_key, frame="polars")
         archive = Archive(root / "pulled", frame="polars")

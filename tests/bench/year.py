@@ -105,11 +105,11 @@ def _requests(archive: Archive) -> Table:
         used.books(market)
         used.scan("prices")
         ways: dict[str, Callable[[], Any]] = {
-            "books of a market, archive opened anew": lambda: opened().books(market),
+            "books of a market, archive just opened": lambda: opened().books(market),
             "books of a market, archive in use": lambda: used.books(market),
             "scan of a market at 1h": lambda: used.scan("books", market, resolution="1h").collect(),
             "scan of all prices at 1h": lambda: used.scan("prices", resolution="1h").collect(),
-            "coverage, archive opened anew": lambda: opened().coverage(),
+            "coverage, archive just opened": lambda: opened().coverage(),
         }
         table = Table("Requests of a query to an object store", ["query", "GET and HEAD"])
         for name, way in ways.items():
