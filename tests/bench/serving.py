@@ -177,8 +177,8 @@ def run(*, quick: bool = False) -> list[Table]:
         f"Pages of 200 snapshots, {size:.0f} kB, from an archive on disk; the server in a process of its own, the\n"
         "clients in one thread of another on the same cores. Fresh pages were never requested before in the\n"
         f"process that answers; all {CLIENTS} clients begin at the same moment, each in a market of its own. They\n"
-        f"send the next request at once, so {CLIENTS} of them wait about {CLIENTS} / (pages/s) for a page; where a rate is given they\n"
-        "send at that rate together, and a page's time counts from when it was due. The rate is the median of the\n"
-        "rounds, p50 and p99 are over all pages."
+        f"send the next request at once, so {CLIENTS} of them wait about {CLIENTS} / (pages/s) for a page; where a\n"
+        "rate is given they send at that rate together, and a page's time counts from when it was due. The rate is\n"
+        "the median of the rounds, p50 and p99 are over all pages."
     )
     return [table]
