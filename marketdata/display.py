@@ -15,12 +15,8 @@ _LEAST = 6
 class Options:
     """Display options: the attributes of ``md.options``, the only instance.
 
-    Returns, if called, a context manager that sets them for its block.
-
-    Parameters
-    ----------
-    id_width : int or None
-        Longest id displayed in full, from 6, default 16; of longer ones the middle is left out. None: all in full.
+    ``id_width`` is the longest id displayed in full, from 6, default 16; of longer ones the middle is left out; None:
+    all in full. Returns, if called, a context manager that sets them for its block.
 
     Examples
     --------

@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
 
 
 class RequestError(MarketDataError):
-    """The service refused: ``status`` (HTTP), ``detail``, its whole text, and ``url``, without key and query."""
+    """The service refused: ``status`` (HTTP), ``detail``, its full text, and ``url``, without key and query."""
 
     def __init__(
         self,

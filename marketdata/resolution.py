@@ -105,7 +105,7 @@ def _read(value: object) -> BucketWidth | None:
     return BucketWidth(str(value), micros) if whole else None
 
 
-# Widths of the points that an archive holds.
+# Widths of the points that an archive stores.
 BASES = {"1s": BucketWidth("1s", 1_000_000), "1m": BucketWidth.of("1m")}
 # Grids that a frame is compared with: the widest on which its times are is taken for its own.
 _GRIDS = ("1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")

@@ -169,13 +169,13 @@ def test_null_times_and_ids_are_refused_by_name(verb: Any, bad: str) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (pl.col("side").str.to_uppercase(), r"also holds \['ASK', 'BID'\].*lower case"),
+        (pl.col("side").str.to_uppercase(), r"also contains \['ASK', 'BID'\].*lower case"),
         (pl.lit(None, pl.String).alias("side"), "side is null in 2 rows"),
         ((pl.col("level") + 1).alias("level"), "Levels of a side are 0, 1, 2"),
         (pl.when(pl.col("side") == "ask").then("price").alias("price"), "a size and no price"),
         (pl.when(pl.col("side") == "ask").then("size").alias("size"), "a price and no size"),
-        (pl.col("price").cast(pl.String), "price holds String, not numbers"),
-        (pl.lit(1.0).alias("token_id"), "token_id holds Float64, not text"),
+        (pl.col("price").cast(pl.String), "price contains String, not numbers"),
+        (pl.lit(1.0).alias("token_id"), "token_id contains Float64, not text"),
     ],
     ids=["upper case", "null side", "from 1", "no price", "no size", "text", "float ids"],
 )
@@ -470,9 +470,9 @@ def test_lists_of_tokens_that_became_text_are_refused(kind: Any) -> None:
     given = (
         markets.assign(**texts) if kind == "pandas" else markets.with_columns(pl.Series(c, v) for c, v in texts.items())
     )
-    with pytest.raises(md.NotTidyError, match=r"token_ids holds texts, not lists, .*json\.loads"):
+    with pytest.raises(md.NotTidyError, match=r"token_ids contains texts, not lists, .*json\.loads"):
         md.outcomes(given)
-    with pytest.raises(md.NotTidyError, match="token_ids holds texts"):
+    with pytest.raises(md.NotTidyError, match="token_ids contains texts"):
         md.probabilities(md.testing.prices(kind), tokens=given)
 
 
@@ -488,5 +488,5 @@ def test_a_market_that_is_listed_twice_has_one_row_per_token() -> None:
 def test_payoffs_that_are_texts_are_refused_as_texts() -> None:
     """A payoff of "1.0" is a text, and not a second payoff of the token."""
     outcomes = md.outcomes(md.testing.markets("polars")).with_columns(pl.col("payoff").cast(pl.String))
-    with pytest.raises(md.NotTidyError, match=r"payoff holds texts, such as '1\.0', not numbers"):
+    with pytest.raises(md.NotTidyError, match=r"payoff contains texts, such as '1\.0', not numbers"):
         md.brier(md.testing.prices("polars"), outcomes)

@@ -255,9 +255,9 @@ def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
     crowd = pd.concat([prices.assign(market_id=str(i)) for i in range(61)])
     with pytest.raises(md.ConfigError, match="61 markets"):
         plot.prices(crowd)
-    with pytest.raises(md.ConfigError, match="holds 2"):
+    with pytest.raises(md.ConfigError, match="has 2"):
         plot.prices(testing.prices(markets=2), ax)
-    with pytest.raises(md.ConfigError, match="one market, the frame holds 2"):
+    with pytest.raises(md.ConfigError, match="one market, the frame has 2"):
         plot.overview(testing.books(markets=2))
 
 

@@ -252,7 +252,7 @@ def test_numbers_that_are_texts_are_named_by_their_column(kind: str, column: str
         pl.col("ts").str.to_datetime(time_zone="UTC"), pl.col(column).cast(pl.String)
     )
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
-    with pytest.raises(md.NotTidyError, match=rf"^{column} holds \w+, not numbers"):
+    with pytest.raises(md.NotTidyError, match=rf"^{column} contains \w+, not numbers"):
         md.depth(given)
 
 
@@ -265,5 +265,5 @@ def test_sides_of_other_names_are_refused(kind: str, measure: Any) -> None:
         "side": ["buy", "sell"], "level": [0, 0], "price": [0.5, 0.6], "size": [1.0, 1.0],
     }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))  # fmt: skip
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "arrow": frame.to_arrow}[kind]()
-    with pytest.raises(md.NotTidyError, match=r"the frame also holds .'buy', 'sell'"):
+    with pytest.raises(md.NotTidyError, match=r"the frame also contains .'buy', 'sell'"):
         measure(given)

@@ -103,7 +103,7 @@ class Panel:
     marks: list[Mark] = field(default_factory=list)
     title: str = ""
     time: bool = True
-    """Whether x holds times."""
+    """Whether x is time."""
     x_range: tuple[Any, Any] | None = None
     y_range: tuple[float, float] | None = None
     square: bool = False

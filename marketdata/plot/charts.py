@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError
 from marketdata.plot.chart import (
     ASK,
     BID,
@@ -31,6 +31,7 @@ from marketdata.plot.chart import (
 from marketdata.tidy import forecast_scores, normalization, schema, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.quotes import bbo
+from marketdata.tidy.runs import run_ends
 from marketdata.wire.columns import METRICS
 
 Backend = Literal["matplotlib", "plotly"]
@@ -132,11 +133,7 @@ def depth(
     0.01, the mean over the snapshots of a column. ``token`` is an id or a label, by default the first token of the
     frame's one market (Yes before No). For the others see `prices`.
     """
-    label, one = _chosen(_levels(frame), token)
-    panel = Panel(f"price of {label}" if label else "price [probability]")
-    if one is not None:
-        panel.marks.append(_heat(one, bins))
-    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+    return _drawn([[_depth_panel(_levels(frame), token, bins)]], ax, title, backend, simulated=simulated)
 
 
 def metrics(
@@ -180,16 +177,12 @@ def overview(
     """
     levels = _levels(books)
     if (several := levels["market_id"].n_unique()) > 1:
-        raise ConfigError(f"overview draws one market, the frame holds {several}; filter it on one market_id.")
+        raise ConfigError(f"overview draws one market, the frame has {several}; filter it on one market_id.")
     tokens = _tokens(opened(bbo(levels), ["bbo"]), _TOUCH)
     rows, _ = _by_market(tokens, "mid", "mid [probability]", _band_marks, None, None)
-    label, one = _chosen(levels, None)
-    below = Panel(f"price of {label}" if label else "price [probability]")
-    if one is not None:
-        below.marks.append(_heat(one, 360))
     for panel in (one for row in rows for one in row if one):
         panel.x_label = ""
-    rows.append([below])
+    rows.append([_depth_panel(levels, None, 360)])
     if metrics_frame is not None and (seen := _metric_panels(metrics_frame, simulated=simulated)):
         rows.append([*seen])
     heights = [3, 2.4, 1.7][: len(rows)]
@@ -282,9 +275,7 @@ def coverage(
     Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows some are unnamed.
     """
     source = source_of(in_memory(frame))
-    missing = [c for c in _COVERAGE if c not in source.names]
-    if missing:
-        raise NotTidyError.from_missing("A coverage frame", missing, source.names)
+    schema.require("A coverage frame", _COVERAGE, source.names)
     ids, views, every = (_texts(source, c) for c in ("market_id", "view", "state"))
     whose = list(zip(ids, views, strict=True))
     rows = sorted(set(whose), key=str, reverse=True)
@@ -340,7 +331,7 @@ def _drawn(
             raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
         return library.draw(chart)
     if ax is not None and panels > 1:
-        raise ConfigError(f"ax= takes one market, the frame holds {panels}; filter it on one market_id, or omit ax.")
+        raise ConfigError(f"ax= takes one market, the frame has {panels}; filter it on one market_id, or omit ax.")
     return library.draw(chart, ax)
 
 
@@ -394,7 +385,7 @@ def _by_market(
         by_market.setdefault(token.market_id, []).append(token)
     if len(by_market) > _MOST_PANELS:
         raise ConfigError(
-            f"The frame holds {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
+            f"The frame has {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
         )
     panels = []
     for market_id, own in by_market.items():
@@ -427,8 +418,7 @@ def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
     """Each token's rows by time, or each market's; markets and tokens in the order of their ids."""
     table = table.in_order(columns)
     ts, values = table.array("ts").astype("M8[us]"), {c: table.array(c) for c in columns}
-    starts = table.groups
-    ends = np.append(starts[1:], len(ts))[: len(starts)]
+    starts, ends = table.groups, run_ends(table.groups, len(ts))
     heads = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.ID_COLUMNS}
     for market, token, label, a, b in zip(*heads.values(), starts, ends, strict=True):
         own = {c: v[a:b] for c, v in values.items()}
@@ -468,7 +458,7 @@ def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame 
         have = ", ".join(sorted({label for _, _, label in every}))
         raise ConfigError(f"token={token!r} is not in the frame; it has {have}.")
     if (several := len({market for market, _, _ in found})) > 1:
-        what = "The frame holds tokens" if token is None else f"token={token!r} is"
+        what = "The frame has tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
     market, token_id, label = found[0]
     return label, levels.filter(pl.col("market_id") == market, pl.col("token_id") == token_id)
@@ -540,6 +530,14 @@ def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
     yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
 
 
+def _depth_panel(levels: pl.DataFrame, token: str | None, bins: int) -> Panel:
+    label, one = _chosen(levels, token)
+    panel = Panel(f"price of {label}" if label else "price [probability]")
+    if one is not None:
+        panel.marks.append(_heat(one, bins))
+    return panel
+
+
 def _heat(levels: pl.DataFrame, bins: int) -> Heat:
     """log10 of the mean shares per cell of time and price: positive bids, negative asks."""
     times = levels["ts"].unique().sort().to_physical().to_numpy()
@@ -552,7 +550,7 @@ def _heat(levels: pl.DataFrame, bins: int) -> Heat:
     shares = np.zeros_like(shade)
     for side, sign in ((schema.BID, 1.0), (schema.ASK, -1.0)):
         there = levels.filter(pl.col("side") == side, pl.col("price").is_not_null())
-        # Half a fine tick down for bids, up for asks, so that each side keeps to its own cell.
+        # Half a fine tick down for bids, up for asks, so that each side stays in its own cell.
         price = np.clip(there["price"].to_numpy() - sign * 5e-4, 0.0, 1.0)
         ts, size = there["ts"].to_physical().to_numpy(), there["size"].to_numpy()
         total = np.histogram2d(ts, price, (edges, _EDGES), weights=size)[0]

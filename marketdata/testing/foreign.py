@@ -247,6 +247,8 @@ def _spoil_lists(rng: random.Random, table: Rows, fault: str, how: dict[str, Any
     long = [(row, side) for row in table for side in ("bid", "ask") if row[f"{side}_price"]]
     if fault == "no lists":
         how["lists"] = "none"
+        for one in table:
+            one.update(dict.fromkeys(LISTS, 1.0))
         return fault
     if not long:
         return None
@@ -411,8 +413,6 @@ def _pandas_column(name: str, values: list[Any], style: str, how: dict[str, Any]
         else:
             values = [None if v is None else _numbers(v, kind) for v in values]
         return pd.Series(values, dtype=object)
-    if name in LISTS:
-        values = [1.0] * len(values)
     if kind in ("decimal", "text") or style == "object":
         return pd.Series(_numbers(values, kind), dtype=object)
     width = "32" if kind == "float32" else "64"
@@ -460,8 +460,6 @@ def _polars_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
     if name in LISTS and how["lists"] != "none":
         inner: Any = {"decimal": pl.Decimal(20, 6), "text": pl.String, "float32": pl.Float32}.get(kind, pl.Float64)
         return pl.Series(name, [None if v is None else _numbers(v, kind) for v in values], dtype=pl.List(inner))
-    if name in LISTS:
-        values = [1.0] * len(values)
     if kind == "decimal":
         return pl.Series(name, _numbers(values, kind), dtype=pl.Decimal(20, 6))
     if kind == "text":
@@ -502,8 +500,6 @@ def _arrow_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
     kind = how["numbers"]
     if name in LISTS and how["lists"] != "none":
         return _arrow_lists(values, how)
-    if name in LISTS:
-        values = [1.0] * len(values)
     if kind in ("decimal", "text"):
         return pa.array(_numbers(values, kind), pa.decimal128(20, 6) if kind == "decimal" else pa.string())
     values = [float("nan") if v is None and kind == "nan" else v for v in values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -79,8 +79,8 @@ def asof_join(
     left, right
         Frames of the same kind, ``right`` with one row per id and time (of books pass `bbo` or `to_wide`). NotTidyError
         if it has two different ones.
-    on : str
-        Time column of ``left``.
+    on, suffix : str
+        Time column of ``left``; ending of the names of columns of ``right`` that ``left`` has too.
     by : str or list of str, optional
         Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
         market (an index, weather, polls).
@@ -90,8 +90,6 @@ def asof_join(
         Greatest age of a match: ``on`` - ``available_at`` ("30m", "2h", "1d").
     allow_exact_matches : bool
         Also match what became known at the moment itself.
-    suffix : str
-        Appended to the names of columns of ``right`` that ``left`` has too.
 
     Examples
     --------
@@ -100,15 +98,13 @@ def asof_join(
     [None, None, 100.0, None, None, 100.0]
     """
     left, right = read(left), read(right)
-    width = None if right_resolution is None else BucketWidth.of(right_resolution)
-    how = partial(
-        _joined,
-        on=on,
-        by=(by,) if isinstance(by, str) else None if by is None else tuple(by),
-        width=width,
-        tolerance=None if tolerance is None else to_duration(tolerance, "tolerance"),
-        exact=allow_exact_matches,
-        suffix=suffix,
+    how = _Join(
+        on,
+        (by,) if isinstance(by, str) else None if by is None else tuple(by),
+        None if right_resolution is None else BucketWidth.of(right_resolution),
+        None if tolerance is None else to_duration(tolerance, "tolerance"),
+        allow_exact_matches,
+        suffix,
     )
     if is_dask_dataframe(left) or is_dask_dataframe(right):
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
@@ -118,17 +114,25 @@ def asof_join(
         )
     joined: Any
     if isinstance(left, pl.LazyFrame):
-        nothing = how(*(pl.DataFrame(schema=f.collect_schema()) for f in (left, right)))
-        joined = pl.defer(lambda: how(left.collect(), right.collect()), schema=nothing.schema)
+        empty = [pl.DataFrame(schema=f.collect_schema()) for f in (left, right)]
+        nothing = _joined(empty[0], empty[1], how)
+        joined = pl.defer(lambda: _joined(left.collect(), right.collect(), how), schema=nothing.schema)
     else:
-        joined = how(left, right)
+        joined = _joined(left, right, how)
     return joined  # type: ignore[no-any-return]
 
 
-def _joined(
-    left: Any, right: Any, *, by: tuple[str, ...] | None, on: str, width: BucketWidth | None, **how: Any
-) -> Any:
-    sources = [source_of(f) for f in (left, right)]
+class _Join(NamedTuple):
+    on: str
+    by: tuple[str, ...] | None
+    width: BucketWidth | None
+    tolerance: int | None
+    exact: bool
+    suffix: str
+
+
+def _joined(left: Any, right: Any, how: _Join) -> Any:
+    sources, on, by = [source_of(f) for f in (left, right)], how.on, how.by
     if None in sources:
         tables: list[Any] = [
             EngineTable.of_times(f, [c]) for f, c in ((left, on), (right, KNOWN if _has(right, KNOWN) else "ts"))
@@ -144,14 +148,14 @@ def _joined(
     if missing or (by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
     require("The right frame", [] if KNOWN in others else ["ts"], others)
-    if KNOWN not in others and width is None:
+    if KNOWN not in others and how.width is None:
         raise ConfigError(
-            "right_resolution is missing: the bucket width of right says when its rows are known; or add it with "
+            "right_resolution is missing: the bucket width of right determines when its rows are known; or add it with "
             "md.available_at(right, resolution)."
         )
     if None in sources:
-        return _joined_rows(*tables, keys=keys, on=on, width=width, **how)
-    return closed(_found(*tables, keys=keys, on=on, width=width, **how), left)
+        return _joined_rows(*tables, keys=keys, how=how)
+    return closed(_found(*tables, keys=keys, how=how), left)
 
 
 def _has(frame: Any, name: str) -> bool:
@@ -164,25 +168,16 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
     return {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
 
 
-def _found(
-    left: EagerTable,
-    right: EagerTable,
-    *,
-    keys: tuple[str, ...],
-    on: str,
-    width: BucketWidth | None,
-    tolerance: int | None,
-    exact: bool,
-    suffix: str,
-) -> Result:
+def _found(left: EagerTable, right: EagerTable, *, keys: tuple[str, ...], how: _Join) -> Result:
+    on, tolerance, suffix = how.on, how.tolerance, how.suffix
     left.check()
     right.check()
-    known = _known(right, keys, width)
+    known = _known(right, keys, how.width)
     moments = left.instants(on)
     codes = _codes(left, right, keys)
     sought, kept = left.order([], codes[0], moments), right.order([], codes[1], known)
     right.refuse_doubles(kept, [codes[1], known], [*keys, KNOWN])
-    a = pl.DataFrame({"id": codes[0][sought], "at": moments[sought] - (not exact)})
+    a = pl.DataFrame({"id": codes[0][sought], "at": moments[sought] - (not how.exact)})
     b = pl.DataFrame({"id": codes[1][kept], "at": known[kept], "row": kept})
     both = a.join_asof(b, on="at", by="id", strategy="backward", check_sortedness=False)
     rows = np.empty(len(left), np.int64)
@@ -228,29 +223,19 @@ def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[
     return out[0], out[1]
 
 
-def _joined_rows(
-    left: EngineTable,
-    right: EngineTable,
-    *,
-    keys: tuple[str, ...],
-    on: str,
-    width: BucketWidth | None,
-    tolerance: int | None,
-    exact: bool,
-    suffix: str,
-) -> Any:
+def _joined_rows(left: EngineTable, right: EngineTable, *, keys: tuple[str, ...], how: _Join) -> Any:
     """The join as expressions: one sequence per id, the last known row carried along; windows only, for any engine."""
-    a, b, known = left.data, right.data, KNOWN
-    if KNOWN not in right.names:
-        b = b.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))  # type: ignore[union-attr]
-    more = _renamed(left.names, b.collect_schema().names(), keys, suffix)
+    a, b, on, tolerance = left.data, right.data, how.on, how.tolerance
+    if how.width is not None and KNOWN not in right.names:
+        b = b.with_columns(nw.col("ts").dt.offset_by(f"{how.width.seconds}s").alias(KNOWN))
+    more = _renamed(left.names, b.collect_schema().names(), keys, how.suffix)
     known = more.get(KNOWN, KNOWN)
     b = b.select(*keys, *(nw.col(c).alias(new) for c, new in more.items()))
     by = [*keys] or [_LEFT]
     if not keys:
         a, b = a.with_columns(nw.lit(0).alias(_LEFT)), b.with_columns(nw.lit(0).alias(_LEFT))
     # Of equal times the one that may be seen is first.
-    rank = (1, 0) if exact else (0, 1)
+    rank = (1, 0) if how.exact else (0, 1)
     # DuckDB has one sort of instant, and does not take the zone of a type.
     never = nw.lit(_NEVER) if left.is_duckdb else nw.lit(_NEVER).cast(_MICROS)
     moments = a.select(*by, nw.col(on).alias(_TIME)).unique()

@@ -222,7 +222,7 @@ def _finished(
 def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
     """The function as one step of a polars query; on no rows it shows the columns of its result."""
     nothing = function(pl.DataFrame(schema=frame.collect_schema()))
-    # A filter of the result is none of the rows that the verb sees; polars 1 would push it down if it were not told.
+    # A filter of the result is none of the rows that the verb sees; polars 1 pushes it down by default.
     after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
     return frame.map_batches(function, schema=nothing.schema, streamable=streamable, **after)
 
@@ -306,7 +306,7 @@ class PolarsSource:
 
 
 def _is_integer(name: str, dtype: pl.DataType) -> bool:
-    """Whether a polars column holds times, ids, sides or levels in the types of tidy frames."""
+    """Whether a polars column has times, ids, sides or levels in the types of tidy frames."""
     if name in ID_COLUMNS:
         return isinstance(dtype, pl.Categorical | pl.Enum)
     tidy = {"ts": pl.Datetime("us", "UTC"), "side": pl.Enum([BID, ASK]), "level": pl.Int32()}
@@ -365,7 +365,7 @@ class _PandasSource:
         masked: Any = dtype
         if isinstance(dtype, pd.CategoricalDtype):
             return _categories(array)
-        # pandas knows no kind of the newer types of Arrow.
+        # pandas has no kind for the newer types of Arrow.
         if not isinstance(dtype, pd.ArrowDtype) and dtype.kind == "M":
             return _instants(array)
         if isinstance(dtype, np.dtype):
@@ -482,7 +482,6 @@ def _instants(array: Any) -> pl.Series:
 
 
 def _pandas_column(column: pl.Series, wanted: Any) -> Any:
-    """A polars column of tidy types for a pandas frame; ids as they came in."""
     import pandas as pd
 
     dtype = column.dtype

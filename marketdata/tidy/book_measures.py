@@ -61,7 +61,7 @@ def measured(frame: F, *measures: Measure) -> F:
     needs = frozenset().union(*(m.needs for m in measures))
     if not sums:
         return run(frame, partial(_of_top, columns=columns), KINDS, together="snapshot", reduce=reduced)
-    # The number of levels tells a side of size 0 from a missing one.
+    # The number of levels distinguishes a side of size 0 from a missing one.
     sums[LEVELS] = nw.when(~nw.col("price").is_null()).then(1.0)
     return run(frame, partial(_of_levels, sums=sums, needs=needs, columns=columns), ("books",), together="snapshot")
 

@@ -41,8 +41,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
     Examples
     --------
-    >>> books = md.testing.books("polars", buckets=1, levels=1)
-    >>> md.complement(books).select("token_label", "side", "price", "size").row(0)
+    >>> md.complement(md.testing.books("polars")).select("token_label", "side", "price", "size").row(0)
     ('Yes', 'bid', 0.39, 100.0)
     """
     return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
@@ -183,8 +182,7 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
 
     Examples
     --------
-    >>> prices = md.testing.prices("polars", buckets=1)
-    >>> md.probabilities(prices)["probability"].to_list()
+    >>> md.probabilities(md.testing.prices("polars", buckets=1))["probability"].to_list()
     [0.4, 0.6]
     """
     counts = _token_counts(tokens)

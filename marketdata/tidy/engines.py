@@ -19,7 +19,7 @@ from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-# DuckDB keeps the zone in the connection: only a time with one is the same instant in all of them.
+# DuckDB has the zone in the connection: only a time with one is the same instant in all of them.
 _NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
 
 # What sums and means of probabilities may be off by.
@@ -27,7 +27,7 @@ _HAIR = 1e-6
 
 
 class EngineTable:
-    """A `Table` of an engine: ``data`` is the whole frame behind narwhals, its tidy columns in their types."""
+    """A `Table` of an engine: ``data`` is the frame behind narwhals, its tidy columns in their types."""
 
     is_eager = False
 
@@ -96,7 +96,7 @@ class EngineTable:
         return _with_lists(out, nested, self.is_duckdb) if nested else out
 
     def with_micros(self, name: str) -> Any:
-        """The whole frame with ``ts`` as microseconds since the epoch in one more column."""
+        """The frame with ``ts`` as microseconds since the epoch in one more column."""
         return self._added(self.data, name, "epoch_us(ts)" if self.is_duckdb else "unix_micros(ts)")
 
     def with_bucket(self, data: Any, width: BucketWidth, name: str) -> Any:
@@ -123,7 +123,7 @@ def _number(schema: Any, name: str) -> nw.Expr:
     if name == "level":
         return nw.col(name)
     if not schema[name].is_numeric():
-        raise NotTidyError(f"{name} holds {schema[name]}, not numbers; make it a column of floats.")
+        raise NotTidyError(f"{name} contains {schema[name]}, not numbers; make it a column of floats.")
     return nw.col(name).cast(nw.Float64).fill_nan(None)
 
 
@@ -133,7 +133,7 @@ def _with_lists(data: Any, names: tuple[str, ...], duckdb: bool) -> Any:
     for name in names:
         if not isinstance(schema[name], nw.List | nw.Array) or not schema[name].inner.is_numeric():
             raise NotTidyError(
-                f"{name} holds {schema[name]}, not lists of numbers; nested books have a list per side and snapshot."
+                f"{name} contains {schema[name]}, not lists of numbers; nested books have a list per side and snapshot."
             )
     lists = "coalesce(CAST({} AS DOUBLE[]), [])" if duckdb else "coalesce(CAST({} AS array<double>), array())"
     return nw.from_native(_replaced(data.to_native(), {c: lists.format(c) for c in names}, duckdb))

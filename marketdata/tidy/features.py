@@ -61,7 +61,7 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
         columns = {f"{column}{suffix}": value for column, value in measure.columns.items()}
         doubled = sorted(columns.keys() & named.keys())
         if doubled:
-            raise ConfigError(f"measures gives {', '.join(map(repr, doubled))} twice; ask for each measure once.")
+            raise ConfigError(f"measures gives {', '.join(map(repr, doubled))} twice; give each measure once.")
         named |= dict.fromkeys(columns, measure)
         out.append(Measure(columns, measure.sums, measure.needs))
     return measured(frame, *out)

@@ -17,7 +17,7 @@ from marketdata.tidy.grids import coarser_grid, refuse_finer
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, is_count
 from marketdata.tidy.table import EagerTable, from_codes
-from marketdata.times import Range, to_datetime, to_micros
+from marketdata.times import to_datetime, to_micros
 from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
@@ -72,8 +72,7 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
 
     Examples
     --------
-    >>> prices = md.testing.prices("polars")[[0, 2]]
-    >>> md.align(prices, "1m").select("price", "observed").rows()
+    >>> md.align(md.testing.prices("polars")[[0, 2]], "1m").select("price", "observed").rows()
     [(0.4, True), (None, False), (0.43, True)]
     """
     width = BucketWidth.of(resolution)
@@ -94,12 +93,10 @@ def _aligned(table: EagerTable, width: BucketWidth, start: int | None, end: int 
             f"Some rows are off the grid of {width}; use md.resample(frame, '{width}') first. One is at "
             f"{to_datetime(int(ts[off[0]])).isoformat()}."
         )
-    rng = Range(
-        (int(ts.min()) if len(ts) else 0) if start is None else start,
-        (int(ts.max()) + 1 if len(ts) else 0) if end is None else end,
-    )
-    begin = width.floor(rng.start + width.micros - 1)
-    return _on_grid(table, np.arange(begin, max(begin, rng.end), width.micros, dtype=np.int64), fill)
+    start = (int(ts.min()) if len(ts) else 0) if start is None else start
+    end = (int(ts.max()) + 1 if len(ts) else 0) if end is None else end
+    begin = width.floor(start + width.micros - 1)
+    return _on_grid(table, np.arange(begin, max(begin, end), width.micros, dtype=np.int64), fill)
 
 
 def _places(ts: Ints, groups: Ints, grid: Ints, fill: Fill) -> tuple[Ints, NDArray[np.bool_]]:

@@ -42,6 +42,6 @@ def refuse_finer(ts: Ints, groups: Ints, width: BucketWidth) -> None:
     if own is not None:
         raise ConfigError(
             f"resolution={str(width)!r} is finer than the frame: all times of a token are on a grid of {own}. Give "
-            f"{str(own)!r}, for a row holds what happened until the end of its bucket; "
+            f"{str(own)!r}, for a row covers what happened until the end of its bucket; "
             f"md.resample(frame, {str(width)!r}, fill='forward') makes finer rows of it."
         )

@@ -12,7 +12,7 @@ from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured, t
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")
-# Prices are decimals that floats do not hold exactly: 0.5 - 0.48 is a little more than 0.02.
+# Prices are decimals that floats do not represent exactly: 0.5 - 0.48 is a little more than 0.02.
 _SLACK = 1e-9
 
 _bid, _ask = nw.col("best_bid"), nw.col("best_ask")
@@ -25,7 +25,7 @@ _spread_bps = nw.when(_two_sided & (nw.col("mid") > 0)).then(10_000 * nw.col("sp
 
 
 def _flag(holds: nw.Expr) -> nw.Expr:
-    # Through numbers, so that pandas keeps a plain truth value.
+    # Through numbers, so that pandas has a plain boolean.
     return nw.when(_two_sided & holds).then(1.0).otherwise(0.0) > 0
 
 

@@ -35,7 +35,7 @@ def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
     table = table.in_order(LISTS)
     counts = level_counts(table)
     if not all(_is_sound(table, counts[i::2], i, whole=whole) for i in (0, 1)):
-        # This says which rule is broken, if one is; a list of one null is an empty side.
+        # This raises the error of the rule that is broken; a list of one null is an empty side.
         clean = lists(EagerTable(_Levels(table), "books").book(whole=whole))
         table._columns |= {name: clean[name] for name in LISTS}
     return table

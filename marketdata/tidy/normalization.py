@@ -49,7 +49,7 @@ def times(raw: Raw, name: str) -> pl.Series:
 def not_times(name: str, found: Any) -> str:
     """The message about a column that should have times."""
     return (
-        f"{name} holds {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
+        f"{name} contains {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
         'numbers with unit="ms" or what they count).'
     )
 
@@ -91,7 +91,7 @@ def check_ids(schema: Mapping[str, Any]) -> None:
 
 
 def _not_text(name: str, found: Any) -> str:
-    return f"{name} holds {found}, not text; ids have up to 77 digits, which only text keeps: cast it to string."
+    return f"{name} contains {found}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
 
 
 def sides(raw: Raw, name: str = "side") -> pl.Series:
@@ -101,12 +101,12 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
         raw = pl.Series(name, [None if is_missing(v) else str(v) for v in raw], dtype=pl.String)
     if raw.dtype != wanted:
         if raw.dtype not in (pl.String, pl.Null) and not isinstance(raw.dtype, pl.Categorical | pl.Enum):
-            raise NotTidyError(f"{name} holds {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
+            raise NotTidyError(f"{name} contains {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
         found = raw.unique().cast(pl.String).to_list()
         unknown = sorted(v for v in found if v is not None and v not in (BID, ASK))
         if unknown:
             hint = f" Write them in lower case: {name}.str.lower()." if {*map(str.lower, unknown)} <= {BID, ASK} else ""
-            raise NotTidyError(f"{name} is {BID!r} or {ASK!r}; the frame also holds {unknown}.{hint}")
+            raise NotTidyError(f"{name} is {BID!r} or {ASK!r}; the frame also contains {unknown}.{hint}")
         raw = raw.cast(pl.String).cast(wanted) if raw.dtype == pl.Null else raw.cast(wanted)
     if raw.null_count():
         raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every level is of a {BID} or an {ASK}.")
@@ -120,7 +120,7 @@ def numbers(raw: Raw, name: str) -> pl.Series:
     if raw.dtype == pl.Float64:
         return raw  # type: ignore[no-any-return]
     if not (raw.dtype.is_numeric() or raw.dtype == pl.Null):
-        raise NotTidyError(f"{name} holds {raw.dtype}, not numbers; make it a column of floats.")
+        raise NotTidyError(f"{name} contains {raw.dtype}, not numbers; make it a column of floats.")
     return raw.cast(pl.Float64)  # type: ignore[no-any-return]
 
 
@@ -133,8 +133,8 @@ def lists(raw: Raw, name: str) -> pl.Series:
     inner = getattr(raw.dtype, "inner", None)
     if inner is None or not (inner.is_numeric() or inner == pl.Null):
         raise NotTidyError(
-            f"{name} holds {raw.dtype}, not lists of numbers, one per side and snapshot. Dask makes text of lists that "
-            "are Python objects: give it columns of Arrow lists."
+            f"{name} contains {raw.dtype}, not lists of numbers, one per side and snapshot. Dask makes text of lists "
+            "that are Python objects: give it columns of Arrow lists."
         )
     out: pl.Series = raw.cast(pl.List(pl.Float64))
     return out.fill_null([]) if out.null_count() else out
@@ -147,7 +147,7 @@ def _list(value: Any, name: str) -> list[float | None]:
         return [_number(one, name) for one in value]
     if is_missing(value):
         return []
-    raise NotTidyError(f"{name} holds {type(value).__name__}, not lists of numbers, one per side and snapshot.")
+    raise NotTidyError(f"{name} contains {type(value).__name__}, not lists of numbers, one per side and snapshot.")
 
 
 def is_number(raw: Raw) -> bool:
@@ -162,7 +162,7 @@ def _number(value: Any, name: str) -> float | None:
     if is_missing(value):
         return None
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise NotTidyError(f"{name} holds {type(value).__name__}, not numbers; make it a column of floats.")
+        raise NotTidyError(f"{name} contains {type(value).__name__}, not numbers; make it a column of floats.")
     return float(value)
 
 
@@ -176,7 +176,7 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     same = out.cast(pl.Float64) == found.cast(pl.Float64)
     wrong = found.filter(found.is_not_null() & (out.is_null() | (out < 0) | ~same))
     if len(wrong):
-        raise NotTidyError(f"{name} holds {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
+        raise NotTidyError(f"{name} contains {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
     return out
 
 

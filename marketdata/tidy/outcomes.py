@@ -88,7 +88,7 @@ class Payoffs:
             labelled = [token for token, label in tokens.items() if label == value]
             if len(labelled) == 1:
                 return labelled[0]
-            # A frame may hold the losing tokens only: what is written like their ids is another token.
+            # A frame may have the losing tokens only: what is written like their ids is another token.
             if not labelled and all(_alike(value, token) for token in tokens):
                 return str(value)
         allowed = ", ".join(f"{token!r} ({label})" for token, label in sorted(tokens.items())) or "a token id"
@@ -131,7 +131,7 @@ def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
         if payoff is None:
             continue
         if isinstance(payoff, str):
-            raise NotTidyError(f"payoff holds texts, such as {payoff!r}, not numbers; make it a column of floats.")
+            raise NotTidyError(f"payoff contains texts, such as {payoff!r}, not numbers; make it a column of floats.")
         if out.setdefault((market, token), float(payoff)) != payoff:
             raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
     return out
@@ -158,7 +158,7 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         for token, label in zip(tokens, names, strict=True):
             row = (str(market), token, label, None if won is None else float(token == won), known)
             if out.setdefault((str(market), token), row) != row:
-                raise NotTidyError(f"Market {market!r} has two records that differ; keep the one that holds.")
+                raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
     return {name: [out[key][i] for key in sorted(out)] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
 
 

@@ -60,7 +60,7 @@ def _is_list(dtype: Any) -> bool:
 
 
 def _mapped(frame: Any, function: Callable[[Any], Any]) -> Any:
-    meta = _whole(function, frame._meta)  # noqa: SLF001 what Dask itself asks of a frame
+    meta = _whole(function, frame._meta)  # noqa: SLF001 as Dask itself reads it
     at_home = frame.known_divisions and str(frame.index.name).startswith(_HOME_OF)
     return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=not at_home)
 

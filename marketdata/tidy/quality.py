@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pyarrow_table
 from numpy.typing import NDArray
 
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
-from marketdata.tidy.backends import in_memory, is_lazy, opened, read
+from marketdata.tidy.backends import closed, in_memory, is_lazy, opened, read
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, value_columns
 from marketdata.tidy.table import EagerTable
@@ -39,7 +38,7 @@ class _CheckResult(NamedTuple):
 
 
 class _View:
-    """The columns of a frame, sorted by token and time, with their original rows."""
+    """The columns of a frame, sorted by token and time, and the rows that they were in."""
 
     def __init__(self, table: EagerTable) -> None:
         self.table, self.who, self.books = table, table.keys, table.kind == "books"
@@ -94,7 +93,8 @@ def check(frame: F, resolution: str | None = None) -> F:
         found += [*_levels(view), *_tops(view)]
     else:
         found += [*_values(view)]
-    return _report(found, view, frame)  # type: ignore[no-any-return]
+    out = closed(_report(found, view), native)
+    return out.lazy() if is_lazy(frame) else out  # type: ignore[no-any-return]
 
 
 def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
@@ -163,7 +163,7 @@ def _stale_books(view: _View) -> Ints:
     if not len(view):
         return view.snapshots
     lengths = np.diff(np.append(view.snapshots, len(view)))
-    # Two books are the same when as many rows hold the same numbers.
+    # Two books are the same when as many rows have the same numbers.
     offset = np.repeat(lengths[np.maximum(np.arange(len(lengths)) - 1, 0)], lengths)
     before = np.maximum(np.arange(len(view)) - offset, 0)
     same = np.ones(len(view), bool)
@@ -217,7 +217,7 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
 
 
-def _report(found: list[_CheckResult], view: _View, frame: Any) -> Any:
+def _report(found: list[_CheckResult], view: _View) -> pl.DataFrame:
     columns: dict[str, list[Any]] = {
         "check": [f.check for f in found],
         "severity": [f.severity if len(f.rows) else "ok" for f in found],
@@ -226,14 +226,7 @@ def _report(found: list[_CheckResult], view: _View, frame: Any) -> Any:
         "meaning": [f.meaning for f in found],
         "examples": ["; ".join(_example(view, int(row)) for row in f.rows[:_SHOWN]) for f in found],
     }
-    if is_pandas_dataframe(frame) or is_dask_dataframe(frame):
-        import pandas as pd
-
-        return pd.DataFrame(columns)
-    out = pl.DataFrame(columns)
-    if is_pyarrow_table(frame):
-        return out.to_arrow()
-    return out.lazy() if is_lazy(frame) else out
+    return pl.DataFrame(columns)
 
 
 def _example(view: _View, row: int) -> str:

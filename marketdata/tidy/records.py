@@ -58,7 +58,6 @@ def _row(kind: RecordKind, record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _are_tokens(value: Any) -> bool:
-    """Whether it is what the readings say; anything else stays a column of its own."""
     return value is None or (
         isinstance(value, list) and all(isinstance(t, Mapping) and t.get("id") is not None for t in value)
     )
@@ -108,17 +107,11 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
     kind = _kind(name, values)
     if kind == "date":
         return pl.Series(name, _dates(values), dtype=pl.Datetime("us", "UTC"))
-    dtype = {
-        "text": pl.String(),
-        "json": pl.String(),
-        "bool": pl.Boolean(),
-        "int": pl.Int64(),
-        "float": pl.Float64(),
-        "list": pl.List(pl.String()),
-    }[kind]
     if kind == "list":
-        values = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
-    return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtype)
+        texts = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
+        return pl.Series(name, texts, dtype=pl.List(pl.String()))
+    dtypes = {"text": pl.String(), "json": pl.String(), "bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64()}
+    return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtypes[kind])
 
 
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
@@ -132,7 +125,7 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
     for name in _LISTS:
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(
-                f"{name} holds texts, not lists, as columns read from a CSV file do; make lists of them, as by "
+                f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "
                 "json.loads or ast.literal_eval."
             )
     return {c: [None if is_missing(v) else v for v in values] for c, values in lists.items()}

@@ -127,7 +127,7 @@ def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
 
 
 def last(ordered: EagerTable, width: BucketWidth) -> Result:
-    """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are handed on."""
+    """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are passed on."""
     kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
     own = [c for c in COLUMNS.get(kept.kind, BBO) if c in kept.names]
     if kept.kind == "nested":
@@ -200,14 +200,14 @@ def _averaged(table: Any) -> list[str]:
     numbers = [v for v in values if v in own or table.is_number(v)]
     other = sorted(set(values) - set(numbers))
     if other:
-        warn(f"{other} hold no numbers and are left out of the means.", LeftOutWarning)
+        warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)
     return numbers
 
 
 def _warn_unweighted(ts: Ints, buckets: int) -> None:
     if buckets == len(ts):
         return
-    # Finer values betray themselves at once.
+    # Finer values are mostly found among the first.
     if all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)):
         warn(
             "These values are on a grid of 10m or coarser and carry no counts, so they look like means already; each "

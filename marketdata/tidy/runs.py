@@ -102,7 +102,7 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
     if weights is None:
         count = np.diff(np.append(starts, len(values)))
         total = np.add.reduceat(values, starts)
-        # A sum tells whether a value is missing, without a look at each.
+        # A sum is NaN where a value is missing: most runs need no second pass.
         if np.isnan(total).any():
             missing = np.isnan(values)
             count = count - np.add.reduceat(missing.astype(np.int64), starts)

@@ -38,9 +38,8 @@ def ladder(frame: F, ts: Any) -> F:
 
     Examples
     --------
-    >>> out = md.ladder(md.testing.books("polars"), "2026-01-01T00:00:30")
-    >>> out.select("bid_size", "bid_price", "ask_price", "ask_total").row(1)
-    (200.0, 0.38, 0.42, 700.0)
+    >>> md.ladder(md.testing.books("polars"), "2026-01-01").select("bid_total", "bid_price", "ask_price").row(1)
+    (300.0, 0.38, 0.42)
     """
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 

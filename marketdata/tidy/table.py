@@ -367,7 +367,7 @@ class EagerTable:
         if close.any():
             raise NotTidyError(
                 f"Two times of a token are less than a microsecond apart, first {self.shown(int(np.argmax(close)))}; "
-                "tidy frames hold microseconds: keep one row per microsecond."
+                "tidy frames have microseconds: keep one row per microsecond."
             )
 
     def check(self) -> None:
@@ -497,7 +497,6 @@ class EagerTable:
         return np.concatenate(half), np.concatenate(deeper)
 
     def _check_prices(self, *, whole: bool) -> None:
-        """Refuse rows with half a level, and a level that is better than the one before."""
         price, size, level = self.array("price"), self.array("size"), self.array("level")
         side = self.array("side")
         if whole:
@@ -521,7 +520,6 @@ class EagerTable:
 
 
 def _missing(name: str) -> int:
-    """The value of a missing time or code."""
     return _NO_TIME if name == "ts" else -1
 
 
@@ -549,7 +547,6 @@ def _ranked(column: pl.Series) -> pl.Series:
 
 
 def _is_sorted(keys: Sequence[NDArray[Any]]) -> bool:
-    """Whether rows rise by these keys, the first one first."""
     equal = np.ones(len(keys[0]) - 1, bool)
     for key in keys:
         step = key[1:] - key[:-1]
@@ -560,7 +557,6 @@ def _is_sorted(keys: Sequence[NDArray[Any]]) -> bool:
 
 
 def _rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
-    """Whether times rise inside the groups that begin at ``groups``."""
     for first in range(1, len(ts), _BLOCK):
         a, b = ts[first - 1 : first + _BLOCK - 1], ts[first : first + _BLOCK]
         falls = np.flatnonzero(b[: len(b)] <= a[: len(b)] if strictly else b < a[: len(b)])

@@ -59,8 +59,7 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
 
     Examples
     --------
-    >>> out = md.sweep(md.testing.books("polars", buckets=1), "buy", size=1000)
-    >>> out.select("filled", "shortfall").row(0)
+    >>> md.sweep(md.testing.books("polars"), "buy", size=1000).select("filled", "shortfall").row(0)
     (700.0, 300.0)
     """
     return measured(frame, sweep_measure(side, size=size, notional=notional))

@@ -253,7 +253,6 @@ def _fee(fees: Fees) -> Callable[[Floats, Floats], float]:
 
 
 def _orders(signals: Any, delay: int) -> list[_Order]:
-    """The signals as orders, by the time of the book that they meet."""
     table = series_of(signals, "A frame of signals", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.array("ts").tolist(), table.array("size").tolist()
     sides = list(table.source.raw("side"))

@@ -78,7 +78,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Count
             notes.update(read.notes)
         resolutions = {read.envelope.resolution for read in reads}
         if len(resolutions) > 1:
-            raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; one frame holds one of them.")
+            raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
         columns: AnyColumns = merged(parts) if parts else empty(view)  # type: ignore[type-var]
         return check(columns, next(iter(resolutions), ""), notes), notes
 

@@ -208,12 +208,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
         twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
-        raise ContractError(f"The answer holds the key {twice[:80]!r} twice in one object.")
+        raise ContractError(f"The answer contains the key {twice[:80]!r} twice in one object.")
     return out
 
 
 def _refuse(name: str) -> Callable[[str], float]:
-    raise ContractError(f"The answer holds {name}, which is not JSON.")
+    raise ContractError(f"The answer contains {name}, which is not JSON.")
 
 
 def _depth(text: str) -> int:

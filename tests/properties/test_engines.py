@@ -170,7 +170,7 @@ def test_times_without_a_zone_are_utc(running: Engine) -> None:
 def test_times_that_are_none_are_refused(running: Engine) -> None:
     """A column of texts named ts is refused before anything runs."""
     polar = to_frame(rich("prices"), "polars").with_columns(pl.col("ts").cast(pl.String))
-    with pytest.raises(md.NotTidyError, match="ts holds"):
+    with pytest.raises(md.NotTidyError, match="ts contains"):
         md.resample(running.frame(polar), "1h")
 
 

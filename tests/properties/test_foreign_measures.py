@@ -200,7 +200,7 @@ def fills(rows: Rows) -> Rows:
         shares, paid = taken(asks or [], SIZE, money=False)
         status = "no book" if asks is None else "no liquidity" if not shares else ""
         status = status or ("filled" if math.isclose(shares, SIZE) else "partial")
-        found = {"asked": SIZE, "shares": shares, "notional": paid, "fee": FEE * paid, "status": status}
+        found = {"requested": SIZE, "shares": shares, "notional": paid, "fee": FEE * paid, "status": status}
         out.append({**head, "ts": head["ts"] + 60, "signal_ts": head["ts"], **found})
     return out
 

@@ -189,7 +189,7 @@ def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
 def test_prices_that_are_texts_are_refused() -> None:
     """A price column of texts is no price: it is refused, not left out of the means."""
     prices = to_frame(md.wire.views.empty("prices"), "polars")  # type: ignore[attr-defined]
-    with pytest.raises(md.NotTidyError, match=r"price holds String, not numbers"):
+    with pytest.raises(md.NotTidyError, match=r"price contains String, not numbers"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
 
 

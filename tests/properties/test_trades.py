@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
 def plain(
     books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: int | None, rate: Any, ends: Any = None
 ) -> list[Any]:
-    """Each order level by level: time of the book, signal, token, side, asked, shares, notional, fee.
+    """Each order level by level: time of the book, signal, token, side, requested, shares, notional, fee.
 
     ``ends``: when markets resolved, from which on no order is filled.
     """

@@ -52,7 +52,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     delay = round(number("latency", latency, least=0.0) * 1e9)
     books = book_columns(frame, resolution)
     if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
-        raise ConfigError("The frame holds several tokens; an event array is of one. Filter by token_id first.")
+        raise ConfigError("The frame has several tokens; an event array is of one. Filter by token_id first.")
     counts = books.counts
     ends = np.cumsum(counts + 1)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, HFT_EVENT)

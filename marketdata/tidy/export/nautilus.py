@@ -27,16 +27,9 @@ def to_nautilus_quotes(
     """Quotes for nautilus_trader (1.221): what ``QuoteTick.from_dict`` takes.
 
     Yields a dict per two-sided snapshot, in time order: ``type instrument_id bid_price ask_price bid_size ask_size
-    ts_event ts_init``, numbers as texts, times the end of the bucket [ns].
-
-    Parameters
-    ----------
-    resolution : {"1m", "10m", "1h", "6h", "1d"}
-        Bucket width of the frame.
-    venue : str
-        Appended to the token id in the instrument id.
-    digits : (int, int), optional
-        Decimals of prices and sizes; by default as many as needed, up to 9. ConfigError if a number needs more.
+    ts_event ts_init``, numbers as texts, times the end of the bucket [ns]. ``resolution`` is the bucket width;
+    ``venue`` follows the token id in the instrument id; ``digits`` are the decimals of prices and sizes, by default as
+    many as needed, up to 9. ConfigError if a number needs more.
 
     Examples
     --------

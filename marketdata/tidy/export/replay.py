@@ -103,7 +103,7 @@ def _numbers(columns: PriceColumns | MetricColumns) -> dict[str, NDArray[np.floa
 
 
 def _reader(columns: AnyColumns) -> Any:
-    """What the i-th entry says."""
+    """The value of the i-th entry."""
     if isinstance(columns, BookColumns):
         ends = np.concatenate(([0], np.cumsum(columns.counts))).tolist()
         return lambda i: Book(
