@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 from marketdata.errors import ConfigError
@@ -24,6 +26,8 @@ class Options:
     ...     print(md.options)
     Options(id_width=None)
     """
+
+    __slots__ = ("_id_width",)
 
     def __init__(self) -> None:
         self._id_width: int | None = 16
@@ -80,7 +84,9 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
     0  0x1212…21212    0.4
     """
     if not _is_shown(frame):
-        raise ConfigError(f"a {type(frame).__name__} is not shown; collect or convert it to pandas or polars first.")
+        raise ConfigError(
+            f"md.show takes a pandas or polars DataFrame, not {type(frame).__name__}; collect or convert it first."
+        )
     return Shown(shortened(frame, _checked(id_width)))
 
 
@@ -175,3 +181,12 @@ def _polars(series: Any, width: int | None) -> Any:
     # Of many rows few ids are different.
     short = shorten(series.unique().drop_nulls().cast(pl.String).to_list(), width)
     return series.cast(pl.String).replace(short) if short else None
+
+
+def progress_bar(**look: Any) -> Any:
+    """A bar of tqdm in a terminal or notebook; as text where the notebook has no widgets."""
+    if "tqdm.auto" not in sys.modules:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that ipywidgets is not installed
+            import_module("tqdm.auto")
+    return sys.modules["tqdm.auto"].tqdm(**look)

@@ -19,10 +19,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import marketdata as md
-from marketdata.cli import main
+from marketdata.cli import main, output
 from marketdata.cli.app import app
 from marketdata.cli.commands.demo import compare
 from marketdata.cli.messages import code
@@ -282,6 +284,40 @@ def test_a_terminal_gets_a_table_and_a_pipe_every_row_and_character(folder, serv
     assert rows[0]["ts"] == "2025-12-31T12:00:00Z"
 
 
+@pytest.mark.parametrize("width", [60, 100, 120, 160])
+def test_a_row_of_a_table_is_one_line_with_its_slug_whole(folder, service, market, width) -> None:
+    """In a terminal of any width a market is one line, its slug whole to be copied, other texts cut to what fits."""
+    lines = terminal("markets", "--search", "Harbour", cwd=folder, COLUMNS=str(width), **service).splitlines()
+    (line,) = (line for line in lines if market in line)
+    assert line.split()[0] == market
+    assert len(lines) == 1 + sum(line.startswith("simulated-") for line in lines)
+    assert ("…" in line) is (width < 160)
+    if width >= 120:
+        assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
+    """Below a table that shows a part of the rows is how many of how many."""
+    lines = terminal("export", "history", "prices", market, "-r", "6h", "--rows", rows, cwd=folder).splitlines()
+    assert len(lines) == 1 + rows + 1
+    assert lines[-1].startswith(f"... {rows} of 8 rows;")
+
+
+@given(st.lists(st.tuples(st.none() | st.text("ab", max_size=70), st.none() | st.floats(0, 1e9), st.booleans())))
+def test_cells_of_a_table_are_those_of_the_frame(rows) -> None:
+    """Numbers are without exponents and read back to seven digits, a null is "-", a text is whole or cut at its end."""
+    frame = pl.DataFrame(rows, {"name": pl.String, "number": pl.Float64, "flag": pl.Boolean}, orient="row")
+    head, *lines = output.table(frame).splitlines()
+    assert head.split() == frame.columns
+    for line, (text, number, flag) in zip(lines, rows, strict=True):
+        *words, seen, said = line.rsplit(maxsplit=2)
+        name = words[0].strip() if words else ""
+        assert name == ("-" if text is None else text) or text.startswith(name.removesuffix("…"))
+        assert said == str(flag).lower()
+        assert (seen == "-") if number is None else float(seen.replace(",", "")) == pytest.approx(number, rel=1e-6)
+
+
 def test_every_format_has_the_same_rows(folder, market) -> None:
     """CSV, JSON and JSON lines are the same rows; --rows says how many; a file that is written is told in JSON too."""
     words = ("export", "history", "prices", market, "-r", "1h")
@@ -362,6 +398,21 @@ def test_a_wrong_key_is_code_3(folder, service) -> None:
     done = marketdata("usage", cwd=folder, **{**service, "MARKETDATA_API_KEY": "mk_wrong_key_0123456789"})
     assert done.returncode == 3
     assert "mk_wrong" not in done.stderr
+
+
+def test_without_an_address_the_way_to_simulated_data_is_shown(folder) -> None:
+    """A newcomer who has set nothing reads which command starts a service."""
+    done = marketdata("markets", cwd=folder)
+    assert done.returncode == 2
+    assert "marketdata serve --simulated" in done.stderr
+
+
+def test_a_search_without_a_match_says_so(folder, service) -> None:
+    """No market of that word is a sentence on stderr; the header of the CSV is there."""
+    done = marketdata("markets", "--search", "no such thing", cwd=folder, **service)
+    assert done.returncode == 0
+    assert done.stderr == "marketdata: no market matches.\n"
+    assert done.stdout.startswith("market_id,slug,")
 
 
 def test_no_service_is_code_5(folder) -> None:

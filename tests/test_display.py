@@ -116,3 +116,34 @@ def test_what_cannot_be_shown_is_refused() -> None:
         md.options.id_width = 3
     with pytest.raises(md.ConfigError, match="LazyFrame"):
         md.show(md.testing.prices("polars").lazy())
+
+
+def test_a_misspelt_option_is_refused() -> None:
+    """An option that does not exist is no new attribute."""
+    with pytest.raises(AttributeError, match="id_widht"):
+        md.options.id_widht = 12  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [5, "text", pl.LazyFrame({"price": [0.5]})])
+def test_what_is_no_frame_in_memory_is_not_shown(value: Any) -> None:
+    """The error names what came and what is allowed."""
+    with pytest.raises(md.ConfigError, match=f"pandas or polars DataFrame, not {type(value).__name__};"):
+        md.show(value)
+
+
+def test_a_notebook_without_widgets_gets_a_bar_and_no_warning() -> None:
+    """Where ipywidgets is missing tqdm warns of it; a fetch does not pass that on, and changes no filter."""
+    code = """
+import sys, warnings
+sys.modules["ipywidgets"] = None
+class Shell: config = {"IPKernelApp": {}}
+import IPython
+IPython.get_ipython = Shell
+before = list(warnings.filters)
+from marketdata.display import progress_bar
+with progress_bar(total=1, disable=True) as bar:
+    bar.update(1)
+assert [one for one in warnings.filters if one not in before] == []
+assert "tqdm.autonotebook" in sys.modules
+"""
+    in_a_notebook(code)

@@ -29,6 +29,7 @@ from marketdata.archive.query import ALL_TIME, frame_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
+from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
@@ -132,13 +133,11 @@ class Pull:
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
-        from tqdm.auto import tqdm
-
         total = sum(minutes([gap]) for *_, gap in todo)
         disable = None if self._progress is None else not self._progress
         sink = _Sink(self._store, todo, self.clock)
         arriving = self._client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
-        with tqdm(
+        with progress_bar(
             total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
         ) as bar:
             try:

@@ -29,7 +29,10 @@ _OPTIONS = {
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
 # What to do on the command line, where the library has a hint for Python.
 _HINTS: dict[tuple[type[Said], str | None], str] = {
-    (errors.ConfigError, "base_url"): "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address.",
+    (errors.ConfigError, "base_url"): (
+        "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address; without one, marketdata serve --simulated "
+        "starts a service on this machine."
+    ),
     (errors.ConfigError, "api_key"): "Set it to the key of the service.",
     (errors.ConfigError, "start"): _TIMES,
     (errors.ConfigError, "end"): _TIMES,

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Format = Literal["table", "csv", "json", "ndjson"]
 _ROWS = 10
 _WIDEST = 60
+_NARROWEST = 8
 _ID_WIDTH = 16
 
 
@@ -51,7 +53,7 @@ def show(
             table(data, rows or _ROWS, columns=columns) if len(data) else f"marketdata: {empty}", err=not len(data)
         )
         if len(data) > (rows or _ROWS):
-            typer.echo(f"... {len(data):,} rows; --out FILE or --csv writes them all")
+            typer.echo(f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
     elif fmt == "json":
         lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().splitlines()
         sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
@@ -120,7 +122,10 @@ def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
 
 
 def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> str:
-    """The first rows for a person: ids shortened in the middle, times to the minute."""
+    """The first rows for a person, one line each: ids shortened in the middle, times to the minute, null as "-".
+
+    Where the terminal is too narrow, long texts are cut; slugs are not, since they are copied.
+    """
     import polars as pl
     import polars.selectors as cs
 
@@ -128,19 +133,39 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     head = shortened(head, _ID_WIDTH).with_columns(
         cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), cs.float().round_sig_figs(7)
     )
-    with pl.Config(
-        tbl_formatting="NOTHING",
-        tbl_hide_column_data_types=True,
-        tbl_hide_dataframe_shape=True,
-        tbl_cols=-1,
-        tbl_rows=-1,
-        tbl_width_chars=_width(),
-        tbl_cell_numeric_alignment="RIGHT",
-        fmt_str_lengths=_WIDEST,
-        fmt_float="full",
-        thousands_separator=True,
-    ):
-        return "\n".join(line.strip() for line in str(head).splitlines())
+    cells = {name: [name, *map(_cell, head[name])] for name in head.columns}
+    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
+    texts = head.select(cs.string() | cs.categorical() | cs.enum() | cs.by_dtype(pl.List)).columns
+    flexible = [name for name in texts if name != "slug" and data.schema[name] != pl.Datetime]
+    widths |= {name: min(widths[name], _WIDEST) for name in flexible}
+    room = _width() - 2 * (len(widths) - 1)
+    while flexible and sum(widths.values()) > room:
+        widest = max(flexible, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    numbers = set(head.select(cs.numeric()).columns)
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if name in numbers else text.ljust(width)
+            for (name, width), text in zip(widths.items(), line, strict=True)
+        ).rstrip()
+        for line in zip(*([_cut(text, widths[name]) for text in cells[name]] for name in widths), strict=True)
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{Decimal(repr(value)):,f}"
+    return ", ".join(map(_cell, value)) if isinstance(value, Iterable) and not isinstance(value, str) else str(value)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def fields(value: Mapping[str, Any], indent: str = "") -> str:

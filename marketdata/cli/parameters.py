@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HOLDS = ("series", "events", "markets", *views.VIEWS)
 _READ = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 
-ViewArgument = Annotated[views.View, typer.Argument(show_default=False)]
+ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW", show_default=False)]
 MarketsArgument = Annotated[
     list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)
 ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
 from marketdata.client.markets import Markets
+from marketdata.display import progress_bar
 from marketdata.errors import (
     ContractError,
     EmptyRangeWarning,
@@ -75,8 +76,6 @@ class History:
         is_resumed: bool = False,
     ) -> Iterator[Any]:
         """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``."""
-        from tqdm.auto import tqdm
-
         if levels is not None:
             whole("levels", levels)
         view, points = windows[0].view, 0
@@ -107,7 +106,7 @@ class History:
         total, progress = sum(w.buckets for w in windows), self._options.progress
         disable = None if progress is None else not progress
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": _WORTH_A_BAR}
-        with tqdm(total=total, desc=view, disable=disable, **look) as bar:
+        with progress_bar(total=total, desc=view, disable=disable, **look) as bar:
             try:
                 current = 0
                 for arrival in fetch:

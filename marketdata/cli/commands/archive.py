@@ -137,7 +137,9 @@ def _follow(rounds: Iterator[Round]) -> None:
 
 
 def verify(
-    archive: Annotated[str | None, typer.Argument(help="Folder or address of the archive.", show_default=False)] = None,
+    archive: Annotated[
+        str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
+    ] = None,
     service: Annotated[
         str | None,
         typer.Option(metavar="MARKET", help="Check the service with this market instead.", show_default=False),
@@ -199,7 +201,8 @@ def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_
       marketdata coverage history --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    output.show(open_archive(archive).coverage(), fmt, _EVERY_ROW)
+    columns = ("view", "market_id", "start", "end", "state", "rows", "fetched_at")
+    output.show(open_archive(archive).coverage(), fmt, _EVERY_ROW, columns=columns, empty="the archive is empty.")
 
 
 def import_(
@@ -238,7 +241,9 @@ def import_(
 
 def export(
     archive: Folder,
-    view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(show_default=False)],
+    view: Annotated[
+        Literal["books", "prices", "metrics", "markets"], typer.Argument(metavar="VIEW", show_default=False)
+    ],
     market: Annotated[
         list[str] | None,
         typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.", show_default=False),

@@ -61,7 +61,7 @@ def markets(
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows)
-    output.show(frame, fmt, rows, columns=LISTED)
+    output.show(frame, fmt, rows, columns=LISTED, empty="no market matches.")
 
 
 def fetch(

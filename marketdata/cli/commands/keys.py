@@ -11,7 +11,9 @@ from marketdata.cli import output
 from marketdata.cli.parameters import Csv, Json
 
 keys = typer.Typer(help="Make, list and revoke keys of the local service.", no_args_is_help=True)
-File = Annotated[Path, typer.Argument(help="TOML file of keys and plans; only hashes of keys are stored.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="TOML file of keys and plans; only hashes of keys are stored.")
+]
 
 
 @keys.command()
@@ -72,7 +74,9 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
 
 
 @keys.command()
-def revoke(file: File, key_id: Annotated[str, typer.Argument(help="Id of the key, from the list.")]) -> None:
+def revoke(
+    file: File, key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="Id of the key, from the list.")]
+) -> None:
     """Make a key invalid for ever.
 
     A running service applies it within a second.

@@ -13,7 +13,7 @@ from marketdata.errors import ConfigError
 
 def serve(
     archive: Annotated[
-        str | None, typer.Argument(metavar="[ARCHIVE]", help="Folder or address of the archive.", show_default=False)
+        str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
