@@ -67,7 +67,7 @@ class Accessor(Generic[F]):
         return liquidity.depth(self._frame, levels=levels, within=within)
 
     def imbalance(self, *, levels: int | None = None, within: float | None = None) -> F:
-        """How much more rests on the bid than on the ask side, -1 to 1; see `marketdata.imbalance`."""
+        """Relative surplus of bid over ask depth, -1 to 1; see `marketdata.imbalance`."""
         return liquidity.imbalance(self._frame, levels=levels, within=within)
 
     def microprice(self) -> F:
@@ -95,7 +95,7 @@ class Accessor(Generic[F]):
         return trade_cost.fill_price(self._frame, size)
 
     def sweep(self, side: str, *, size: float | None = None, notional: float | None = None) -> F:
-        """What taking one side costs, what is filled and what is not; see `marketdata.sweep`."""
+        """Take one side of every book up to an amount: cost, filled and shortfall; see `marketdata.sweep`."""
         return trade_cost.sweep(self._frame, side, size=size, notional=notional)
 
     def ladder(self, ts: Any) -> F:
@@ -123,7 +123,7 @@ class Accessor(Generic[F]):
         return cross_token.complement(self._frame, tokens=tokens)
 
     def overround(self, *, tokens: Any = None) -> F:
-        """What all tokens of a market cost together; see `marketdata.overround`."""
+        """The price of all tokens of a market together, beyond 1; see `marketdata.overround`."""
         return cross_token.overround(self._frame, tokens=tokens)
 
     def arbitrage(self, *, tokens: Any = None) -> F:
@@ -135,11 +135,11 @@ class Accessor(Generic[F]):
         return cross_token.probabilities(self._frame, tokens=tokens)
 
     def outcomes(self) -> F:
-        """What each token of resolved markets paid, of market records; see `marketdata.outcomes`."""
+        """Payoffs of the tokens of market records; see `marketdata.outcomes`."""
         return outcomes.outcomes(self._frame)
 
     def time_to_resolution(self, outcomes: Any) -> F:
-        """Add how long after each row its market resolved; see `marketdata.time_to_resolution`."""
+        """Add the time from each row to the resolution of its market; see `marketdata.time_to_resolution`."""
         return event_windows.time_to_resolution(self._frame, outcomes)
 
     def around(
@@ -150,7 +150,7 @@ class Accessor(Generic[F]):
         after: str | timedelta,
         resolution: str | None = None,
     ) -> F:
-        """The rows around moments, on one clock; see `marketdata.around`."""
+        """Cut windows around moments out of the frame; see `marketdata.around`."""
         return event_windows.around(self._frame, moments, before=before, after=after, resolution=resolution)
 
     def brier(
@@ -190,7 +190,7 @@ class Accessor(Generic[F]):
         resamples: int = 1000,
         seed: int = 0,
     ) -> F:
-        """How often what was priced at p came true; see `marketdata.calibration`."""
+        """How often tokens priced at p won; see `marketdata.calibration`."""
         return forecast_scores.calibration(
             self._frame, outcomes, bins, of=of, interval=interval, resamples=resamples, seed=seed
         )
@@ -235,19 +235,19 @@ class Accessor(Generic[F]):
         return returns.ohlc(self._frame, resolution, value)
 
     def returns(self, value: str | None = None, *, how: returns.How = "simple", resolution: str | None = None) -> F:
-        """How a value moved since the row before; see `marketdata.returns`."""
+        """Change of a value from the row before; see `marketdata.returns`."""
         return returns.returns(self._frame, value, how=how, resolution=resolution)
 
     def log_odds(self, value: str | None = None) -> F:
-        """Logarithm of the odds that a probability means; see `marketdata.log_odds`."""
+        """Logarithm of the odds of a probability; see `marketdata.log_odds`."""
         return returns.log_odds(self._frame, value)
 
     def check(self, resolution: str | None = None) -> F:
-        """What is odd about the data: one row per check; see `marketdata.check`."""
+        """Check the frame for what is wrong or odd; see `marketdata.check`."""
         return quality.check(self._frame, resolution)
 
     def pivot(self, value: str | None = None, *, columns: str = "token_id") -> Any:
-        """A matrix of one value: time down, tokens across; see `marketdata.pivot`."""
+        """One value as a matrix: a row per time, a column per token; see `marketdata.pivot`."""
         return pivot.pivot(self._frame, value, columns=columns)
 
     def show(self, *, id_width: int | None = 16) -> display.Shown:
@@ -261,7 +261,7 @@ class Accessor(Generic[F]):
 
 
 class Plots:
-    """What ``df.md.plot`` offers; every chart is also a function of ``marketdata.plot`` and returns what that does."""
+    """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -275,7 +275,7 @@ class Plots:
         return plot.price_band(self._frame, ax, **more)
 
     def depth(self, ax: Any = None, **more: Any) -> Any:
-        """What rests in the book over time, as a heat map; see `marketdata.plot.depth`."""
+        """Resting orders over time, as a heat map; see `marketdata.plot.depth`."""
         return plot.depth(self._frame, ax, **more)
 
     def metrics(self, ax: Any = None, **more: Any) -> Any:
@@ -287,11 +287,11 @@ class Plots:
         return plot.ladder(self._frame, ts, ax, **more)
 
     def calibration(self, outcomes: Any, ax: Any = None, **more: Any) -> Any:
-        """How often what was priced at p came true; see `marketdata.plot.calibration`."""
+        """How often tokens priced at p won; see `marketdata.plot.calibration`."""
         return plot.calibration(self._frame, outcomes, ax, **more)
 
     def coverage(self, ax: Any = None, **more: Any) -> Any:
-        """What an archive has, from its coverage frame; see `marketdata.plot.coverage`."""
+        """A coverage frame of an archive; see `marketdata.plot.coverage`."""
         return plot.coverage(self._frame, ax, **more)
 
 

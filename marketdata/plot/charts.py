@@ -231,7 +231,7 @@ def calibration(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw how often what was priced at p came true; on the diagonal prices were right.
+    """Draw how often tokens priced at p won; on the diagonal prices were right.
 
     Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1]; larger dots are more forecasts,
     ``interval`` draws a bar through each. ``outcomes bins of`` as for `marketdata.calibration`; others see `prices`.
@@ -351,7 +351,7 @@ class _Token:
 
 @dataclass(frozen=True)
 class _Look:
-    """How one token is drawn, and what it is called."""
+    """Appearance and name of one token."""
 
     name: str
     colour: str
@@ -366,7 +366,7 @@ def _levels(frame: Any) -> pl.DataFrame:
 
 
 def _touch(frame: Any) -> Any:
-    """Best bids and offers in memory; those of books are taken before anything is read into it."""
+    """Best bids and offers in memory; of books only these are read into it."""
     return in_memory(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
 
 
@@ -448,7 +448,7 @@ def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
 
 
 def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame | None]:
-    """Label and rows of the chosen token; of a frame without rows nothing."""
+    """Label and rows of the chosen token; None without rows."""
     if levels.is_empty():
         return "", None
     rows = levels.select(pl.col(*schema.ID_COLUMNS).cast(pl.String).fill_null("")).unique().rows()
@@ -488,7 +488,7 @@ def _texts(source: Any, name: str) -> list[str | None]:
 
 
 def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
-    """The question of a market, else its id, both at most so long."""
+    """The question of a market, else its id, shortened."""
     if market_id is not None and market_id in known:
         return _shortened(known[market_id], most)
     return f"market {_shortened(market_id or '?', 13)}"
@@ -603,7 +603,7 @@ def _metric_label(column: str, *, simulated: bool) -> str:
 
 
 def _medians(ts: Array, value: Array) -> tuple[Array, Array]:
-    """The usual level: medians of 120 parts of the drawn time; NaN where nothing was seen."""
+    """Medians of 120 parts of the drawn time; NaN where there is no value."""
     if len(ts) < 240:
         return ts, value
     cell = np.minimum((ts - ts[0]) * 120 // (ts[-1] - ts[0]), 119).astype(int)

@@ -35,14 +35,13 @@ class ChartFigure(Figure):
 
 def draw(chart: Chart, ax: Axes | None = None) -> Axes:
     """Draw on the Axes given, which takes a chart of one panel, or on a new figure; returns the (first) Axes."""
-    if ax is None and len(chart.panels) > 1:
-        import matplotlib.pyplot as plt
-
-        return _fill_figure(plt.figure(figsize=chart.size, layout="constrained"), chart)[0]
     if ax is None:
         import matplotlib.pyplot as plt
 
-        ax = plt.subplots(figsize=chart.size, layout="constrained")[1]
+        figure = plt.figure(figsize=chart.size, layout="constrained")
+        if len(chart.panels) > 1:
+            return _fill_figure(figure, chart)[0]
+        ax = figure.add_subplot()
     panel = chart.panels[0]
     _fill_axes(ax, panel)
     _legend(ax, panel)
@@ -118,10 +117,9 @@ def _fill_axes(ax: Axes, panel: Panel) -> None:
         ax.set_ylim(*panel.y_range)
     if panel.square:
         ax.set_aspect("equal")
-    if "x" in panel.thousands:
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if "y" in panel.thousands:
-        ax.yaxis.set_major_formatter(EngFormatter(sep=""))
+    for letter, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
+        if letter in panel.thousands:
+            axis.set_major_formatter(EngFormatter(sep=""))
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)

@@ -84,11 +84,7 @@ class Foreign:
 def prices(
     *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
 ) -> st.SearchStrategy[Foreign]:
-    """Strategy of `Foreign` prices of some tokens of one or two markets.
-
-    ``faults``: whether some frames have a fault; ``containers``: libraries and types to draw from; ``width``: grid of
-    the times [seconds].
-    """
+    """Strategy of `Foreign` prices in these ``containers``, some with ``faults``, on a grid of ``width`` [seconds]."""
     return _strategy("prices", containers, width, faults=faults)
 
 
@@ -126,7 +122,7 @@ def _strategy(view: str, containers: tuple[str, ...], width: int, *, faults: boo
 
 
 def of_seed(view: str, seed: int, containers: tuple[str, ...] = CONTAINERS) -> Foreign:
-    """The foreign frame of a number, half of them with a fault: for runs of many thousands."""
+    """The foreign frame of a number, half of them with a fault, for runs of many thousands."""
     rng = random.Random(seed)  # noqa: S311 no secret
     fault = rng.choice(_VIEWS[view].faults) if rng.random() < 0.5 else None
     return made(view, rng.getrandbits(32), rng.choice(containers), fault)
@@ -519,7 +515,7 @@ _BUILD: dict[str, Callable[..., Any]] = {"pandas": _pandas, "polars": _polars, "
 
 
 class _View(NamedTuple):
-    """What is drawn of a view: its points, its columns and its possible faults."""
+    """The points, columns and possible faults of a view."""
 
     points: Callable[[random.Random, int], Rows]
     names: tuple[str, ...]

@@ -34,7 +34,7 @@ def _ts(buckets: int, resolution: str, repeat: int) -> Any:
 
 
 def _mids(markets: int, buckets: int) -> Any:
-    """The mid in cents, one row per token: that of No is what Yes leaves."""
+    """The mid in cents, one row per token: that of No is 100 less that of Yes."""
     moves = np.resize(np.array(_MOVES, dtype=np.int64), buckets)
     yes = [40 + 10 * m + moves for m in range(markets)]
     return np.stack([row for mid in yes for row in (mid, 100 - mid)])

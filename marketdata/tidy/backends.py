@@ -55,7 +55,7 @@ class Overlap(Exception):  # noqa: N818 no error
 
 
 class Result(NamedTuple):
-    """What a verb returns beside a plain frame: tidy columns, columns passed on, and the order of all."""
+    """The result of a verb that is no plain frame: tidy columns, columns passed on, and the order of all."""
 
     data: Any
     taken: Sequence[Taken] = ()
@@ -166,7 +166,7 @@ def read(frame: F) -> F:
 
 
 def is_batches(frame: Any) -> bool:
-    """Whether it is a batch of Arrow or a reader of batches."""
+    """Whether a frame is a batch of Arrow or a reader of batches."""
     arrow = type(frame).__module__.partition(".")[0] == "pyarrow"
     return arrow and (hasattr(frame, "read_all") or type(frame).__name__ == "RecordBatch")
 
@@ -193,7 +193,7 @@ def names_of(frame: Any) -> list[str]:
 
 
 def closed(result: Any, frame: Any) -> Any:
-    """What was made of a `Table`, as the kind that the native frame is."""
+    """The result of a function of a `Table` as a frame of the kind of the native one."""
     result = result if isinstance(result, Result) else Result(result)
     native, source = nw.to_native(result.data, pass_through=True), source_of(frame)
     if source is None:
@@ -202,7 +202,7 @@ def closed(result: Any, frame: Any) -> Any:
 
 
 def is_lazy(frame: Any) -> bool:
-    """Whether it is a polars LazyFrame."""
+    """Whether a frame is a polars LazyFrame."""
     return isinstance(frame, pl.LazyFrame)
 
 
@@ -463,7 +463,7 @@ def _code_width(count: int) -> np.dtype[Any]:
 
 
 def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What polars takes without a copy, where that can be."""
+    """An array that polars takes, if possible without a copy."""
     if values.dtype.byteorder not in "=|<":
         values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype == np.float16:

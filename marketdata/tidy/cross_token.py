@@ -122,7 +122,7 @@ def _free_money(table: Any, counts: Counts) -> Any:
 
 
 def _token_counts(tokens: Any) -> Counts:
-    """How many tokens a market has, from ``tokens=``: one number (from 2), by market of a frame, or None."""
+    """Number of tokens of a market, from ``tokens=``: one number (from 2), by market of a frame, or None."""
     if tokens is None:
         return None
     if isinstance(tokens, int | float | str):
@@ -158,7 +158,6 @@ def _known(ids: Any, counts: Counts) -> Any:
 
 
 def _sums(table: Any, counts: Counts, *, sizes: bool = False) -> Any:
-    """Sums over the tokens of a market; null where one of them is missing."""
     data = within_0_1(top(table), "best_bid", "best_ask")
     # One column per aggregate, made before: engines group by plain sums only.
     values = {name: nw.col(c).fill_null(0.0) for name, c in _SUMS.items()}
@@ -203,7 +202,7 @@ def _scaled(table: Any, counts: Counts) -> Any:
 
 
 def _scaled_in_memory(table: EagerTable, counts: Counts) -> Result:
-    """The same by sums between the starts of the times of a market, which a stable sort of few runs brings together."""
+    """The same by sums over the rows of a market and time, which a stable sort brings together."""
     table, value = probability_of(table)
     heads = table.take(table.groups)
     ids = pl.DataFrame([heads.column(c) for c in ID_COLUMNS[:2]])

@@ -1,4 +1,4 @@
-"""Rows around moments on the common clock of events, and the time left until a market resolved."""
+"""Rows around moments, with times relative to the moment, and the time to the resolution of a market."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: Buc
 
 
 def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Which moment and which row, by moment and then row; the table is in tidy order."""
+    """Places of moments and their rows, by moment and then row; the table is in tidy order."""
     ts, when, (before, after) = table.array("ts"), moments.array("ts"), reach
     heads = table.groups
     ends = run_ends(heads, len(ts))

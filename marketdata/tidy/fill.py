@@ -100,7 +100,7 @@ def _aligned(table: EagerTable, width: BucketWidth, start: int | None, end: int 
 
 
 def _places(ts: Ints, groups: Ints, grid: Ints, fill: Fill) -> tuple[Ints, NDArray[np.bool_]]:
-    """Of each token and bucket the row that is there or (forward) the last one before, -1 for none; and which are."""
+    """Of each token and bucket its row or (forward) the last one before, -1 for none; and whether it is its own."""
     places, observed = [np.empty(0, np.int64)], [np.empty(0, bool)]
     for a, b in zip(groups, run_ends(groups, len(ts)), strict=True):
         at = np.searchsorted(ts[a:b], grid, side="right") - 1

@@ -1,4 +1,4 @@
-"""How well prices foresaw the outcomes: Brier score, log score and calibration, with intervals over markets."""
+"""Scores of prices as forecasts: Brier score, log score and calibration, with intervals over markets."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _share(interval: float) -> float:
 
 
 def _counting(frame: Any, outcomes: Any, of: str) -> Callable[[Tokens], Payoff]:
-    """The payoffs of those of some tokens whose forecasts count; of a frame not in memory they are looked up here."""
+    """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
     if of not in get_args(Of):
         raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
     count = partial(_counted, outcomes=outcomes, of=of)

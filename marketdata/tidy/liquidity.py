@@ -132,7 +132,7 @@ def crossed(frame: F) -> F:
 
 
 def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozenset[str], str]:
-    """The size of a level that counts, what it needs, and a name for the sum."""
+    """The size of a level that counts, further columns it needs, and a name for the sum."""
     size = nw.col("size")
     if levels is not None and within is not None:
         raise ConfigError(f"levels={levels!r} and within={within!r} exclude each other; give one of them.")

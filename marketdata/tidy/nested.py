@@ -148,7 +148,7 @@ class LevelTable(EagerTable):
 
 
 def level_counts(table: EagerTable) -> Ints:
-    """How many levels the bids and the asks of each snapshot have, by turns."""
+    """Numbers of bid and ask levels of each snapshot, alternating."""
     out = np.empty((len(table), 2), np.int64)
     for i, names in enumerate(_PAIRS):
         price, size = (_lengths(table.column(name)) for name in names)
@@ -164,7 +164,7 @@ def level_counts(table: EagerTable) -> Ints:
 
 
 def level_values(table: EagerTable, counts: Ints, rows: Ints) -> tuple[Floats, Floats]:
-    """Prices and sizes of all snapshots, where each side takes so many rows; NaN in those that it has no level for."""
+    """Prices and sizes of all snapshots, where each side has so many rows; NaN in those without a level."""
     begins = np.cumsum(rows) - rows
     price, size = np.full((2, int(rows.sum())), np.nan)
     for i, names in enumerate(_PAIRS):
@@ -187,7 +187,7 @@ def lists(book: EagerTable) -> pl.DataFrame:
 
 
 def _ragged(counts: Ints, values: dict[str, pl.Series]) -> list[pl.Series]:
-    """Columns of lists of so many values each."""
+    """Columns of lists, ``counts`` values each."""
     some = np.flatnonzero(counts)
     keys = pl.Series(_OF, np.repeat(some, counts[some])).set_sorted()
     found = pl.DataFrame([keys, *(v.alias(name) for name, v in values.items())])

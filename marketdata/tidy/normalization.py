@@ -1,7 +1,7 @@
 """One rule for each column of a frame: times, ids, sides, levels and numbers of any type to those of tidy frames.
 
-A column is a polars Series, or a list of Python objects where its library has no type for it. One that has the tidy
-type already is returned without a copy; NotTidyError if it cannot be read.
+A column is a polars Series, or a list of Python objects where its library has no type for it. One that has its tidy
+type is returned without a copy; NotTidyError if it cannot be read.
 """
 
 from __future__ import annotations

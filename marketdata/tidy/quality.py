@@ -28,7 +28,7 @@ _Rows = NDArray[np.bool_]
 
 
 class _CheckResult(NamedTuple):
-    """What one check found: how bad it is, and the rows that show it."""
+    """The result of one check: its severity, and the rows that show it."""
 
     check: str
     severity: str
@@ -117,7 +117,7 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
 
 
 def _usual(steps: Ints) -> int:
-    """The widest bucket that fits into the commonest step."""
+    """The widest bucket that fits into the most common step."""
     if not len(steps):
         return Resolution.M1.micros
     values, counts = np.unique(steps, return_counts=True)
@@ -175,7 +175,7 @@ def _stale_books(view: _View) -> Ints:
 
 
 def _long_runs(equal: _Rows, heads: Ints) -> Ints:
-    """Where at least so many entries in a row are each equal to the one before."""
+    """Where runs of ``_STALE`` or more equal entries begin."""
     begins = np.flatnonzero(~equal)
     lengths = np.diff(np.append(begins, len(equal)))
     return heads[begins[lengths >= _STALE]]

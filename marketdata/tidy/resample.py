@@ -114,7 +114,7 @@ def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
 
 
 def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
-    """A row of each bucket, off all coarser grids where there is one."""
+    """A row of each bucket, if possible one off all coarser grids."""
     ts = ordered.array("ts")
     off = np.ones(len(ts), bool)
     for grid in GRIDS:
@@ -127,7 +127,7 @@ def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
 
 
 def last(ordered: EagerTable, width: BucketWidth) -> Result:
-    """Rule 2: the rows with the greatest ``ts`` of each token and bucket; further columns are passed on."""
+    """Rule 2: the rows with the greatest ``ts`` of each token and bucket, with their further columns."""
     kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
     own = [c for c in COLUMNS.get(kept.kind, BBO) if c in kept.names]
     if kept.kind == "nested":

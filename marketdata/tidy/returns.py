@@ -1,4 +1,4 @@
-"""A value over time: open, high, low and close, returns, log-odds."""
+"""Values over time: open, high, low and close, returns, log-odds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
 
 
 def probability_of(table: Any) -> tuple[Any, str]:
-    """What `value_of` gives for prices or mids, of an engine as rows behind narwhals; NotTidyError for other values."""
+    """`value_of` for prices or mids, of an engine as rows behind narwhals; NotTidyError where one is no probability."""
     if table.is_eager:
         table, value = value_of(table, None)
         return within_0_1(table, value), value

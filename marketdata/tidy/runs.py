@@ -35,7 +35,7 @@ def group_starts(*keys: NDArray[np.generic]) -> Ints:
 
 
 def run_ends(starts: Ints, count: int) -> Ints:
-    """Where the runs end that begin at these positions of so many rows."""
+    """The ends of the runs that begin at these positions of ``count`` rows."""
     return np.append(starts[1:], count)[: len(starts)]
 
 
@@ -61,11 +61,7 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
-    """First position with a time not before each edge; both rise, and edges lie within the times.
-
-    Where rows are evenly spaced, places are interpolated between two known ones, and only those that are off are
-    searched: a search is a cache miss each.
-    """
+    """Position of each edge in times, both rising; interpolated where rows are evenly spaced, to search less."""
     if len(edges) < 2 * _BETWEEN:
         return np.searchsorted(ts, edges, side="left")
     known = np.append(np.arange(0, len(edges), _BETWEEN), len(edges) - 1)
@@ -117,7 +113,7 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
 
 
 def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
-    """The rule of `resample` on columns in tidy order; no point, no entry."""
+    """The rule of `resample` on columns in tidy order; a bucket without a point has no entry."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
     groups = group_starts(columns.token)

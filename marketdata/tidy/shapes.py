@@ -169,11 +169,11 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
 
 
 def explode(frame: F) -> F:
-    """Tidy books of nested ones: one row per level instead of lists; further columns are repeated.
+    """Tidy books of nested ones: one row per level instead of lists; further columns are repeated. See `nest`.
 
     The inverse of `nest`; most verbs take nested books as they are. A null list is an empty one. Rows are in tidy
-    order, of lazy polars and Dask frames within each part. NotTidyError if the lists of a side differ in length or its
-    levels are not best first; for an example see `nest`.
+    order, of lazy polars and Dask frames within each part. NotTidyError if the lists of a side differ in length or
+    levels are not best first.
     """
     return run(frame, _exploded, ["nested"], together="row", further=True)
 

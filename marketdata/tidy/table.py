@@ -58,7 +58,7 @@ class Source(Protocol):
 
 
 class Sides(NamedTuple):
-    """Where snapshots begin (with their bids, if they have any), and where their asks begin; an end each."""
+    """Where snapshots begin (with their bids, if any), where their asks begin, and where they end."""
 
     starts: Ints
     asks: Ints
@@ -169,7 +169,7 @@ class EagerTable:
         return codes.fill_null(0).to_numpy() if name == "level" else codes.cast(pl.Int64).fill_null(-1).to_numpy()
 
     def _unproven(self, name: str) -> NDArray[Any]:
-        """`array`, where a missing time or id may be among the values."""
+        """`array`, in which a missing time or id may be among the values."""
         if name in self._arrays or self._parent is not None or self._has_read(name):
             return self.array(name)
         cheap = self.source.integers(name)
@@ -180,7 +180,7 @@ class EagerTable:
         return name in ("token_label", "level") or (name in self.identity and len(self.identity) > 2)
 
     def _prove(self, arrays: Mapping[str, NDArray[Any]], rows: Ints) -> bool:
-        """Whether nothing is missing, seen by the rows where it would be first."""
+        """Whether nothing is missing, by the rows where it would be first; then the arrays are those of the columns."""
         if any(len(rows) and a[rows].min() == _missing(c) for c, a in arrays.items() if not self._may_lack(c)):
             return False
         self._arrays |= arrays
@@ -193,7 +193,7 @@ class EagerTable:
         )
 
     def any_texts(self, name: str, rows: Ints) -> list[str | None]:
-        """Ids of any name as Python texts."""
+        """Ids of any column as Python texts."""
         if name in ID_COLUMNS:
             return self.texts(name, rows)
         return self._any_text(name).gather(rows).cast(pl.String).to_list()
@@ -409,11 +409,7 @@ class EagerTable:
     # Books
 
     def book(self, *, whole: bool = True) -> EagerTable:
-        """The rows of books by token, time, side and level, with `sides`.
-
-        NotTidyError if levels of a side are not 0, 1, 2, ... from the best price, or a row has only one of price and
-        size; without ``whole`` only the best two levels of each side are checked.
-        """
+        """The rows of books by token, time, side and level, with `sides`; all levels checked, or the best two."""
         if not self._found_book():
             out = self.take(self._order("side", "level"))._without_doubles(("price", "size"), ("ts", "side", "level"))
             if not out._found_book():
@@ -483,7 +479,7 @@ class EagerTable:
         return self._best
 
     def _wrong_tops(self) -> tuple[Ints, Ints]:
-        """What `_wrong_rows` gives, of the best two levels of each side alone."""
+        """`_wrong_rows` of the best two levels of each side alone."""
         starts, asks, ends = self.sides
         bid, bid_size, ask, ask_size = self.best()
         half, deeper = [], []

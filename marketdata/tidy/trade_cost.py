@@ -100,5 +100,5 @@ def sweep_measure(side: str, *, size: float | None = None, notional: float | Non
 
 
 def _part(level: nw.Expr, left: nw.Expr) -> nw.Expr:
-    """What is taken of a level when so much is still needed."""
+    """The part taken of a level when ``left`` is still needed."""
     return nw.when(left <= 0).then(0.0).otherwise(nw.when(left < level).then(left).otherwise(level))

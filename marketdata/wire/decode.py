@@ -85,7 +85,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Count
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Python's cyclic collector visits every object there is, again and again, while many are made."""
+    """The cyclic collector visits all objects again and again while many are made."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -141,11 +141,7 @@ def _envelope(view: View, top: Any) -> Envelope:
 
 
 def _read_books(bodies: Sequence[bytes]) -> list[_Read]:
-    """Pages of books, none of them unusual.
-
-    Without the value of ``"data"`` a page is two plain JSON objects: the one before is the same on every page of a
-    market, the one after is small.
-    """
+    """Pages of books, none of them unusual: what a page has before its points is shared with others, and read once."""
     envelopes: list[Envelope] = []
     heads: list[_Head] = []
     texts: list[memoryview] = []
@@ -161,7 +157,7 @@ def _read_books(bodies: Sequence[bytes]) -> list[_Read]:
 
 
 def _compact(body: bytes) -> bytes:
-    """The parser's own writing of a page: without white space, and with letters instead of their escapes."""
+    """The page as the parser writes it: without white space, and with letters instead of their escapes."""
     text: bytes = _parse(body).mini
     return text
 
@@ -205,7 +201,7 @@ def _split(labels: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=16)
 def _head(text: bytes) -> _Head:
-    """What precedes the points, up to ``"data":``, and is the same on all pages of a market."""
+    """The page before its points, up to ``"data":``, the same on all pages of a market."""
     top = reference_decoder.load(text + b"null}")
     if top.pop("data", "") is not None:
         raise _Unusual
@@ -323,7 +319,7 @@ def _read_points(pages: Sequence[memoryview]) -> list[_Points]:
 
 
 def _windows(text: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
-    """What begins at each byte of a text, read as this type."""
+    """The value of this type that begins at each byte of a text."""
     width = np.dtype(dtype).itemsize
     return np.ndarray(len(text) - width + 1, dtype, text.data, strides=(1,))
 
@@ -353,7 +349,7 @@ class _Bits:
         return int(self.before[-1])
 
     def between(self, begin: Ints, end: Ints) -> Ints:
-        """How many are at ``begin`` or later and before ``end``."""
+        """The number of bits at ``begin`` or later and before ``end``."""
         return self._before(end) - self._before(begin)
 
     def _before(self, at: Ints) -> Ints:

@@ -225,7 +225,7 @@ class Health(Body):
 
 
 class UsageLimits(Body):
-    """What the plan of the key allows."""
+    """Limits of the plan of the key."""
 
     requests_per_minute: int | None = None
     requests_remaining: int | None = None

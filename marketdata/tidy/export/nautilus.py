@@ -165,7 +165,6 @@ def _nanoseconds(value: Any, name: str) -> int:
 
 
 def _decimals(books: BookColumns, digits: tuple[int, int] | None) -> tuple[int, int]:
-    """Decimals of prices and sizes; given ones must represent every number."""
     found = _digits(books.levels[:, 0]), _digits(books.levels[:, 1])
     for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
         if needed > most:
