@@ -296,6 +296,16 @@ def test_a_row_of_a_table_is_one_line_with_its_slug_whole(folder, service, marke
         assert max(map(len, lines)) <= width
 
 
+def test_ids_in_a_narrow_terminal_are_shorter_and_differ(folder, market) -> None:
+    """In 60 columns the two tokens of a market are told apart, and a row is still one line."""
+    words = ("export", "history", "prices", market, "-r", "6h", "--rows", 8)
+    head, *lines = terminal(*words, cwd=folder, COLUMNS="60").splitlines()
+    column = head.split().index("token_id") + 1  # a time has a space
+    assert len(lines) == 8
+    assert len({line.split()[column] for line in lines}) == 2
+    assert max(len(line) for line in lines) <= 60
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
     """Below a table that shows a part of the rows is how many of how many."""

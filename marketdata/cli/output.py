@@ -24,7 +24,8 @@ Format = Literal["table", "csv", "json", "ndjson"]
 _ROWS = 10
 _WIDEST = 60
 _NARROWEST = 8
-_ID_WIDTH = 16
+_NARROW = 100
+_ID_WIDTH, _ID_WIDTH_NARROW = 16, 9
 
 
 def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
@@ -124,19 +125,19 @@ def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
 def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> str:
     """The first rows for a person, one line each: ids shortened in the middle, times to the minute, null as "-".
 
-    Where the terminal is too narrow, long texts are cut; slugs are not, since they are copied.
+    In a narrow terminal texts are cut and ids are shorter; slugs and ids of keys stay whole, since they are copied.
     """
     import polars as pl
     import polars.selectors as cs
 
     head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
-    head = shortened(head, _ID_WIDTH).with_columns(
+    head = shortened(head, _ID_WIDTH if _width() >= _NARROW else _ID_WIDTH_NARROW).with_columns(
         cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), cs.float().round_sig_figs(7)
     )
     cells = {name: [name, *map(_cell, head[name])] for name in head.columns}
     widths = {name: max(map(len, texts)) for name, texts in cells.items()}
     texts = head.select(cs.string() | cs.categorical() | cs.enum() | cs.by_dtype(pl.List)).columns
-    flexible = [name for name in texts if name != "slug" and data.schema[name] != pl.Datetime]
+    flexible = [name for name in texts if not name.endswith(("id", "slug")) and data.schema[name] != pl.Datetime]
     widths |= {name: min(widths[name], _WIDEST) for name in flexible}
     room = _width() - 2 * (len(widths) - 1)
     while flexible and sum(widths.values()) > room:
