@@ -23,7 +23,7 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     """
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
     if not given:
-        hint = f"Pass base_url=... or set {VARIABLE}."
+        hint = f"Pass base_url=... or set {VARIABLE}; md.serve(md.simulate()) is a service to try it with."
         raise ConfigError("is missing.", argument="base_url", hint=hint)
     if not isinstance(given, str):
         raise ConfigError(f"is a text such as 'https://host', not {type(given).__name__}.", argument="base_url")
