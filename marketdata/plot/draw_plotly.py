@@ -91,33 +91,29 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
         "tickangle": 0,
     }
     small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
-    figure.update_xaxes(title={"text": panel.x_label, **small}, row=row, col=col, **look)
-    figure.update_yaxes(title={"text": _plain(panel.y_label), "font": {"size": 12}}, row=row, col=col, **look)
+    x_axis.update(title={"text": panel.x_label, **small}, **look)
+    y_axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}}, **look)
     if panel.time:
-        figure.update_xaxes(type="date", row=row, col=col)
-    if "x" in panel.thousands:
-        figure.update_xaxes(tickformat="~s", row=row, col=col)
-    if "y" in panel.thousands:
-        figure.update_yaxes(tickformat="~s", row=row, col=col)
+        x_axis.type = "date"
+    for letter, axis in (("x", x_axis), ("y", y_axis)):
+        if letter in panel.thousands:
+            axis.tickformat = "~s"
     if panel.x_range:
-        span = _times(np.array(panel.x_range)) if panel.time else panel.x_range
-        figure.update_xaxes(range=span, row=row, col=col)
+        x_axis.range = _times(np.array(panel.x_range)) if panel.time else panel.x_range
     if panel.y_range:
-        figure.update_yaxes(range=panel.y_range, row=row, col=col)
+        y_axis.range = panel.y_range
     if panel.square:
-        figure.update_yaxes(scaleanchor=x, constrain="domain", row=row, col=col)
-        figure.update_xaxes(constrain="domain", row=row, col=col)
+        x_axis.constrain = "domain"
+        y_axis.update(scaleanchor=x, constrain="domain")
     if panel.y_ticks is not None:
-        at, texts = [p for p, _ in panel.y_ticks], [_plain(t) for _, t in panel.y_ticks]
-        figure.update_yaxes(tickvals=at, ticktext=texts, row=row, col=col)
-    if panel.time and not panel.x_label:
-        figure.update_xaxes(showticklabels=False, row=row, col=col)
+        y_axis.update(tickvals=[p for p, _ in panel.y_ticks], ticktext=[_plain(t) for _, t in panel.y_ticks])
+    if not panel.marks or (panel.time and not panel.x_label):
+        x_axis.showticklabels = False
     inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
     if panel.title:
         figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
-        figure.update_xaxes(showticklabels=False, row=row, col=col)
 
 
 def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:

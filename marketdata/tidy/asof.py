@@ -134,9 +134,8 @@ class _Join(NamedTuple):
 def _joined(left: Any, right: Any, how: _Join) -> Any:
     sources, on, by = [source_of(f) for f in (left, right)], how.on, how.by
     if None in sources:
-        tables: list[Any] = [
-            EngineTable.of_times(f, [c]) for f, c in ((left, on), (right, KNOWN if _has(right, KNOWN) else "ts"))
-        ]
+        time = KNOWN if KNOWN in nw.from_native(right).collect_schema().names() else "ts"
+        tables: list[Any] = [EngineTable.of_times(left, [on]), EngineTable.of_times(right, [time])]
     else:
         tables = [EagerTable(source, "series") for source in sources]
     names, others = (t.names for t in tables)
@@ -156,10 +155,6 @@ def _joined(left: Any, right: Any, how: _Join) -> Any:
     if None in sources:
         return _joined_rows(*tables, keys=keys, how=how)
     return closed(_found(*tables, keys=keys, how=how), left)
-
-
-def _has(frame: Any, name: str) -> bool:
-    return name in nw.from_native(frame).collect_schema().names()
 
 
 def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:

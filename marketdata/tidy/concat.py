@@ -68,22 +68,17 @@ def _check_rows(names: list[list[str]]) -> None:
     for place, kind in enumerate(kinds):
         if kind != kinds[0]:
             raise NotTidyError(
-                f"frames[0] has rows of {_shown(kinds[0])}, frames[{place}] of {_shown(kind)}; "
-                "frames of one kind are concatenated."
+                f"frames[0] has rows of {kinds[0]}, frames[{place}] of {kind}; frames of one kind are concatenated."
             )
 
 
-def _rows_kind(columns: list[str]) -> str | frozenset[str]:
+def _rows_kind(columns: list[str]) -> str:
     if "ts" not in columns:
         return "records"
     try:
         return kind_of(columns)
     except NotTidyError:
-        return frozenset(columns)
-
-
-def _shown(kind: str | frozenset[str]) -> str:
-    return kind if isinstance(kind, str) else f"the columns {sorted(kind)}"
+        return f"the columns {sorted(columns)}"
 
 
 def _pandas(frames: list[Any]) -> Any:

@@ -112,9 +112,8 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
 
 def _free_money(table: Any, counts: Counts) -> Any:
     out = _sums(table, counts, sizes=True)
-    flags = {"__buy": nw.col("ask_sum") < 1 - _SLACK, "__sell": nw.col("bid_sum") > 1 + _SLACK}
-    out = out.with_columns(nw.when(flag).then(1.0).otherwise(0.0).alias(c) for c, flag in flags.items())
-    buy, sell = nw.col("__buy") > 0, nw.col("__sell") > 0
+    buy = (nw.col("ask_sum") < 1 - _SLACK).fill_null(value=False)
+    sell = (nw.col("bid_sum") > 1 + _SLACK).fill_null(value=False)
     size = nw.when(buy).then(nw.col("__ask_size")).otherwise(nw.when(sell).then(nw.col("__bid_size")))
     gain = nw.when(buy).then(1 - nw.col("ask_sum")).otherwise(nw.when(sell).then(nw.col("bid_sum") - 1))
     names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")

@@ -85,14 +85,11 @@ class EngineTable:
         length = "len" if self.is_duckdb else "array_size"
         for price, size in zip(nested[::2], nested[1::2], strict=True):
             checks.append(f"coalesce({length}({price}), 0) <> coalesce({length}({size}), 0)")
-        native = _checked(
-            native, checks, self.is_duckdb, str(native.types[native.columns.index("ts")]) if self.is_duckdb else ""
-        )
-        out = nw.from_native(native)
+        out = nw.from_native(_checked(native, checks, self.is_duckdb))
         numbers = [_number(out.collect_schema(), c) for c in own if c not in (*_TEXTS, *nested)]
         texts = [nw.col(c).cast(nw.String) for c in (*self.keys, *(["side"] if "side" in own else []))]
         level = [nw.col("level").cast(nw.Int32)] if self.kind == "books" else []
-        out = out.with_columns(utc(out).alias("ts"), *texts, *(n for n in numbers), *level)
+        out = out.with_columns(utc(out).alias("ts"), *texts, *numbers, *level)
         return _with_lists(out, nested, self.is_duckdb) if nested else out
 
     def with_micros(self, name: str) -> Any:
@@ -148,13 +145,14 @@ def _replaced(native: Any, columns: Mapping[str, str], duckdb: bool) -> Any:
     return native.withColumns({c: functions.expr(sql) for c, sql in columns.items()})
 
 
-def _checked(native: Any, conditions: list[str], duckdb: bool, ts: str) -> Any:
+def _checked(native: Any, conditions: list[str], duckdb: bool) -> Any:
     """The frame, whose ``ts`` is an error of the engine where one of the conditions is true."""
     error = "CAST(error('{}') AS TIMESTAMPTZ)" if duckdb else "raise_error('{}')"
     text = "NotTidyError: a row has {}."
     cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
     value = "ts"
     if duckdb:
+        ts = str(native.types[native.columns.index("ts")])
         if not ts.startswith("TIMESTAMP"):  # a text would be read as a time
             raise NotTidyError(normalization.not_times("ts", ts))
         value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"

@@ -46,6 +46,7 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
 
 def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
     require("A tidy frame", ["market_id"], table.names)
+    names = [c for c in table.names if c != _LEFT]
     if not table.is_eager:
         seconds = pl.DataFrame(
             {
@@ -54,14 +55,12 @@ def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
             }
         )
         known = nw.from_native(as_kind_of(table.data.to_native(), seconds))
-        names = [c for c in table.names if c != _LEFT]
         data = table.with_micros(_MICROS).select(*names, _MICROS).join(known, on="market_id", how="left")
         return data.select(*names, nw.col(_LEFT) - nw.col(_MICROS) / SECOND)
     market, ts = table.array("market_id"), table.array("ts")
     codes, first = np.unique(market, return_index=True)
     at = np.array([ends.get(str(name), np.nan) for name in table.texts("market_id", first)], float)
     left = (at[np.searchsorted(codes, market)] - ts) / SECOND
-    names = [c for c in table.names if c != _LEFT]
     added = pl.DataFrame({_LEFT: pl.Series(left, dtype=pl.Float64).fill_nan(None)})
     return Result(added, [Taken(table.source, {c: c for c in names}, table.rows)], [*names, _LEFT])
 

@@ -24,15 +24,10 @@ _microprice = nw.when(_two_sided & (_bid_size + _ask_size > 0)).then(
 _spread_bps = nw.when(_two_sided & (nw.col("mid") > 0)).then(10_000 * nw.col("spread") / nw.col("mid"))
 
 
-def _flag(holds: nw.Expr) -> nw.Expr:
-    # Through numbers, so that pandas has a plain boolean.
-    return nw.when(_two_sided & holds).then(1.0).otherwise(0.0) > 0
-
-
 MICROPRICE = Measure({"microprice": _microprice})
 SPREAD_BPS = Measure({"spread_bps": _spread_bps})
-LOCKED = Measure({"locked": _flag(_bid == _ask)})
-CROSSED = Measure({"crossed": _flag(_bid > _ask)})
+LOCKED = Measure({"locked": (_two_sided & (_bid == _ask)).fill_null(value=False)})
+CROSSED = Measure({"crossed": (_two_sided & (_bid > _ask)).fill_null(value=False)})
 
 
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:

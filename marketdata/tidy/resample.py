@@ -205,10 +205,8 @@ def _averaged(table: Any) -> list[str]:
 
 
 def _warn_unweighted(ts: Ints, buckets: int) -> None:
-    if buckets == len(ts):
-        return
     # Finer values are mostly found among the first.
-    if all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)):
+    if buckets < len(ts) and all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)):
         warn(
             "These values are on a grid of 10m or coarser and carry no counts, so they look like means already; each "
             "is given the same weight. Resample from 1m values for the mean over their base points.",
