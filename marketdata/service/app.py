@@ -32,10 +32,7 @@ def create_app(
     clock: Callable[[], float],
     when_warm: Callable[[], object] | None = None,
 ) -> FastAPI:
-    """The application; ``AccessMiddleware`` is before it and has let the request through.
-
-    ``when_warm`` is called once everything that the first request needs is loaded.
-    """
+    """The application behind ``AccessMiddleware``; ``when_warm`` is called once all for the first request is loaded."""
     listings, simulated = Listings(source), source.simulated
 
     @contextlib.asynccontextmanager
@@ -71,7 +68,7 @@ def create_app(
 
 
 async def _not_valid(_: Request, problem: Exception) -> Response:
-    """422 with what the interface shows only: FastAPI's own answer repeats the input."""
+    """422 as the interface has it: FastAPI's own answer repeats the input."""
     assert isinstance(problem, RequestValidationError)
     found = [
         {"loc": [str(part) for part in error["loc"]], "msg": error["msg"], "type": error["type"]}
@@ -86,5 +83,5 @@ async def _refused(_: Request, problem: Exception) -> Response:
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    """The cause is only logged (see ``middleware``)."""
+    """500; the cause is only logged (see ``middleware``)."""
     return JSONResponse({"detail": errors.FAILED}, 500)

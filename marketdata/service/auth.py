@@ -1,7 +1,4 @@
-"""API keys, each of a plan, in memory or in a file (interface section 5).
-
-Only the SHA-256 of a key is kept, in memory or in a TOML file of mode 0600; docs/guides/serve.md has its entries.
-"""
+"""API keys and their plans (interface section 5): only their SHA-256, in memory or in a TOML file of mode 0600."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def new_key() -> str:
 
 
 def digest(key: bytes) -> bytes:
-    """The stored hash of a key. Keys are random, so one round is enough."""
+    """The stored hash of a key; keys are random, so one round is enough."""
     return hashlib.sha256(key).digest()
 
 
@@ -71,7 +68,7 @@ class Entry:
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> Entry:
-        """A key from its table in the key file; ConfigError if an entry is missing, unknown or of another type."""
+        """A key from its table in the key file; EntryError if an entry is missing, unknown or of another type."""
         check_entries("A key", table, _KEY_ENTRIES)
         what = f"Key {table.get('id', '')!r}"
         for name in ("id", "hash", "plan"):
@@ -100,8 +97,8 @@ class Entry:
             table.get("revoked", False),
         )
 
-    def good(self, now: float) -> bool:
-        """Whether the key may be used at this Unix time."""
+    def is_valid(self, now: float) -> bool:
+        """Whether the key is valid at this Unix time."""
         return not self.revoked and (self.expires is None or now < self.expires.timestamp())
 
 
@@ -126,21 +123,18 @@ class Keys:
         self._by_hash = {entry.hash: entry for entry in entries}
 
     def grant(self, key: bytes) -> Grant | None:
-        """What a key may do; None if it is unknown, expired or revoked."""
+        """The rights of a key; None if it is unknown, expired or revoked."""
         found = digest(key[: MAX_KEY + 1])
         entry = self._by_hash.get(found)
         # The same work for every key: one hash, one look-up, one comparison.
         same = hmac.compare_digest(entry.hash if entry else bytes(32), found)
-        if entry is None or not same or len(key) > MAX_KEY or not entry.good(self._clock()):
+        if entry is None or not same or len(key) > MAX_KEY or not entry.is_valid(self._clock()):
             return None
         return Grant(entry.key_id, self.plans[entry.plan], entry.organization)
 
 
 class KeyFile(Keys):
-    """Keys in a TOML file of mode 0600; a change of the file applies within a second, also on open connections.
-
-    ConfigError if the file is missing, readable by others, or not such a file. A link is followed.
-    """
+    """Keys in a TOML file of mode 0600, whose changes apply within a second; ConfigError if it cannot be used."""
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(path)
@@ -151,7 +145,7 @@ class KeyFile(Keys):
         super().__init__(entries, plans, clock=clock)
 
     def grant(self, key: bytes) -> Grant | None:
-        """What a key may do; None if it is unknown, expired or revoked."""
+        """The rights of a key; None if it is unknown, expired or revoked."""
         if time.monotonic() - self._looked > RELOAD_SECONDS:
             self._reload()
         return super().grant(key)
@@ -164,7 +158,7 @@ class KeyFile(Keys):
                 return
             self._seen = stamp
             if stamp is None:
-                _log.error("The key file is gone; no key is good until it is back.")
+                _log.error("The key file is gone; no key is valid until it is back.")
                 self._set((), self.plans)
                 return
             try:
@@ -177,13 +171,13 @@ class KeyFile(Keys):
             found = self.path.stat()
         except OSError:
             return None
-        # The last is new for a change of rights too: a file that was refused for them is read once they are right.
+        # ctime changes with permissions too: a file that was refused for them is read again.
         return found.st_mtime_ns, found.st_ino, found.st_size, found.st_ctime_ns
 
     def add(
         self, plan: str, *, organization: str | None = None, expires: dt.datetime | None = None
     ) -> tuple[str, Entry]:
-        """Create a key; it is returned once and only its hash is stored. ConfigError if the file has no such plan."""
+        """Create a key, returned this once, as only its hash is stored; ConfigError if the file has no such plan."""
         key = new_key()
         created = dt.datetime.now(dt.UTC).replace(microsecond=0)
         entry = Entry("k_" + secrets.token_hex(4), digest(key.encode()), plan, organization, created, expires)
@@ -197,7 +191,7 @@ class KeyFile(Keys):
         return key, entry
 
     def revoke(self, key_id: str) -> None:
-        """Make a key invalid for ever; ConfigError if there is none of this id."""
+        """Make a key invalid for ever; ConfigError if there is none with this id."""
         with _edit(self.path) as document:
             listed: list[Any] = document.get("keys", [])
             found = [table for table in listed if table["id"] == key_id]
@@ -211,7 +205,7 @@ class KeyFile(Keys):
 
 
 def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
-    """A new key file with these plans and no key; one that is there stays as it is."""
+    """Create a key file with these plans and no key, unless it exists."""
     import tomlkit
 
     with _locked(Path(path)) as target:
@@ -233,7 +227,7 @@ def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
 
 
 def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
-    """Keys and plans of a file; ConfigError, with the line, if it is unreadable, readable by others, or wrong."""
+    """Keys and plans of a file; ConfigError, with the line, if it is unreadable, readable by others, or invalid."""
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
@@ -276,12 +270,12 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
 
 
 def _line_of(text: str, place: tuple[str | int, ...]) -> int:
-    """The line in which an entry is given: the shortest beginning of the file that has it."""
+    """The line of an entry: the shortest beginning of the file that has it."""
     lines = text.split("\n")
 
     def has(count: int) -> bool:
         table: Any = None
-        # A beginning that ends within a value of several lines is read on to the end of that value.
+        # A beginning that ends within a value of several lines is extended to the end of that value.
         while table is None:
             try:
                 table = tomllib.loads("\n".join(lines[:count]) + "\n")
@@ -305,7 +299,7 @@ def _line_of(text: str, place: tuple[str | int, ...]) -> int:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[Path]:
-    """The file that a path leads to, while no other process edits it."""
+    """The resolved file, while no other process edits it."""
     target = path.resolve()
     try:
         lock = os.open(target.with_name(target.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -324,14 +318,14 @@ def _locked(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
-    """Read, change and replace the file; comments and order of its owner stay."""
+    """Read, change and replace the file; comments and order stay."""
     import tomlkit
 
     with _locked(path) as target:
         read_key_file(target)
         document = tomlkit.parse(target.read_bytes().decode("utf-8"))
         yield document
-        # Nothing is written that would not be read again.
+        # Nothing is written that could not be read again.
         try:
             text = tomlkit.dumps(document)
             text.encode()
@@ -390,11 +384,11 @@ def _replace(target: Path, text: str) -> None:
 
 
 def _give(descriptor: int, like: Path) -> None:
-    """Make a file belong to the owner of another one: what root edits stays its owner's."""
+    """Give a file the owner of another one, so that a file edited by root stays its owner's."""
     if os.name != "posix":
         return
     wanted, own = like.stat(), os.fstat(descriptor)
     if (wanted.st_uid, wanted.st_gid) != (own.st_uid, own.st_gid):
-        # Only root may give a file away; another user who may read it edits his own.
+        # Only root can change the owner.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, wanted.st_uid, wanted.st_gid)

@@ -1,7 +1,6 @@
 """Ranges of history in memory, so that consecutive pages do not read the archive again.
 
-A chunk is a range of whole buckets on a grid from the epoch. It is read once, put in time order, and cached until newer
-ones need the memory; a new version of the archive makes new chunks.
+A chunk is a range of whole buckets on a grid from the epoch, in time order, of one version of the archive.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _NOTHING: Intervals = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 class ServedArchive(Protocol):
-    """What the service needs of an archive."""
+    """What the service requires of an archive."""
 
     @property
     def location(self) -> str:
@@ -57,7 +56,7 @@ class ServedArchive(Protocol):
         ...
 
     def records(self, kind: Any) -> list[dict[str, Any]]:
-        """Series, events or markets as the wire shows them."""
+        """Series, events or markets as the interface has them."""
         ...
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
@@ -78,7 +77,7 @@ class ServedArchive(Protocol):
 
 
 class Subject(NamedTuple):
-    """What one series of chunks is about."""
+    """The history that a series of chunks is of."""
 
     view: View
     market_id: str
@@ -88,7 +87,7 @@ class Subject(NamedTuple):
 
     @property
     def chunk_micros(self) -> int:
-        """Length of a chunk [microseconds]: a whole number of buckets, more of them for fewer tokens."""
+        """Length of a chunk [microseconds]: whole buckets, more of them for fewer tokens."""
         width = self.resolution.micros
         each = max(1, self.tokens)
         by_points = POINTS[self.view] // each
@@ -131,12 +130,12 @@ class CachedChunk:
 
     @cached_property
     def texts(self) -> list[Any]:
-        """JSON of each entry that was served; None before that."""
+        """JSON of each entry once it was served, before that None."""
         return [None] * len(self.columns)
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes with all of its texts, roughly [bytes]."""
+        """Memory with all texts, roughly [bytes]."""
         columns = self.columns
         size = len(columns) * 48 + 2_000
         if isinstance(columns, BookColumns):
@@ -145,11 +144,11 @@ class CachedChunk:
 
 
 class ChunkCache:
-    """The chunks used last, up to a number of bytes; a chunk is read by one thread while others wait for it."""
+    """The chunks used last, up to ``max_bytes``; a chunk is read by one thread while others wait for it."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Any, tuple[CachedChunk, int]] = OrderedDict()
+        self._chunks: OrderedDict[Any, tuple[CachedChunk, int]] = OrderedDict()
         self._loading: dict[Any, Future[CachedChunk]] = {}
         self._lock = threading.Lock()
         self.nbytes = 0
@@ -158,9 +157,9 @@ class ChunkCache:
     def get(self, key: Any, read: Callable[[], AnyColumns]) -> tuple[CachedChunk, bool]:
         """The chunk of this key, and whether it had to be read."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0], False
+            if key in self._chunks:
+                self._chunks.move_to_end(key)
+                return self._chunks[key][0], False
             waiting = self._loading.get(key)
             if waiting is None:
                 mine = self._loading[key] = Future()
@@ -179,17 +178,17 @@ class ChunkCache:
         mine.set_result(chunk)
         return chunk, True
 
-    def holds(self, key: Any) -> bool:
-        """Whether the chunk is there or being read."""
-        return key in self._kept or key in self._loading
+    def has(self, key: Any) -> bool:
+        """Whether the chunk is cached or being read."""
+        return key in self._chunks or key in self._loading
 
     def _keep(self, key: Any, chunk: CachedChunk) -> None:
         self.reads += 1
         size = chunk.nbytes
-        self._kept[key] = chunk, size
+        self._chunks[key] = chunk, size
         self.nbytes += size
-        while self.nbytes > self._max_bytes and len(self._kept) > 1:
-            self.nbytes -= self._kept.popitem(last=False)[1][1]
+        while self.nbytes > self._max_bytes and len(self._chunks) > 1:
+            self.nbytes -= self._chunks.popitem(last=False)[1][1]
 
 
 class _Known(NamedTuple):
@@ -199,10 +198,9 @@ class _Known(NamedTuple):
 
 
 class CoverageCache:
-    """Which ranges have points at all, so that a request over years with little data is quick.
+    """Which ranges have points, so that a request over years with little data is quick.
 
-    A writer commits points first and their coverage afterwards, so what was read right after a
-    commit is read once more a little later.
+    Points are committed before their coverage, so what was read right after a commit is read again a little later.
     """
 
     def __init__(self, source: ServedArchive, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -212,11 +210,11 @@ class CoverageCache:
         self._by_view: dict[View, _Known] = {}
 
     def of(self, view: View, market_id: str, version: int) -> Intervals:
-        """Starts and ends of the covered intervals of a market, rising and apart [microseconds]."""
+        """Starts and ends of the disjoint covered intervals of a market, sorted [microseconds]."""
         return self.by_market(view, version).get(market_id, _NOTHING)
 
     def warm(self) -> None:
-        """Look once, so that the first request finds everything loaded."""
+        """Read the coverage for the first request."""
         for view in VIEWS:
             self.by_market(view, self._source.version(view))
 

@@ -1,7 +1,6 @@
-"""What routes take: parameters as interface section 4.1 states them, read strictly, and the parts of the service.
+"""Dependencies of routes: parameters of interface section 4.1, parsed strictly, and the parts of the service.
 
-The paths that arrive here are still percent-encoded (see ``middleware``), so that ``%2F`` in a slug is a character of
-the slug and never a separator.
+Paths are still percent-encoded here (see ``middleware``), so that ``%2F`` in a slug is never a separator.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _REFUSED_AS_400 = {"start_ts", "end_ts", "cursor"}
 
 
 def whole_number(value: object) -> object:
-    """Digits only: no sign, no fraction, no separator, no other script."""
+    """A number of ASCII digits only."""
     if isinstance(value, str):
         if _DIGITS.fullmatch(value) is None:
             raise PydanticCustomError("int_parsing", "Input should be a whole number written with the digits 0 to 9")
@@ -48,7 +47,7 @@ def whole_number(value: object) -> object:
 
 
 def path_text(value: object) -> object:
-    """The text of one path segment; invalid UTF-8 and control characters are refused."""
+    """The decoded text of a path segment; invalid UTF-8 and control characters are refused."""
     if not isinstance(value, str):
         return value
     try:
@@ -61,7 +60,7 @@ def path_text(value: object) -> object:
 
 
 def read_time(text: str, name: str) -> int:
-    """Microseconds since the epoch of an ISO 8601 text or of Unix seconds; else HTTPException 400."""
+    """Microseconds since the epoch from ISO 8601 text or Unix seconds; else HTTPException 400."""
     try:
         micros = parse_seconds(text) if _UNIX.fullmatch(text) else parse_iso(_LOST_PLUS.sub(r"\1+\2", text))
     except (ValueError, OverflowError):
@@ -80,10 +79,7 @@ def read_range(start_ts: str, end_ts: str) -> Range:
 
 
 async def check_names(request: Request) -> None:
-    """Refuse a parameter that is given twice, which has no meaning, and a filter of listings that is unknown.
-
-    A misspelt filter would silently list everything. History has no filters and ignores further names.
-    """
+    """Refuse a parameter that is given twice, and an unknown filter of a listing, which would list everything."""
     given = Counter(name for name, _ in request.query_params.multi_items())
     for name in sorted(name for name, count in given.items() if count > 1):
         if name == "cursor":
@@ -109,7 +105,7 @@ def _parameter_names(dependant: Any) -> Iterator[str]:
 
 
 def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
-    """A part of the service that ``create_app`` has put into the application's state."""
+    """A part of the service from the application's state."""
 
     async def get(request: Request) -> Any:
         return getattr(request.app.state, name)
@@ -118,14 +114,14 @@ def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
 
 
 async def get_grant(request: Request) -> Grant:
-    """The sender of the request, as the middleware found it."""
+    """The sender of the request, set by the middleware."""
     grant = request.state.grant
     assert isinstance(grant, Grant)
     return grant
 
 
 async def accepts_gzip(request: Request) -> bool:
-    """Whether the client takes gzip."""
+    """Whether the client accepts gzip."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, quality = part.partition(";")
         if name.strip() in {"gzip", "*"}:
@@ -158,7 +154,7 @@ Time = Annotated[str, Query(description="ISO 8601 timestamp or Unix seconds; wit
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """The parameters that every history view takes."""
+    """Parameters of every history view."""
 
     range: Range
     resolution: Resolution

@@ -1,4 +1,4 @@
-"""Error responses: status and text of each, as interface section 7 words them."""
+"""Error responses with the status and text of interface section 7."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_TOKENS = 200
 
 
 def shown(text: str, length: int = 200) -> str:
-    """Text of a client for messages and logs: cut, and everything that does not print escaped."""
+    """Text of a client for messages and logs: cut, and escaped where not printable."""
     cut = text if len(text) <= length else text[: length - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 

@@ -1,4 +1,4 @@
-"""Listings of series, events and markets: filter, sort, and go on behind the last record served."""
+"""Listings of series, events and markets: filtered, sorted, and continued after the last record served."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title
 Order = Literal["asc", "desc"]
 Record = dict[str, Any]
 KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
-# readings: "one market"; fields that a market's own page has beside those of a listing
+# Fields of one market beside those of a listing.
 DETAILS = ("description", "closed_at", "resolved_token_id", "resolved_token_label")
 _SEARCHED = ("id", "slug", "title", "question")
-# Listings that are kept sorted and filtered, so that a later page costs no more than the first.
-KEPT_LISTINGS = 64
+# Cached listings, so that a later page costs no more than the first.
+CACHED_LISTINGS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """The parameters that every discovery listing takes (readings: discovery listing)."""
+    """Parameters of every discovery listing (interface 4.5)."""
 
     limit: int
     cursor: str | None
@@ -47,7 +47,7 @@ class ListingQuery:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The series of events, or the event of markets, that a listing is limited to."""
+    """The series or event that a listing is limited to."""
 
     field: Literal["series", "event"]
     id: str | None = None
@@ -55,7 +55,7 @@ class Parent:
 
 
 class _Order(NamedTuple):
-    """Records in the order of one field: their places in the list, and the rank of each place."""
+    """Records in the order of a field: their places in the list, and the rank of each place."""
 
     places: Ints
     ranks: Ints
@@ -81,7 +81,7 @@ class _Records:
 
     @cached_property
     def dates(self) -> dict[str, list[int | None]]:
-        """Start and end dates [microseconds]; None where a record has none that can be read."""
+        """Start and end dates [microseconds]; None without a valid one."""
         return {name: [_micros(record.get(name)) for record in self.records] for name in ("start_date", "end_date")}
 
     @cached_property
@@ -108,14 +108,14 @@ class Listings:
     def __init__(self, source: ServedArchive) -> None:
         self._source = source
         self._lock = threading.Lock()
-        self._kept: dict[RecordKind, _Records] = {}
+        self._by_kind: dict[RecordKind, _Records] = {}
 
     def records(self, kind: RecordKind) -> list[Record]:
-        """Every record; those of events and series have a title."""
+        """All records; events and series have a title."""
         return self._current(kind).records
 
     def warm(self) -> None:
-        """Read the records and put them in the default order."""
+        """Read and sort the records for the first request."""
         for kind in KINDS:
             self._current(kind).order("updated_at", "desc")
 
@@ -144,13 +144,13 @@ class Listings:
     def _current(self, kind: RecordKind) -> _Records:
         version = self._source.version(kind)
         with self._lock:
-            found = self._kept.get(kind)
+            found = self._by_kind.get(kind)
             if found is None or found.version != version:
                 records = self._source.records(kind)
                 if kind != "markets":
-                    # Derived from markets that name only a slug they have none, and clients ask for one.
+                    # Derived from markets that name only a slug they have no title, which clients expect.
                     records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
-                found = self._kept[kind] = _Records(version, records)
+                found = self._by_kind[kind] = _Records(version, records)
             return found
 
     def _listing(self, current: _Records, facts: Facts, query: ListingQuery, parent: Parent | None) -> Ints:
@@ -176,13 +176,13 @@ class Listings:
         )
         with self._lock:
             current.listings[facts] = found
-            if len(current.listings) > KEPT_LISTINGS:
+            if len(current.listings) > CACHED_LISTINGS:
                 current.listings.popitem(last=False)
         return found
 
 
 def detail(record: Record) -> Record:
-    """The record of one market, with the fields that only its own page has."""
+    """The record of one market, with the fields that listings lack."""
     return {**dict.fromkeys(DETAILS), **record}
 
 
@@ -213,7 +213,7 @@ def _wanted(parent: Parent, parents: list[Record]) -> tuple[set[Any], set[Any]]:
 
 
 def _is_child(ids: set[Any], slugs: set[Any], parent: Parent, record: Record) -> bool:
-    """Children name their parent by id, by slug or by both; the parent's own record joins the two."""
+    """Whether a record names its parent by id or slug, which the parent's own record joins."""
     by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
     return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
         parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)

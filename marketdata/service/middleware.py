@@ -1,7 +1,6 @@
-"""What every request passes before a route: bounds of size, host, key, a fair queue, and the rate of the plan.
+"""Checks of every request before a route: size, host, key, a fair queue, and the rate of the plan.
 
-So a request without a good key learns nothing of routes and parameters, and every answer is JSON with the same
-headers.
+So a request without a valid key learns nothing of routes and parameters.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_PARAMETERS = 64
 TOO_MANY_PARAMETERS = f"The URL has more than {MAX_PARAMETERS} parameters."
-# Requests that wait or are worked on, of all clients together.
+# Requests that wait or run, of all clients together.
 MAX_IN_FLIGHT = 2048
-# Requests that are worked on at once, of all and of one client that is alone. Pages are made of Python and numpy, so
-# more than cores only wait for each other; a few more, because some wait for a disk or an object store.
+# Requests that run at once, of all clients and of one that is alone. Pages take Python and numpy, so more than cores
+# only wait for each other; a few more, because some wait for a disk or an object store.
 SLOTS = 6
 CLIENT_SLOTS = 2
 KEY_HEADER = b"x-api-key"
-# Around the value of a header they are no part of it (RFC 9110, 5.5).
+# Not part of the value of a header (RFC 9110, 5.5).
 _BLANKS = b" \t"
-# Paths beside those below /v1 that need a key.
+# Paths that need a key, beside those below /v1.
 WITH_KEY = (b"/v1", b"/coverage")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -48,17 +47,16 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
-# Of every process others; counted, as to draw each would let go of the interpreter, which a thread then holds for long.
+# From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
 _IDS = count(secrets.randbits(63))
 _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
 class FairQueue:
-    """Whose request is next: clients take turns, however many requests one of them has waiting.
+    """A queue in which clients take turns, however many requests one of them has waiting.
 
-    ``slots``: requests in work at once. ``client_slots``: those of one client while no other has one in work; beside
-    others it has one, since requests in work slow each other down. ``room``: requests that wait or are in work; beyond
-    it the client with the most waiting loses its newest one, so a flood crowds out nobody but itself.
+    ``slots``: requests that run at once; ``client_slots``: those of one client while no other runs one, else one.
+    ``room``: requests that wait or run; beyond it the client with the most waiting loses its newest one.
     """
 
     def __init__(self, slots: int = SLOTS, client_slots: int = CLIENT_SLOTS, room: int = MAX_IN_FLIGHT) -> None:
@@ -91,7 +89,7 @@ class FairQueue:
             raise
 
     def release(self, client: str) -> None:
-        """Give a slot to whose turn it is: the first of those that have fewest in work."""
+        """Free a slot for the next client: the first of those with the fewest running."""
         self.in_flight -= 1
         self._running[client] -= 1
         if not self._running[client]:
@@ -111,8 +109,8 @@ class FairQueue:
                 turn.set_result(None)
 
     def _may_start(self, client: str) -> bool:
-        in_work, own = self._running.total(), self._running[client]
-        return in_work < self._slots and own < (self._client_slots if own == in_work else 1)
+        running, own = self._running.total(), self._running[client]
+        return running < self._slots and own < (self._client_slots if own == running else 1)
 
     def _drop_newest(self, client: str) -> None:
         turn = self._waiting[client][-1]
@@ -143,21 +141,21 @@ class _Exchange:
         await self.queue.acquire(client)
         self.client = client
 
-    def give_slot_back(self) -> None:
-        """What is left is to send, and a client may be slow to read."""
+    def release_slot(self) -> None:
+        """Before sending, as a client may be slow to read."""
         if self.client is not None:
             self.queue.release(self.client)
             self.client = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.give_slot_back()
+            self.release_slot()
             self.status = message["status"]
             headers = [*message.get("headers", ()), *_ALWAYS, (b"x-request-id", self.request_id.encode())]
             if self.simulated:
                 headers.append((b"x-simulated", b"true"))
             if _has_body(self.scope):
-                # The body of a GET is never read; the connection ends instead of waiting for the rest of it.
+                # The body of a GET is never read: the connection is closed instead.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self.send_on(message)
@@ -171,9 +169,9 @@ class _Exchange:
 
 
 class AccessMiddleware:
-    """Passes good requests to an application.
+    """Passes valid requests to an application.
 
-    ``hosts``: names that the Host header may have (None: any); ``simulated``: every answer says so.
+    ``hosts``: allowed names in the Host header (None: any); ``simulated``: every answer has a header that says so.
     """
 
     def __init__(
@@ -215,7 +213,7 @@ class AccessMiddleware:
             if not exchange.status:
                 await exchange.refuse(HTTPException(500, errors.FAILED))
         finally:
-            exchange.give_slot_back()
+            exchange.release_slot()
 
     async def _admit(self, exchange: _Exchange) -> None:
         scope = exchange.scope
@@ -230,7 +228,7 @@ class AccessMiddleware:
             return
         given = [value.strip(_BLANKS) for name, value in scope["headers"] if name == KEY_HEADER]
         grant = self._keys.grant(given[0]) if len(given) == 1 and given[0] else None
-        # Refusals wait for their turn as well: a client that repeats them without pause holds up itself.
+        # Refusals wait for their turn too: a client that repeats them without pause delays itself.
         await exchange.wait_for_slot(address if grant is None else f"key {grant.key_id}")
         # The key may have been revoked while it waited.
         grant = None if grant is None else self._keys.grant(given[0])

@@ -1,9 +1,8 @@
 """Pages of history, and the cursors that lead from one page to the next.
 
-A page has whole buckets, in time order, up to a number of points; a point is a token's bucket (readings: what ``limit``
-and ``count`` count). A cursor has the start of the next bucket, so an archive that grows meanwhile neither repeats nor
-skips. It is ``<key id>.<issued>.<position>.<signature>``; the signature covers the facts of the request (view, market,
-resolution, range), which are not inside: with another request it is refused. It carries no rights.
+A page has whole buckets, in time order, up to a number of points (token x bucket). A cursor has the start of the next
+bucket, so nothing is repeated or skipped while an archive grows. It is ``<key id>.<issued>.<position>.<signature>``,
+with a signature over view, market, resolution and range: with another request it is refused. It carries no rights.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from marketdata.service.cache import (
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns
 
-# What one request may read before it hands out a cursor with what it has: chunks with points, and time [s].
+# Chunks with points, and time [s], that one request may read before it answers with a cursor.
 MAX_READS = 24
 MAX_SECONDS = 0.5
-# Chunks that wait to be read before a page needs them; beyond that a client waits for its own.
+# Chunks that wait to be read ahead; beyond that a client waits for its own.
 READS_AHEAD = 64
-# Places in a chunk at which a page has the next one read, if it is not there.
+# Positions in a chunk at which a page has the next one read ahead.
 LOOKS_AHEAD = (1 / 8, 3 / 8, 5 / 8)
 
 
@@ -60,7 +59,7 @@ class PageRows:
 
 @dataclass(slots=True)
 class ServedPage:
-    """What one request gets, in time order; ``position``: where the next page begins [microseconds], or None."""
+    """The points of a page, in time order; ``position``: where the next one begins [microseconds], or None."""
 
     rows: list[PageRows] = field(default_factory=list)
     count: int = 0
@@ -68,22 +67,22 @@ class ServedPage:
 
 
 class Pages:
-    """Pages out of an archive, through chunks in memory."""
+    """Pages of an archive, from cached chunks."""
 
     def __init__(self, source: ServedArchive, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
         self._ahead: set[tuple[Subject, Range, Range, int]] = set()
-        # Not a daemon: one that is in native code when the interpreter ends can take the process down with it.
+        # Not a daemon: in native code when the interpreter ends it can crash the process.
         self._background = ThreadPoolExecutor(1, "marketdata-background")
         self._lock = threading.Lock()
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
-        """The page of a range that begins at ``position``, the start of a bucket, with at most ``limit`` points.
+        """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.
 
-        ``rng`` is of base points, aggregated afterwards: a range that begins or ends inside a bucket gives a bucket
-        over a part of its points. HTTPException 400 if one bucket has more points than the limit.
+        ``rng`` selects base points, which are then aggregated: a bucket that it cuts is of a part of its points.
+        HTTPException 400 if one bucket has more points than the limit.
         """
         version = self._source.version(subject.view)
         covered = self.coverage.of(subject.view, subject.market_id, version)
@@ -117,13 +116,9 @@ class Pages:
         return page
 
     def _read_ahead(self, wanted: tuple[Subject, Range, Range, int]) -> None:
-        """Read what the next pages need while the client is busy with this one.
-
-        One after the other: clients that began together need their next chunk at the same time, and their pages
-        would wait for all of them.
-        """
+        """Read what the next pages need while the client processes this one, one chunk after the other."""
         with self._lock:
-            if len(self._ahead) >= READS_AHEAD or wanted in self._ahead or self.cache.holds(self._key(*wanted)):
+            if len(self._ahead) >= READS_AHEAD or wanted in self._ahead or self.cache.has(self._key(*wanted)):
                 return
             self._ahead.add(wanted)
         self.in_background(partial(self._catch_up, wanted))
@@ -134,12 +129,12 @@ class Pages:
         self._chunk(*wanted)
 
     def in_background(self, work: Callable[[], object]) -> None:
-        """Do work that no request waits for, one after the other; what goes wrong shows where a request needs it."""
+        """Do work that no request waits for, one after the other; errors show where a request needs it."""
         with contextlib.suppress(RuntimeError):  # the service ends
             self._background.submit(work)
 
     def close(self) -> None:
-        """Begin nothing more in the background, and wait for what was begun."""
+        """Finish the running background work and start no more."""
         self._background.shutdown(cancel_futures=True)
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
@@ -148,7 +143,7 @@ class Pages:
 
     @staticmethod
     def _key(subject: Subject, cell: Range, rng: Range, version: int) -> tuple[int, Subject, int, int]:
-        """What a chunk is known by. Only where the range cuts a bucket in two it is read for this range alone."""
+        """The cache key of a chunk; one whose bucket the range cuts is read for this range alone."""
         width = subject.resolution.micros
         start = rng.start if cell.start < rng.start < cell.end and rng.start % width else cell.start
         end = rng.end if cell.start < rng.end < cell.end and rng.end % width else cell.end
@@ -159,7 +154,7 @@ class Pages:
 
 
 def labels_of(market: dict[str, object]) -> dict[str, str]:
-    """Label to token id of a market's record; of two tokens with one label the later one has its id as label."""
+    """Label to token id of a market; of two tokens with one label the later one has its id as label."""
     out: dict[str, str] = {}
     labels = {str(token["label"]) for token in _tokens(market) if token.get("label") is not None}
     for token in _tokens(market):
@@ -199,7 +194,7 @@ class Cursors:
         self._clock = clock
 
     def give(self, facts: Facts, position: str) -> str:
-        """A cursor for this position (a number or hexadecimal text) of the request with these facts."""
+        """A cursor for a position (a number or hexadecimal text) of the request with these facts."""
         return self._sign(self._first, facts, f"{self._first}.{int(self._clock())}.{position}")
 
     def read(self, facts: Facts, cursor: str) -> str:
@@ -207,7 +202,7 @@ class Cursors:
         match = _SHAPE.fullmatch(cursor) if len(cursor) <= MAX_LENGTH else None
         if match is None or match[1] not in self._secrets:
             raise errors.invalid_cursor()
-        # The whole text is compared, so that no other spelling of the same signature is good.
+        # The whole text is compared, so that no other spelling of the same signature is valid.
         expected = self._sign(match[1], facts, cursor.rpartition(".")[0])
         if not hmac.compare_digest(expected.encode(), cursor.encode()):
             raise errors.invalid_cursor()
@@ -221,11 +216,8 @@ class Cursors:
         return signer.sign(value).decode()
 
 
-def kept_secret(path: Path) -> bytes:
-    """The secret in a file of mode 0600, made at first use; it outlives the service.
-
-    Where nothing can be written the secret lives as long as the process: cursors then end with it.
-    """
+def stored_secret(path: Path) -> bytes:
+    """The secret in a file of mode 0600, created at first use; a new one, for this process, if it cannot be written."""
     with contextlib.suppress(OSError):
         if not path.exists():
             fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
@@ -234,7 +226,7 @@ def kept_secret(path: Path) -> bytes:
                 file.write(secrets.token_hex(32))
                 file.flush()
                 os.fsync(file.fileno())
-            # A link is put-if-absent: of two services that start at once both read the same secret.
+            # A link is put-if-absent: two services that start at once read the same secret.
             with contextlib.suppress(FileExistsError):
                 os.link(fresh, path)
             fresh.unlink()

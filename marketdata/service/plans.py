@@ -1,4 +1,4 @@
-"""Plans: what a key may request, and how often (interface sections 5 and 8)."""
+"""Plans: the rights and the rate of a key (interface sections 5 and 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_day
 
 
 class EntryError(ConfigError):
-    """An entry of a plan or a key was refused: ``entry``, its name, or None for the whole table."""
+    """An entry of a plan or key was refused: ``entry``, its name, or None for the whole table."""
 
     def __init__(self, message: str, entry: str | None = None) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class EntryError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """The rights of a key: requests in any 60 s, resolutions, views, and how far back [days] (None: without bound)."""
+    """The rights of a key: requests in any 60 s, resolutions, views, and lookback [days] (None: unlimited)."""
 
     name: str
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
@@ -37,7 +37,7 @@ class AccessPlan:
 
     @classmethod
     def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
-        """A plan from its table in the key file; ConfigError if a name or value is not one of those allowed."""
+        """A plan from its table in the key file; EntryError if a name or value is not allowed."""
         check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
         plan = cls(name)
         rate = table.get("requests_per_minute", plan.requests_per_minute)
@@ -61,7 +61,7 @@ class AccessPlan:
         )
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:
-        """Refuse with HTTPException 403 what the plan does not allow; a range may begin exactly at the bound."""
+        """HTTPException 403 for what the plan does not allow; a range may begin exactly at the bound."""
         if view not in self.views:
             raise errors.view_not_allowed(view)
         if resolution not in self.resolutions:
@@ -71,7 +71,7 @@ class AccessPlan:
 
 
 def check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a table of the key file with an unknown entry (EntryError)."""
+    """EntryError for a table of the key file with an unknown entry."""
     if not isinstance(table, Mapping):
         raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
     for name in table:

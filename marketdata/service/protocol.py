@@ -1,7 +1,7 @@
-"""What one connection may do: heads of bounded size within bounded time, and few bytes that it leaves unread.
+"""Limits of a connection: the size and time of request heads, and bytes of answers that it leaves unread.
 
-The HTTP server beneath has no time limit for a request head, parses whatever has arrived in one go, keeps any number
-of unsent bytes, and answers its own errors as text.
+The HTTP server has no time limit for a request head, parses all that has arrived at once, buffers any number of unsent
+bytes, and answers its own errors as text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ HEAD_SECONDS = 10.0
 STALL_SECONDS = 30.0
 MAX_HEAD = 64 * 1024
 MAX_URL = 8 * 1024
-# Bytes of answers that clients have not read yet, of all connections together. Of one connection it is one answer.
+# Bytes of answers that clients have not read yet, of all connections together; one answer of each connection.
 MAX_UNSENT = 64 * 2**20
-# Bytes that are parsed before others have their turn: some fifty of the shortest requests.
+# Bytes that are parsed in one turn: some fifty of the shortest requests.
 PARSED_AT_ONCE = 1024
 URL_TOO_LONG = f"The URL is longer than {MAX_URL} bytes."
 HEADERS_TOO_LARGE = "The request headers are too large."
@@ -30,16 +30,16 @@ _UNKNOWN_METHOD = re.compile(rb"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /", re.ASC
 
 
 class ParseQueue:
-    """Connections with bytes to parse: one in each turn of the loop, and of each sender in rotation.
+    """Connections with bytes to parse: one in each turn of the loop, senders in rotation.
 
-    Hundreds of requests may arrive at once. A sender is the key that a connection used last, or an address.
+    A sender is the key that a connection used last, or an address.
     """
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[LimitedProtocol]] = OrderedDict()
 
     def add(self, sender: str, connection: LimitedProtocol) -> None:
-        """Have a part of what has arrived on a connection parsed in its turn."""
+        """Queue a connection for parsing a part of its bytes."""
         if not self._waiting:
             connection.loop.call_soon(self._parse_next)
         self._waiting.setdefault(sender, deque()).append(connection)
@@ -76,12 +76,12 @@ class LimitedProtocol(HttpToolsProtocol):
     _sender = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client connects and owes a request head."""
+        """A client connects."""
         super().connection_made(transport)
         self._unparsed = bytearray()
         self._queue = _queues.setdefault(self.loop, ParseQueue())
         self._sender = self.client[0] if self.client else ""
-        # The middleware writes the access log; the one here would show queries, and keys in them.
+        # The middleware writes the access log; this one would show queries, and keys in them.
         self.access_log = False
         self._await_head()
 
@@ -142,15 +142,15 @@ class LimitedProtocol(HttpToolsProtocol):
             self.on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing came for long: close, also if the client never takes what was written."""
+        """Nothing arrived for long: close, even if the client never reads what was written."""
         super().timeout_keep_alive_handler()
         self._stop("_stall_timer")
         self._stall_timer = self.loop.call_later(self.stall_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is answered as JSON; a method that nobody knows is named as such."""
+        """Answer invalid HTTP as JSON; 405 for an unknown method."""
         if not self._idle:
-            # The answer before is still being written; nothing may be mixed into it.
+            # The previous answer is still being written.
             self.cycle.keep_alive = False
             return
         if len(getattr(self, "url", b"")) > MAX_URL:
@@ -174,11 +174,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _must_wait(self) -> bool:
-        """Nothing is there to parse, or there is no room for answers."""
+        """Whether there is nothing to parse, or no room for answers."""
         return self._unread or bool(self.pipeline) or not self._unparsed
 
     def parse_part(self) -> None:
-        """Parse a part of what has arrived; the rest when its turn comes again, or when there is room for answers."""
+        """Parse a part of the bytes; the rest in its next turn, or when there is room for answers."""
         self._in_queue = False
         if self._must_wait:
             return
@@ -202,7 +202,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_head:
-            # Where in these bytes a head began is not known, so only those after them count.
+            # The head began somewhere in the first bytes, so only those after them count.
             self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
             if self._head_bytes > MAX_HEAD:
                 self._refuse_head()
@@ -213,7 +213,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._first = b""
 
     def _bound_unsent(self) -> None:
-        """Give up the answers of which most is unread until the others fit."""
+        """Abort the connections with the most unread bytes until the others fit."""
         unsent = {
             p: p.transport.get_write_buffer_size()
             for p in self.connections

@@ -1,4 +1,4 @@
-"""Requests per minute of a key: an exact sliding window of 60 seconds on a clock that is never set back."""
+"""Requests per minute of a key: an exact sliding window of 60 s on a monotonic clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WINDOW = 60
 
 
 class RateLimiter:
-    """Which requests of a key pass: in any 60 seconds, as many as its plan allows; refusing takes constant time."""
+    """Lets as many requests of a key pass in any 60 s as its plan allows; refusing takes constant time."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,12 +45,12 @@ class RateLimiter:
 
     @staticmethod
     def _until_next(passed: deque[float], per_minute: int, now: float) -> float:
-        # More than the plan allows have passed only where the plan has shrunk; so many must leave before the next.
+        # More than the plan allows have passed only if the plan was lowered meanwhile.
         return max(0.0, passed[max(0, len(passed) - per_minute)] + WINDOW - now)
 
 
 class FailedAttempts:
-    """How often an address sent a wrong key in the last minute; a table of bounded size."""
+    """Wrong keys of the last minute by address, in a table of bounded size."""
 
     def __init__(
         self, per_minute: int = 300, *, addresses: int = 10_000, clock: Callable[[], float] = time.monotonic
@@ -76,7 +76,7 @@ class FailedAttempts:
 
 
 def _network(address: str) -> str:
-    """The addresses that one client may choose from: of IPv6 all that share the first 64 bits."""
+    """The network of a client: an IPv6 client may choose any address with the same first 64 bits."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

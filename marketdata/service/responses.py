@@ -1,4 +1,4 @@
-"""Responses: history bodies written from columns without a Python object per level, their headers, and refusals."""
+"""Responses: history bodies from columns without a Python object per level, headers, and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def to_json(body: object) -> bytes:
     try:
         return orjson.dumps(body, option=_OPTIONS)
     except orjson.JSONEncodeError:
-        # A record may hold a whole number of any length.
+        # A record may have a whole number of any length.
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -54,27 +54,21 @@ def market_body(page: ServedPage, market_id: str, resolution: str, tokens: dict[
         for token, index in _by_token(part):
             label = label_of.get(token.token_id or "")
             if label is None:
-                # The record of the market has lost this token, or never named it.
+                # The record of the market does not have this token.
                 known = token.token_label is None or token.token_label in tokens
                 label = (token.token_id if known else token.token_label) or ""
                 if token.token_id:
                     tokens = {**tokens, label: token.token_id}
             data.setdefault(label, []).extend(_points(part, index))
     return to_json(
-        {
-            "market_id": market_id,
-            "resolution": resolution,
-            "tokens": tokens,
-            "data": data,
-            "metadata": metadata,
-        }
+        {"market_id": market_id, "resolution": resolution, "tokens": tokens, "data": data, "metadata": metadata}
     )
 
 
 def token_body(
     page: ServedPage, market_id: str, token_id: str, token_label: str | None, resolution: str, metadata: Point
 ) -> bytes:
-    """Points of one token (readings: single-token history)."""
+    """Points of one token."""
     return to_json(
         {
             "market_id": market_id,
@@ -89,18 +83,11 @@ def token_body(
 
 def metrics_body(page: ServedPage, market_id: str, resolution: str, metadata: Point) -> bytes:
     """Points of a market (interface 2.6)."""
-    return to_json(
-        {
-            "market_id": market_id,
-            "resolution": resolution,
-            "data": _flat(page),
-            "metadata": metadata,
-        }
-    )
+    return to_json({"market_id": market_id, "resolution": resolution, "data": _flat(page), "metadata": metadata})
 
 
 def gzipped(body: bytes) -> bytes:
-    """The body as a gzip stream; the fastest level, which makes a page of books about a third as long."""
+    """The body as a gzip stream of the fastest level: a page of books is about a third as long."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
 
@@ -125,7 +112,7 @@ def _points(part: PageRows, index: Index) -> list[Any]:
 
 
 def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fragment]:
-    """Snapshots as JSON, cached in the chunk: a second page only joins the texts."""
+    """Snapshots as JSON, cached in the chunk."""
     levels, starts, texts = columns.levels, part.chunk.level_starts, part.chunk.texts
     places = index.tolist()
     fresh = [i for i in places if texts[i] is None]
@@ -136,7 +123,7 @@ def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fr
             {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
             for t, a, b, c in zip(_times(columns.ts[wanted]), *edges, strict=True)
         ]
-        # Behind a time there are numbers only, so where a snapshot begins is where these bytes are.
+        # After a time there are numbers only, so a snapshot begins where these bytes are.
         for i, text in zip(fresh, to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
             texts[i] = orjson.Fragment(_SNAPSHOT + text.removesuffix(b","))
     return [texts[i] for i in places]
@@ -149,13 +136,13 @@ def _numbers(columns: Mapping[str, Floats], index: Index, times: list[str]) -> l
 
 
 def _times(ts: Index) -> list[str]:
-    """Bucket starts as ISO 8601 text; they are whole seconds."""
+    """Bucket starts, which are whole seconds, as ISO 8601 text."""
     out: list[str] = np.datetime_as_string(ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
     return out
 
 
 def json_response(body: object, *, gzip: bool) -> Response:
-    """A body, or an object that becomes one, compressed where that is worth it."""
+    """A response of a body, or of an object as JSON, compressed where that is worth it."""
     content = body if isinstance(body, bytes) else to_json(body)
     headers = {"Vary": "Accept-Encoding"}
     if gzip and len(content) >= GZIP_FROM:

@@ -1,4 +1,4 @@
-"""The service in a thread (``serve``) or as a process of its own (``run``)."""
+"""The service in a thread (``serve``) or in the foreground (``run``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
 from marketdata.service.middleware import LOOPBACK_NAMES, AccessMiddleware
-from marketdata.service.pagination import Cursors, Pages, kept_secret
+from marketdata.service.pagination import Cursors, Pages, stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.rate_limit import RateLimiter
@@ -36,7 +36,7 @@ _M_MMAP_THRESHOLD = -3
 
 
 class Service:
-    """A service in a thread until it is closed, also a context manager; no ``api_key`` if keys were given."""
+    """A service in a thread until it is closed, also a context manager; ``api_key`` is None if keys were given."""
 
     def __init__(self, server: uvicorn.Server, listener: socket.socket, api_key: str | None) -> None:
         self.base_url = _url(listener)
@@ -61,7 +61,7 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Answer what is running, then stop."""
+        """Finish the running requests, then stop."""
         self._server.should_exit = True
         self._thread.join(GRACE_SECONDS + 5)
 
@@ -80,30 +80,30 @@ def serve(
     host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> Service:
-    """Answer the interface over HTTP from an archive, in a thread.
+    """Serve an archive over HTTP as the interface has it, in a thread.
 
     Returns a Service with ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
-    ConfigError if keys, plans, proxies or the address are refused; warns if ``host`` can be reached from
-    outside and no proxy is named that could encrypt.
+    ConfigError if keys, plans, proxies or the address are refused; warns if ``host`` can be reached from outside and no
+    proxy is named that could encrypt.
 
     Parameters
     ----------
     archive, host, port
-        What is served, and where; port 0 takes a free one.
+        The archive, and the address; port 0 is a free one.
     keys : path, Keys, mapping of key to plan name, or None
-        Who may send requests. None creates one key, which ``.api_key`` shows.
+        Keys of clients; None creates one, which ``.api_key`` shows.
     plans, requests_per_minute : mapping of str to Plan or dict, int
         Plans that ``keys`` names; by default one, ``local``, which allows everything at this rate.
     secret : bytes, optional
-        Signs cursors [at least 16 bytes]; by default stored in the archive's folder: cursors outlive a restart.
+        Signs cursors [at least 16 bytes]; by default stored in the archive's folder, so that cursors outlive a restart.
     cache_bytes : int
         Memory for decoded history [bytes].
     trusted_proxies : sequence of str
-        Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed; by default nobody's.
+        Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted; by default none.
     host_names : sequence of str
-        Names that the Host header may have, beside loopback ones where the service listens there only.
+        Allowed names in the Host header, beside loopback ones where the service listens there only.
     clock : callable
-        Unix time [seconds].
+        Unix time [s].
 
     Examples
     --------
@@ -113,18 +113,36 @@ def serve(
     """
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
-    store, api_key = _keys(keys, plans, requests_per_minute, clock)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    app = build(
+    app, api_key = _application(
         archive,
-        store,
+        host,
+        keys=keys,
+        plans=plans,
+        requests_per_minute=requests_per_minute,
         secret=secret,
         cache_bytes=cache_bytes,
-        host=host,
+        trusted_proxies=trusted_proxies,
         host_names=host_names,
         clock=clock,
     )
     return start(app, host, port, api_key, trusted_proxies)
+
+
+def _application(
+    archive: ServedArchive,
+    host: str,
+    *,
+    keys: str | Path | Keys | Mapping[str, str] | None = None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
+    trusted_proxies: Sequence[str] = (),
+    clock: Callable[[], float] = time.time,
+    **parts: Any,
+) -> tuple[AccessMiddleware, str | None]:
+    """The application of checked options, those of `serve` and ``build``, and the key if one was created."""
+    store, api_key = _keys(keys, plans, requests_per_minute, clock)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    return build(archive, store, host=host, clock=clock, **parts), api_key
 
 
 def start(
@@ -134,7 +152,7 @@ def start(
     api_key: str | None = None,
     trusted_proxies: Sequence[str] = (),
 ) -> Service:
-    """Answer with an application in a thread."""
+    """Serve an application in a thread."""
     return Service(uvicorn.Server(_config(app, trusted_proxies)), _listen(host, port), api_key)
 
 
@@ -143,27 +161,12 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
-    keys: str | Path | Keys | Mapping[str, str] | None = None,
-    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
-    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
-    secret: bytes | None = None,
-    cache_bytes: int = CACHE_BYTES,
     trusted_proxies: Sequence[str] = (),
-    host_names: Sequence[str] = (),
     say: Callable[[str], None] = print,
+    **options: Any,
 ) -> None:
-    """Answer the interface over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; see `serve`."""
-    store, api_key = _keys(keys, plans, requests_per_minute, time.time)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    app = build(
-        archive,
-        store,
-        secret=secret,
-        cache_bytes=cache_bytes,
-        host=host,
-        host_names=host_names,
-        when_warm=_spare_collector,
-    )
+    """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
+    app, api_key = _application(archive, host, trusted_proxies=trusted_proxies, when_warm=_freeze_garbage, **options)
     listener = _listen(host, port)
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
@@ -174,14 +177,14 @@ def run(
         uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
 
 
-def _spare_collector() -> None:
-    """Take modules and records, which stay, out of garbage collection: each run over them stops everyone for 0.1 s."""
+def _freeze_garbage() -> None:
+    """Exempt modules and records, which stay, from garbage collection, which would stop all threads for 0.1 s."""
     gc.collect()
     gc.freeze()
 
 
 def _return_large_blocks() -> None:
-    """Have glibc return blocks from 1 MB on to the system; else each thread keeps those of its largest pages."""
+    """Have glibc return blocks from 1 MB on to the system, or each thread keeps those of its largest pages."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
@@ -189,7 +192,7 @@ def _return_large_blocks() -> None:
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """The server raises the signal that stopped it once more when it is done; that is no failure."""
+    """The server raises the signal that stopped it once more at its end, which is no failure."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -256,7 +259,7 @@ def _config(app: AccessMiddleware, trusted_proxies: Sequence[str]) -> uvicorn.Co
         log_config=None,
         access_log=False,
         server_header=False,
-        # Without a proxy anyone could write these headers, and with them choose the address that he is counted under.
+        # Without a proxy a client could choose by these headers the address it is counted under.
         proxy_headers=bool(trusted_proxies),
         forwarded_allow_ips=",".join(trusted_proxies),
         timeout_keep_alive=30,
@@ -286,7 +289,7 @@ def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: boo
             MarketDataWarning,
         )
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
-        raise ConfigError("WEB_CONCURRENCY asks for several workers; the service is one process per address.")
+        raise ConfigError("WEB_CONCURRENCY requests several workers; the service is one process per address.")
 
 
 def _is_loopback(host: str) -> bool:
@@ -300,7 +303,7 @@ def _is_loopback(host: str) -> bool:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Only for a socket that says TCP does asyncio turn Nagle's delay off: 40 ms a page.
+    # Only with IPPROTO_TCP does asyncio turn Nagle's delay off: 40 ms a page.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -318,7 +321,7 @@ def _url(listener: socket.socket) -> str:
 
 
 def _secret(archive: ServedArchive) -> bytes:
-    """The secret beside the tables of the archive; in an object store there is no place for one."""
+    """The secret beside the tables of the archive, a new one for an object store."""
     if "://" in archive.location:
         return secrets.token_bytes(32)
-    return kept_secret(Path(archive.location, CURSOR_FILE))
+    return stored_secret(Path(archive.location, CURSOR_FILE))

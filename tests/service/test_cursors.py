@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from marketdata.archive import Archive
 from marketdata.client import Client
 from marketdata.errors import ConfigError
-from marketdata.service.pagination import Cursors, kept_secret
+from marketdata.service.pagination import Cursors, stored_secret
 from marketdata.service.plans import AccessPlan
 from marketdata.service.server import CURSOR_FILE, serve
 
@@ -172,7 +172,7 @@ def test_services_that_start_at_once_share_the_secret(tmp_path) -> None:
     """Of many that make the secret at the same time all read the same one, and nothing else stays behind."""
     path = tmp_path / "secret"
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: kept_secret(path), range(32)))
+        found = set(pool.map(lambda _: stored_secret(path), range(32)))
     assert len(found) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["secret"]
 
@@ -180,7 +180,7 @@ def test_services_that_start_at_once_share_the_secret(tmp_path) -> None:
 @pytest.mark.fault("S13")
 def test_without_a_place_the_secret_lives_with_the_process(tmp_path) -> None:
     """Where nothing can be written there is a secret all the same."""
-    assert len(kept_secret(tmp_path / "no" / "folder" / "secret")) >= 32
+    assert len(stored_secret(tmp_path / "no" / "folder" / "secret")) >= 32
 
 
 @pytest.mark.fault("S14")

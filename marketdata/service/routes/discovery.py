@@ -1,4 +1,4 @@
-"""The discovery routes (interface 4.5; readings: discovery listing, one market, tags)."""
+"""The discovery routes (interface 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history routes (interface 4.1 to 4.4), and pages of an archive as their bodies."""
+"""The history routes (interface 4.1 to 4.4) and their bodies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from marketdata.wire.views import VIEWS, View
 
 
 class HistoryPages:
-    """Pages of an archive as bodies, for keys whose plan allows them, whose lookback is by ``clock`` [Unix s]."""
+    """Bodies of pages of an archive, if the plan of the key allows them at the time of ``clock`` [Unix s]."""
 
     def __init__(self, source: ServedArchive, pages: Pages, cursors: Cursors, clock: Callable[[], float]) -> None:
         self._source = source

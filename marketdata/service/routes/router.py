@@ -9,12 +9,12 @@ from starlette.convertors import Convertor, register_url_convertor
 from marketdata.service.dependencies import check_names
 from marketdata.service.responses import REFUSALS, Described
 
-# The middleware has checked the key; this says so in the description.
+# For the description only: the middleware has checked the key.
 _key_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
 
 
 class _Segment(Convertor[str]):
-    """One path segment, which may be empty: a history path without a slug is 422 and not unknown."""
+    """A path segment, which may be empty: a history path without a slug is 422 and not 404."""
 
     regex = "[^/]*"
 
@@ -29,7 +29,7 @@ register_url_convertor("segment", _Segment())
 
 
 def v1_router(tag: str, responses: Described | None = None) -> APIRouter:
-    """A router whose routes need a key and take each parameter once."""
+    """A router whose routes need a key and accept each parameter once."""
     return APIRouter(
         prefix="/v1",
         tags=[tag],

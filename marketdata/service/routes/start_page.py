@@ -1,7 +1,7 @@
-"""The start page at ``/``, and the coverage that it shows.
+"""The start page at ``/``, and its data at ``/coverage``, which needs a key.
 
-The page is the same for everyone and has no data: style and script are inline, and its policy names them by hash, so
-nothing else runs and no other host is contacted. The coverage is at ``/coverage``, which needs a key (``middleware``).
+The page itself has no data; its policy names the inline style and script by hash, so nothing else runs and no other
+host is contacted.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from marketdata.times import to_text
 from marketdata.wire.views import VIEWS
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
-# Gaps below this part of what is covered of a market cannot be seen on the page.
+# Gaps below this part of the covered range of a market cannot be seen on the page.
 FINEST = 200
 Record = dict[str, Any]
 _SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
 
 
 def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
-    """The page, and the headers that isolate it."""
+    """The page, and its security headers."""
     files = resources.files("marketdata.service") / "static"
     page, style, *scripts = ((files / name).read_text("utf-8") for name in ("page.html", "page.css", *SCRIPTS))
-    # One block, so that the names of the page are its own.
+    # One block, so that its names are not global.
     script = "\n".join(['"use strict";', "{", *scripts, "}"])
     parts = {"style": style, "script": script, "simulated": "yes" if simulated else "no"}
     text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
@@ -62,7 +62,7 @@ def _hash(text: str) -> str:
 
 
 def create_router(*, simulated: bool) -> APIRouter:
-    """The two routes beside the interface; they are not part of its description."""
+    """The two routes beside the interface, which its description leaves out."""
     body, headers = document(simulated=simulated)
     router = APIRouter(include_in_schema=False)
 
@@ -89,7 +89,7 @@ def create_router(*, simulated: bool) -> APIRouter:
 def covered(
     source: ServedArchive, listings: Listings, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
 ) -> dict[str, Any]:
-    """Markets of one page of the listing with covered intervals of each view; the first page also has those of all."""
+    """Markets of a page of the listing with covered intervals of each view; the first page also has totals."""
     spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
     records, following = listings.page("markets", query, cursors)
     rows = []
@@ -107,7 +107,7 @@ def covered(
 
 
 def _visible_intervals(found: Intervals | None) -> list[list[str]]:
-    """Intervals as a page can show them: gaps too short to be seen are closed."""
+    """Covered intervals, without gaps too short to be seen."""
     if found is None or not len(found[0]):
         return []
     starts, ends = found

@@ -14,13 +14,13 @@ let listing = 0;
 let shown = null;
 let loading = null;
 
-// --- asking ---------------------------------------------------------------------------------------------------
+// --- requests -------------------------------------------------------------------------------------------------
 
 class Refused extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
 }
 
-const ask = async (path, params = {}, signal = undefined) => {
+const request = async (path, params = {}, signal = undefined) => {
   const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null && value !== ""));
   const address = `${path}?${query}`;
   let answer;

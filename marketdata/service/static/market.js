@@ -11,7 +11,7 @@ const choose = (market, line) => {
   at("question").dir = "auto";
   at("names").textContent = [market.slug, market.id, market.status].filter(Boolean).join(" \u00b7 ");
   at("market").hidden = false;
-  // A minute later than the plan's border, which moves on while the page asks.
+  // A minute later than the plan's border, which moves on while the page loads.
   const oldest = plan.max_history_days === null ? 0 : Date.now() - plan.max_history_days * DAY + 60_000;
   const [first, last] = bounds.length ? [Math.max(oldest, Math.min(...bounds)), Math.max(...bounds)] : [0, 0];
   shown = { market, views, first, last, token: market.tokens[0], points: [], span: 0, end: last };
@@ -62,12 +62,12 @@ const bucket = (span) => {
   return allowed.find((name) => span / WIDTH[name] <= MOST_BUCKETS) ?? allowed.at(-1);
 };
 
-const walk = async (view, resolution, start, end, signal) => {
+const paginate = async (view, resolution, start, end, signal) => {
   const path = `/v1/tokens/${encodeURIComponent(shown.token.id)}/${view}`;
   const params = { start_ts: iso(start), end_ts: iso(end), resolution, limit: 200, cursor: null };
   const points = [];
   for (let page = 0; page < MOST_PAGES; page += 1) {
-    const answer = await ask(path, params, signal);
+    const answer = await request(path, params, signal);
     points.push(...answer.data);
     params.cursor = answer.metadata.next_cursor;
     if (!params.cursor) break;
@@ -93,7 +93,7 @@ const load = async (keep = false) => {
   at("view").hidden = false;
   at("view").classList.add("stale");
   say("");
-  const found = await Promise.allSettled(views.map((view) => walk(view, resolution, start, end, mine.signal)));
+  const found = await Promise.allSettled(views.map((view) => paginate(view, resolution, start, end, mine.signal)));
   if (mine !== loading || !shown) return;
   at("view").classList.remove("stale");
   const points = new Map();

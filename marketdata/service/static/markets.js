@@ -9,7 +9,7 @@ const open = async (given) => {
     return;
   }
   try {
-    const usage = await ask("/v1/usage");
+    const usage = await request("/v1/usage");
     at("key-plan").textContent = `Key accepted: plan ${usage.plan}, ${number(usage.limits.requests_per_minute)} requests a minute.`;
     await list(true);
     at("key-form").hidden = true;
@@ -37,7 +37,7 @@ const forget = () => {
 const list = async (anew) => {
   const turn = ++listing;
   const params = { search: at("search").value.trim(), sort: "end_date", limit: 25, cursor: anew ? null : following };
-  const answer = await ask("/coverage", params);
+  const answer = await request("/coverage", params);
   if (turn !== listing) return;
   following = answer.metadata.next_cursor;
   const body = document.querySelector("#markets tbody");
