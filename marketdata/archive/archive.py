@@ -338,22 +338,19 @@ class Archive(Generic[Frame]):
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
-        """Order books: one row per level of a side, the last book of each bucket (interface 4.2).
+        """Order books: one row per level of a side, the last book of each bucket; see `marketdata.Client.books`.
 
         Returns the tidy frame ``ts market_id token_id token_label side level price size``. NotArchivedError for an
         unknown market or a missing range (``.range``).
 
         Parameters
         ----------
-        market : str or list of str
-            Id or slug.
         start, end : time, optional
-            Start inclusive, end exclusive [UTC]; by default all that is stored.
+            By default all that is stored.
         resolution : str
             "1m" or a coarser width of `marketdata.resample`, or "1s" where that is the base.
-        levels : int, optional
-            At most so many best levels of each side.
         frame : {"pandas", "polars"}, optional
+            Kind of the frame, by default that of the archive.
         on_missing : {"warn", "raise", "partial", "fetch"}, optional
             If part of the range is missing, unproven or provisional: warn (default), raise, stay silent, or `pull` it
             from the attached client.

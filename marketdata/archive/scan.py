@@ -1,9 +1,4 @@
-"""A view as a lazy frame of an engine: rows are read where a query needs them, and never all at once.
-
-A `Query` can be pickled and computed by another process. polars computes it, also batch by batch for Arrow and market
-by market for Dask and Spark; DuckDB has the rules in SQL. Books are aggregated as whole snapshots, before their levels
-become rows.
-"""
+"""A view as a lazy frame of an engine, computed by polars, market by market for Dask and Spark, or as SQL by DuckDB."""
 
 from __future__ import annotations
 

@@ -62,10 +62,7 @@ class Selection:
         return self._way in ("event", "series")
 
     def ids(self, clock: Callable[[], ServerTime], *, refresh: bool = False) -> list[str]:
-        """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none.
-
-        The server's ``clock`` is only read if a listing may be fresh; ``refresh`` lists anew in any case.
-        """
+        """Ids of the markets, unknown names unchanged; NotFoundError if none is listed; ``refresh`` lists anew."""
         if self._way in ("markets", "file"):
             return self._named()
         if self._way in ("search", "all_markets"):

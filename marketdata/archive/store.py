@@ -330,12 +330,10 @@ class ArchiveStore:
         return plan
 
     def _unprove(self, view: View, ranges: Mapping[str, Sequence[Range]], version: Version) -> None:
-        """Record as unproven what is about to be replaced.
-
-        The records are ordered after all of this version and before those of the planned one, so that a slower writer
-        of an older version cannot undo them. In an object store, without locks, such a writer may still commit: there
-        they are written also where nothing is known yet.
-        """
+        """Record as unproven what is about to be replaced."""
+        # Ordered after all of this version and before those of the planned one, so that a slower writer of an older
+        # version cannot undo it. In an object store, without locks, such a writer may still commit: there the records
+        # are written also where nothing is known yet.
         seq = 2 * version.number + 1
         now = time.time_ns() // 1000
         out: dict[CoverageKey, list[CoverageRecord]] = {}

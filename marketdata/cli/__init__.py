@@ -1,8 +1,4 @@
-"""``marketdata`` on the command line: commands over the client, the archive and the service.
-
-Exit codes: 0 done; 1 failed; 2 an argument was refused; 3 the key or its plan does not allow it; 4 it does not exist,
-or is not archived; 5 the service or the network failed; 130 interrupted.
-"""
+"""``marketdata`` on the command line: commands over the client, the archive and the service."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from marketdata.cli import messages
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-# What to do after Ctrl-C.
+# What an interrupted command says.
 _RESUMES = {
     "pull": "; the archive keeps what was committed, the same command fetches the rest",
     "fetch": "; nothing was kept (marketdata pull keeps what arrives, and resumes)",
@@ -23,10 +19,7 @@ _RESUMES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; an error is one line on stderr and an exit code, a warning is one line.
-
-    ``--debug``, anywhere on the line, lets the traceback through.
-    """
+    """Run one command; an error is one line on stderr and an exit code, or its traceback with ``--debug``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
@@ -46,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if debug:
             raise
-        # Of the option parser, whose classes have moved between its versions.
+        # Errors of the option parser, whose classes have moved between its versions.
         name = type(problem).__name__
         if name == "Abort":
             return _stopped(arguments)

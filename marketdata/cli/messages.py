@@ -1,4 +1,4 @@
-"""Errors and warnings as lines of a terminal: arguments are options, and hints are commands."""
+"""Errors and warnings as lines of a terminal: arguments as options, hints as commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from marketdata import errors
 
-Said = errors.MarketDataError | errors.MarketDataWarning
+Problem = errors.MarketDataError | errors.MarketDataWarning
 
 _CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
     ((errors.AuthenticationError, errors.PlanError), 3),
@@ -28,7 +28,7 @@ _OPTIONS = {
 }
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
 # What to do on the command line, where the library has a hint for Python.
-_HINTS: dict[tuple[type[Said], str | None], str] = {
+_HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.ConfigError, "base_url"): (
         "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address; without one, marketdata serve --simulated "
         "starts a service on this machine."
@@ -49,7 +49,7 @@ _HINTS: dict[tuple[type[Said], str | None], str] = {
 
 
 def line(problem: Exception | Warning) -> str:
-    """One line that says what was wrong and what to do."""
+    """One line: what was wrong and what to do."""
     return " ".join(" ".join(_parts(problem)).split())
 
 
@@ -59,7 +59,7 @@ def code(problem: Exception) -> int:
 
 
 def _parts(problem: Exception | Warning) -> Iterator[str]:
-    if isinstance(problem, Said):
+    if isinstance(problem, Problem):
         argument = getattr(problem, "argument", None)
         if argument and isinstance(problem, errors.ConfigError):
             yield _OPTIONS.get(argument, "--" + argument.replace("_", "-"))

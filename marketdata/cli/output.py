@@ -45,7 +45,7 @@ def show(
     columns: Sequence[str] | None = None,
     empty: str = "there are no rows.",
 ) -> None:
-    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all; `empty` is said of none."""
+    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all."""
     import polars as pl
 
     if fmt == "table":
@@ -94,7 +94,7 @@ def _lines(parts: Iterable[pl.DataFrame], fmt: Format) -> int:
 
 
 def write(data: Any, path: Path, *, as_json: bool = False) -> None:
-    """Write a polars frame, eager or lazy, to a file whose name `parameters.check_out` knows; say how many rows."""
+    """Write a polars frame, eager or lazy, to a file (see `parameters.check_out`), and print how many rows."""
     import polars as pl
 
     if path.suffix == ".parquet":
@@ -123,10 +123,7 @@ def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
 
 
 def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> str:
-    """The first rows for a person, one line each: ids shortened in the middle, times to the minute, null as "-".
-
-    In a narrow terminal texts are cut and ids are shorter; slugs and ids of keys stay whole, since they are copied.
-    """
+    """The first rows, one line each: ids and long texts shortened, slugs and ids of keys whole, times to the minute."""
     import polars as pl
     import polars.selectors as cs
 

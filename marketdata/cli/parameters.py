@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what they become."""
+"""Arguments and options that several commands share, and their checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ from marketdata.wire import views
 if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
-
-# What files of a folder are called that is imported, and how their names end.
-_HOLDS = ("series", "events", "markets", *views.VIEWS)
-_READ = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 
 ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW", show_default=False)]
 MarketsArgument = Annotated[
@@ -65,7 +61,9 @@ def is_archive(path: str) -> bool:
 
 
 def recordings(paths: Iterable[Path]) -> list[Path]:
-    """Files to import: those named, and of folders those called by their content; ConfigError if there are none."""
+    """Files to import: those named, and of folders those named like their content; ConfigError without any."""
+    from marketdata.archive.files import ENDS, ORDER
+
     out: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -73,20 +71,19 @@ def recordings(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir():
             out.append(path)
             continue
-        inside = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in _READ)
-        taken = [file for file in inside if file.stem in _HOLDS]
+        inside = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in ENDS)
+        taken = [file for file in inside if file.stem in ORDER]
         if not taken:
-            names, ends = ", ".join(_HOLDS), ", ".join(_READ)
-            raise ConfigError(f"{str(path)!r} has no file called {names} that ends in {ends}.")
+            raise ConfigError(f"{str(path)!r} has no file called {', '.join(ORDER)} that ends in {', '.join(ENDS)}.")
         for file in inside:
             if file not in taken:
-                typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(_HOLDS)}.", err=True)
+                typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)
         out += taken
     return out
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:
-    """Refuse a file that could not be written (suffix, folder, rights), before its content is fetched."""
+    """ConfigError for a file that could not be written, before its content is fetched."""
     problem = ""
     if path.suffix not in ends:
         problem = f"is refused; allowed are names that end in {', '.join(ends)}."

@@ -17,10 +17,8 @@ T = TypeVar("T")
 
 
 def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The method in a daemon thread, for code that runs in an event loop; once cancelled, nothing more is sent.
-
-    Unlike a thread of ``asyncio.to_thread``, a daemon does not keep a cancelled program from ending.
-    """
+    """The method in a daemon thread, for code that runs in an event loop; once cancelled, nothing more is sent."""
+    # Unlike a thread of asyncio.to_thread, a daemon does not keep a cancelled program from ending.
 
     @functools.wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,1 +1,1 @@
-"""Which readings of the interface a service follows: requests, predictions and report of `client.verify`."""
+"""How a service behaves where the interface leaves a choice: what `client.verify` does."""

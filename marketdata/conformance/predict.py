@@ -1,4 +1,4 @@
-"""What a coarse answer would be, if a rule made it of a fine one."""
+"""The coarse answer that a rule makes of a fine one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints, PriceColumns, Token
 
-# Times, rising, and what each has: numbers, or a digest per book.
+# Sorted times, and their values: numbers, or a digest per book.
 TimedValues = tuple[Ints, NDArray[np.object_]]
 ValuesOfTokens = Mapping[str, TimedValues]
 Value = float | bytes | None
@@ -56,7 +56,7 @@ def predict(
     """Coarse label to the value that the rule makes of the fine points of its bucket, in time order; None: no value."""
     shift, coarser = (fine.micros, coarse.micros) if label == "end" else (0, 0)
     is_book = len(values) > 0 and isinstance(values[0], bytes)
-    # Of books one is taken as it is, so their positions are compared.
+    # A rule selects one book, so the positions of books are compared.
     numbers = np.arange(len(values), dtype=float) if is_book else values.astype(float)
     columns = PriceColumns((Token(""),), np.zeros(len(ts), np.int32), ts - shift, {"price": numbers})
     out = aggregate(columns, coarse, rule)

@@ -1,4 +1,4 @@
-"""Requests that distinguish the readings of a service: raw pages, nothing repaired and nothing dropped."""
+"""Requests that distinguish the readings of a service: raw pages, without repairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marketdata.wire.views import View
 
 
 class Probe:
-    """Asks about one market and one range."""
+    """Requests of one market and range."""
 
     def __init__(self, transport: Transport, market: str, rng: Range) -> None:
         self._transport = transport
@@ -27,7 +27,7 @@ class Probe:
         self._rng = rng
 
     def page(self, view: View, resolution: Resolution, limit: int, cursor: str | None = None) -> Page:
-        """One page as it came."""
+        """One raw page."""
         window = Window(view, "market", self._market, self._rng, resolution, limit)
         params = {**window.params, "cursor": cursor}
         page: Page = self._transport.get(window.segments, params, lambda answer: decode_page(view, answer.body))
@@ -46,7 +46,7 @@ class Probe:
         return [Pair(self._rng, fine, coarse, series_of(near, name), series_of(far, name)) for name in names]
 
     def first_page(self, resolution: Resolution, tokens: int) -> FirstPage | None:
-        """A page whose limit is no whole number of buckets, so that what it counts can be seen."""
+        """A page whose limit is no whole number of buckets, to see what it counts."""
         for buckets in (2, 1):
             limit = (tokens + 1) * buckets - 1
             if tokens < 2 or limit > LARGEST_LIMIT:

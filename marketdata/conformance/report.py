@@ -1,7 +1,4 @@
-"""Which reading of the interface a service follows, seen by a fine and a coarse answer about the same time.
-
-A reading is a choice where the interface is silent; only data that differs under it decides: buckets, holes, tokens.
-"""
+"""Which reading of the interface (a choice that it leaves open) a service follows, by a fine and a coarse answer."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ _LEAST = 0.9  # of the buckets must agree before a choice is named
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one of `READINGS`: the choice that the service follows (None: undecidable), and why."""
+    """The choice that a service follows in one of `READINGS` (None: undecidable), and the evidence."""
 
     reading: str
     found: str | None
@@ -60,16 +57,16 @@ class Finding:
 
     def __str__(self) -> str:
         question, choices = READINGS[self.reading]
-        said = MEANINGS.get(self.found or "", self.found or f"{' or '.join(map(repr, choices))}?")
+        meaning = MEANINGS.get(self.found or "", self.found or f"{' or '.join(map(repr, choices))}?")
         if self.reading == "limit" and self.found == "points":
-            said = "points: label x bucket"
+            meaning = "points: label x bucket"
         named = f" {self.found!r}" if self.state == "variant" else ""
-        return f"{self.reading:<9} {self.state}{named}: {question}: {said} ({self.evidence})"
+        return f"{self.reading:<9} {self.state}{named}: {question}: {meaning} ({self.evidence})"
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Which readings a service follows, a finding per reading; shows itself as text and HTML."""
+    """Which readings a service follows, a finding per reading, as text and HTML."""
 
     market: str
     rng: Range
@@ -79,7 +76,7 @@ class Verification:
 
     @property
     def followed(self) -> bool:
-        """Whether every reading is followed; False also where one is undecided."""
+        """Whether every reading is decided and followed."""
         return all(f.state == "followed" for f in self.findings)
 
     @property
@@ -107,7 +104,7 @@ class Verification:
             for f in self.findings
         ]
         cells = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in line) + "</tr>" for line in lines)
-        head = "".join(f"<th>{h}</th>" for h in ("reading", "asks", "state", "found", "evidence"))
+        head = "".join(f"<th>{h}</th>" for h in ("reading", "question", "state", "found", "evidence"))
         title = html.escape(f"{self.market}, {self.fine} against {self.coarse}, {self.rng}")
         return f"<table><caption>{title}</caption><tr>{head}</tr>{cells}</table>"
 
@@ -154,7 +151,7 @@ def _summed(votes: list[dict[str, Votes]]) -> dict[str, Votes]:
 
 
 def _by_start(pair: Pair) -> Pair:
-    """The same points, had they been named by the start of their bucket."""
+    """The same points, named by the start of their bucket."""
     fine = {who: (ts - pair.fine.micros, values) for who, (ts, values) in pair.fine_series.items()}
     coarse = {who: (ts - pair.coarse.micros, values) for who, (ts, values) in pair.coarse_series.items()}
     rng = Range(pair.rng.start, pair.rng.end - pair.coarse.micros)
@@ -180,7 +177,7 @@ def _decided(reading: str, votes: Mapping[str, Votes]) -> Finding:
 
 
 def _agree(pair: Pair, rule: str, label: str = "start") -> Votes:
-    """In how many buckets of all the coarse answer is what a rule makes of the fine one."""
+    """In how many buckets, of how many, the coarse answer is what a rule makes of the fine one."""
     agree = total = 0
     closed = closed_buckets(pair.rng, label, pair.coarse)
     for who, (ts, values) in pair.fine_series.items():
@@ -230,10 +227,7 @@ def find_empty(pair: Pair) -> Finding:
 
 
 def _repeats(values: Floats, inside: NDArray[np.bool_], value: float, last: float) -> bool:
-    """Whether fine points that only repeat are behind a coarse value that is the one before, not their mean.
-
-    A mean of points that are all the same is that value, so a coarse value that is another was carried on.
-    """
+    """Whether a coarse value repeats the one before: its fine points are all equal, and their mean is another."""
     first = int(np.flatnonzero(inside)[0])
     if first == 0:
         return False
@@ -243,7 +237,7 @@ def _repeats(values: Floats, inside: NDArray[np.bool_], value: float, last: floa
 
 
 def _without_fills(pair: Pair) -> Pair:
-    """The fine points that surely are no copies of the one before, which an empty bucket would be."""
+    """The fine points that are no copies of the one before."""
     kept = {}
     for who, (ts, values) in pair.fine_series.items():
         fresh = np.append(True, np.asarray(values[1:]) != np.asarray(values[:-1])) if len(ts) else np.empty(0, bool)
@@ -272,11 +266,11 @@ def find_limit(pair: Pair, page: FirstPage | None) -> Finding:
         whole |= bucket
     many = {(who, t) for t, who in points if t in times[: page.limit]}
     cut = {(who, t) for t, who in points[: page.limit]}
-    asked = f"limit {page.limit} brought {len(page.points)} points at {len({t for _, t in page.points})} times"
+    brought = f"limit {page.limit} brought {len(page.points)} points at {len({t for _, t in page.points})} times"
     if many == whole:
-        return Finding("limit", None, f"{asked}; too few points to tell")
+        return Finding("limit", None, f"{brought}; too few points to tell")
     if page.points == whole or page.points == cut:  # noqa: PLR1714 sets are no keys
-        return Finding("limit", "points", asked)
+        return Finding("limit", "points", brought)
     if page.points == many:
-        return Finding("limit", "times", asked)
-    return Finding("limit", None, f"{asked}; neither reading explains it")
+        return Finding("limit", "times", brought)
+    return Finding("limit", None, f"{brought}; neither reading explains it")

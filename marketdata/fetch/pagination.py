@@ -28,11 +28,10 @@ def paginate(
     what: object,
     bound: Callable[[P], int] | None = None,
 ) -> Iterator[P]:
-    """All pages, until one has a null cursor (interface 4.1).
+    """All pages, until one has a null cursor (interface 4.1); PaginationStalledError about ``what`` instead of a loop.
 
     ``fetch`` returns the page of a cursor (None: the first); ``keys`` what identifies its entries, only called if
-    another page follows; ``bound`` the most pages there can be. PaginationStalledError about ``what``, instead of a
-    loop, if a cursor repeats or is refused, or pages bring nothing new or do not end.
+    another page follows; ``bound`` the most pages there can be.
     """
     cursor: str | None = None
     cursors: set[str] = set()

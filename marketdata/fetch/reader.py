@@ -1,7 +1,6 @@
 """One window, read whole: its pages, verified complete, without duplicates, inside its range.
 
-No point is lost silently or invented, and a window is complete only if its end was proven. If anything is wrong with
-its pages, it is requested again from its start, in halves: a smaller window needs fewer cursors.
+A window whose pages are not proven complete is requested again in halves: a smaller one needs fewer cursors.
 """
 
 from __future__ import annotations
@@ -230,10 +229,8 @@ class Reader:
     def _halved(
         self, window: Window, chunk: Chunk, budget: _Budget, why: Unproven, halvings: int = _MOST_HALVINGS
     ) -> Chunk:
-        """An unproven window as its halves, which bring what was lost or lies behind an empty cursor.
-
-        One bucket has no halves: where it may lack points it is requested once more.
-        """
+        """An unproven window as its halves, which bring what was lost or lies behind an empty cursor."""
+        # One bucket has no halves: where it may lack points it is requested once more.
         is_one = window.buckets == 1
         if is_one and why == "cursor":
             return chunk._replace(proven=False)

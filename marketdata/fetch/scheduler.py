@@ -207,10 +207,8 @@ class _Source:
         return self.todo.popleft()
 
     def _wide_part(self) -> Window:
-        """The next range of a market that is requested token by token.
-
-        A request per token is dear: what lies outside the active range is part of the first and the last window.
-        """
+        """The next range of a market that is requested token by token."""
+        # A request per token is dear: what lies outside the active range is part of the first and the last window.
         active = [rng for rng, is_active in (self.info or MarketInfo()).parts(self.rest) if is_active]
         if not active:
             return self.rest
@@ -245,10 +243,8 @@ class _Source:
             self._density.see(chunk.units, active, chunk.per_bucket)
 
     def cut_anew(self, slot: _Slot) -> None:
-        """Put a few parts, or as many as fit a page or two each, in the place of a slot.
-
-        Points may lie in one part of it: what is empty costs one request, and a part that is too wide is cut again.
-        """
+        """Replace a slot by a few parts, or as many as fit a page or two each."""
+        # Points may lie in one part of it: an empty part costs one request, and one that is too wide is cut again.
         at = self.slots.index(slot)
         before, self.todo = self.todo, deque()
         full = self._density.full

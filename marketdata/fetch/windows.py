@@ -1,8 +1,4 @@
-"""Windows: the unit of work of a fetch, and how a range is cut into them.
-
-A window has at most ``limit`` points, so one request returns all of it. The first window of a market shows its density;
-the rest is cut by that, and again by what arrives.
-"""
+"""Windows, the unit of work of a fetch: at most ``limit`` points, so one request returns all of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ranges of history in memory, so that consecutive pages do not read the archive again.
-
-A chunk is a range of whole buckets on a grid from the epoch, in time order, of one version of the archive.
-"""
+"""Ranges of history in memory, so that consecutive pages do not read the archive again."""
 
 from __future__ import annotations
 
@@ -97,7 +94,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedChunk:
-    """Points of a range, with their time order."""
+    """Points of a range of whole buckets on a grid from the epoch, of one version, with their time order."""
 
     columns: AnyColumns
 
@@ -198,10 +195,9 @@ class _Known(NamedTuple):
 
 
 class CoverageCache:
-    """Which ranges have points, so that a request over years with little data is quick.
+    """Which ranges have points, so that a request over years with little data is quick."""
 
-    Points are committed before their coverage, so what was read right after a commit is read again a little later.
-    """
+    # Points are committed before their coverage: what was read right after a commit is read again a little later.
 
     def __init__(self, source: ServedArchive, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source

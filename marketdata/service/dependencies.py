@@ -1,7 +1,4 @@
-"""Dependencies of routes: parameters of interface section 4.1, parsed strictly, and the parts of the service.
-
-Paths are still percent-encoded here (see ``middleware``), so that ``%2F`` in a slug is never a separator.
-"""
+"""Dependencies of routes: parameters of interface section 4.1, parsed strictly, and the parts of the service."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def whole_number(value: object) -> object:
 
 
 def path_text(value: object) -> object:
-    """The decoded text of a path segment; invalid UTF-8 and control characters are refused."""
+    """The decoded text of a path segment, where ``%2F`` is no separator; refuses invalid and control characters."""
     if not isinstance(value, str):
         return value
     try:

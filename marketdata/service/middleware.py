@@ -1,7 +1,4 @@
-"""Checks of every request before a route: size, host, key, a fair queue, and the rate of the plan.
-
-So a request without a valid key learns nothing of routes and parameters.
-"""
+"""Checks of every request before a route: size, host, key, a fair queue, and the rate of the plan."""
 
 from __future__ import annotations
 
@@ -169,10 +166,7 @@ class _Exchange:
 
 
 class AccessMiddleware:
-    """Passes valid requests to an application.
-
-    ``hosts``: allowed names in the Host header (None: any); ``simulated``: every answer has a header that says so.
-    """
+    """Passes valid requests to an application, for Host headers with a name of ``hosts`` (None: any)."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Limits of a connection: the size and time of request heads, and bytes of answers that it leaves unread.
-
-The HTTP server has no time limit for a request head, parses all that has arrived at once, buffers any number of unsent
-bytes, and answers its own errors as text.
-"""
+"""Limits of a connection, which the HTTP server lacks: size and time of request heads, and unread bytes of answers."""
 
 from __future__ import annotations
 
@@ -30,10 +26,7 @@ _UNKNOWN_METHOD = re.compile(rb"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) /", re.ASC
 
 
 class ParseQueue:
-    """Connections with bytes to parse: one in each turn of the loop, senders in rotation.
-
-    A sender is the key that a connection used last, or an address.
-    """
+    """Connections with bytes to parse: one in each turn of the loop, senders (keys or addresses) in rotation."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[LimitedProtocol]] = OrderedDict()

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import uvicorn
 
@@ -33,6 +33,17 @@ GRACE_SECONDS = 10
 BACKLOG = 2048
 CURSOR_FILE = "_cursor.secret"
 _M_MMAP_THRESHOLD = -3
+
+
+class _Options(TypedDict, total=False):
+    """Further options of `serve`, for `run`."""
+
+    keys: str | Path | Keys | Mapping[str, str] | None
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None
+    requests_per_minute: int
+    secret: bytes | None
+    cache_bytes: int
+    host_names: Sequence[str]
 
 
 class Service:
@@ -163,7 +174,7 @@ def run(
     *,
     trusted_proxies: Sequence[str] = (),
     say: Callable[[str], None] = print,
-    **options: Any,
+    **options: Unpack[_Options],
 ) -> None:
     """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
     app, api_key = _application(archive, host, trusted_proxies=trusted_proxies, when_warm=_freeze_garbage, **options)

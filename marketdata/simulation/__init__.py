@@ -75,16 +75,16 @@ def simulate(
     """Create an archive of simulated markets; equal arguments give equal data.
 
     Returns the Archive, whose ``simulated`` is true. Prices are martingales in [0, 1] that end at 0 or 1 where the
-    market resolves; information and volume come in bursts. The two tokens of a market have mirrored books, which thin
-    out near resolution. Minutes and hours are missing, some books are empty. The first event has one more market of
-    three tokens, the last event one of 210, observed once an hour. Titles start with "Simulated:", slugs with
-    ``simulated-``.
+    market resolves; information and volume arrive in bursts. The two tokens of a market have mirrored books, which thin
+    out near resolution. Minutes and hours are missing, some books are empty. The first event also has a market of three
+    tokens, the last event one of 210, observed once an hour.
 
     Parameters
     ----------
     path : path, optional
-        Folder of the archive; by default a temporary one, removed when the process ends. ConfigError if it has an
-        archive that is not simulated. ``frame`` is the kind of frame that it returns.
+        Folder of the archive, by default a temporary one; ConfigError if it has an archive that is not simulated.
+    frame : {"pandas", "polars"}
+        Kind of the frames of the archive.
     events, days, seed : int, float, int
         Number of events, two per series; length of the history, which ends at 2026-01-01 00:00 UTC; seed.
     markets, levels : int
@@ -125,7 +125,7 @@ def _markets_of(event: EventSpec, events: int, markets: int, seed: int) -> list[
 
 
 def _batches(specs: list[MarketSpec], minutes: int, levels: int) -> Iterator[list[Observations]]:
-    """Observations in tidy order, collected until they are worth a write; never two of one market together."""
+    """Observations in tidy order, in batches for a write; never two of one market together."""
     batch: list[Observations] = []
     rows = 0
     for spec in sorted(specs, key=lambda spec: spec.market_id):

@@ -1,4 +1,4 @@
-"""One simulated market: its price path, and what is observed of it as columns."""
+"""A simulated market: its price path, and observations of it as columns."""
 
 from __future__ import annotations
 

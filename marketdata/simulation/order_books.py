@@ -17,10 +17,7 @@ EDGE = 0.04  # nearer to 0 or 1 than this the tick becomes fine, and stays so
 
 @dataclass(frozen=True, slots=True)
 class OrderBooks:
-    """One book per row, best level first; ``bids`` and ``asks`` count the levels of a row.
-
-    ``prices`` [thousandths] and ``sizes`` [shares] are arrays of books x 2 (bids, asks) x levels.
-    """
+    """Books as arrays of books x 2 sides x levels: ``prices`` [thousandths], ``sizes`` [shares], best level first."""
 
     prices: NDArray[np.int32]
     sizes: Floats
@@ -74,8 +71,8 @@ def build(
 ) -> OrderBooks:
     """A book around each ``probability``, the mid before rounding to ``tick`` [thousandths].
 
-    ``remaining``: share of the information still to come [0 to 1], books thin out towards 0; ``activity``: relative,
-    busy minutes have wider and thinner books; ``profile``: relative size at each price, of `size_profile`.
+    Books thin out as the ``remaining`` share of the information falls to 0, and are wider and thinner in minutes of
+    high ``activity``; ``profile`` is the relative size at each price.
     """
     rows = len(probability)
     half = rng.exponential(0.5 + 0.15 * np.minimum(activity, 8)) * tick

@@ -18,8 +18,8 @@ _LARGEST = 700.0  # information at the end: far past the last float between 0 an
 class PricePath:
     """Probabilities of a market: minutes x tokens, whose rows sum to 1, at ``ts`` [microseconds UTC].
 
-    ``clock``: share of the information that has arrived [0 to 1; 1 is the resolution]; ``activity``: relative, 1 on
-    average; ``winner``: position of the token that pays 1, None while the market is open.
+    ``clock`` is the share of the information that has arrived, ``activity`` 1 on average, ``winner`` the position of
+    the token that pays 1, or None.
     """
 
     ts: Ints
@@ -36,11 +36,8 @@ class PricePath:
 def simulate_path(
     rng: np.random.Generator, ts: Ints, tokens: int, *, favourite: float, final_information: float
 ) -> PricePath:
-    """Probabilities of ``tokens`` outcomes along the minutes ``ts``.
-
-    They are the posterior of a hidden winner given noisy signals: a martingale in [0, 1] whose rows sum to 1 and
-    which ends at 0 or 1 where ``final_information`` is 1. Information arrives in bursts, as volume does.
-    """
+    """Probabilities of ``tokens`` outcomes: the posterior of a hidden winner given noisy signals in bursts."""
+    # A martingale, which ends at 0 or 1 where final_information is 1.
     activity = _activity(rng, len(ts))
     clock = np.cumsum(activity)
     clock *= final_information / clock[-1]

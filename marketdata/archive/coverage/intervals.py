@@ -1,7 +1,4 @@
-"""Half-open interval arithmetic of coverage [microseconds UTC]. Pure: no clock, no files.
-
-A coverage record says what is known of a range after one fetch or addition; later records overlay earlier ones.
-"""
+"""Half-open interval arithmetic of coverage [microseconds UTC]: later records overlay earlier ones."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ class Interval(NamedTuple):
 
 
 class CoverageRecord(NamedTuple):
-    """What is known of [start, end): the number of its points and their hash, None where a later record has cut it.
-
-    Records are ordered by ``seq``, after the versions of the table of points, then by the ``commit`` of coverage.
-    """
+    """What is known of [start, end): rows and hash, None where cut; ordered by ``seq``, then coverage ``commit``."""
 
     start: int
     end: int

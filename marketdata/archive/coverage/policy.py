@@ -95,10 +95,8 @@ def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
 
 
 def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
-    """Ranges to fetch again: all that touch, once all are due or one is overdue by half of its time.
-
-    So the empty minutes of a followed market are fetched together, and not one each minute.
-    """
+    """Ranges to fetch again: all that touch, once all are due or one is overdue by half of its time."""
+    # So the empty minutes of a followed market are fetched together, and not one each minute.
     i = 0
     while i < len(records):
         j = i
@@ -127,11 +125,9 @@ def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
 
 
 def finalize_pauses(entries: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
-    """Records where empty ranges of less than an hour between final ones are final too, once fetched twice.
-
-    The empty minutes of a followed market are fetched before the next point shows how long they last, and just after
-    its time a point may only be late.
-    """
+    """Records where empty ranges of less than an hour between final ones are final too, once fetched twice."""
+    # The empty minutes of a followed market are fetched before the next point shows how long they last, and just after
+    # its time a point may only be late.
     final = [p for p in held if p.state == CoverageState.FINAL]
     ends, starts = {p.end for p in final}, {p.start for p in final}
     for entry in entries:
@@ -181,10 +177,8 @@ def _after_closing(done: Range, times: Ints, clock: ServerTime, *, proven: bool,
 
 
 def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
-    """Ranges of an hour or more without points, with their tries: all near now, long ago those between points.
-
-    Those of equal age with less than a page between are one: fetching them together takes no more requests.
-    """
+    """Ranges of an hour or more without points, and their tries: all near now, long ago those between points."""
+    # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
     if not len(inside):
         return [Gap(*done)]
     once = _MOST_TRIES - 1

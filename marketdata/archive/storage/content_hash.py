@@ -1,8 +1,4 @@
-"""An additive content hash: the hash of two disjoint sets of points is the sum of their hashes.
-
-So the hash of a range does not depend on files, row groups, order or compaction, and ranges merge without reading
-anything again. It finds damage and mistakes; it is no defence against an attacker.
-"""
+"""An additive content hash of points: damage and mistakes change it, files, order and merging do not."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Kernel locks between processes of one machine, in a folder of the archive.
-
-The kernel frees a lock when its owner ends. Commits are safe without locks, as in an object store: a commit that was
-planned on an older version is refused and planned again. A lock saves that work.
-"""
+"""Kernel locks between processes of one machine, which save the work of commits that would be refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parquet files of a table: written whole with page checksums, found by statistics, read by row group.
-
-Bytes are read first and parsed afterwards, so that a failure of the storage is never taken for damage.
-"""
+"""Parquet files of a table: written with page checksums, found by statistics, read by row group, then parsed."""
 
 from __future__ import annotations
 

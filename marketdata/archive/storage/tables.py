@@ -157,10 +157,8 @@ class Table:
             self._load(self._handle)
 
     def _open(self) -> None:
-        """Open the table; its log is damaged if it is refused again after all of its bytes could be read.
-
-        Where a call of the file system fails, the library may read the log without a commit.
-        """
+        """Open the table; its log is damaged if it is refused again after all of its bytes could be read."""
+        # Where a call of the file system fails, the library may read the log without a commit.
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 

@@ -69,23 +69,21 @@ def pull(
     base_url: BaseUrl = None,
     *,
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be asked.")] = False,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask also for what is final.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be fetched.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Fetch also what is final.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until stopped; a line per round on stderr.")] = False,
     every: Annotated[str, typer.Option(help="From round to round, with --follow: 30s, 1m, 1h.")] = "1m",
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Fetch into an archive what it lacks.
+    """Fetch what is missing in an archive, which the first pull creates.
 
-    What it holds is not asked again: a second pull asks for nothing. The first one creates the folder. With --follow
-    Ctrl-C or SIGTERM ends it with exit code 0, and the same command goes on where it was.
+    With --follow, Ctrl-C or SIGTERM ends it with exit code 0, and the same command continues where it was.
 
     \b
     Examples:
       marketdata pull history --market SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
-      marketdata pull history --event SLUG --start 2025-12-01 --dry-run
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
@@ -108,17 +106,17 @@ def pull(
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
         _follow(Archive(archive).follow(client(base_url), market or None, every=every, **chosen))
         return
-    # A pull stores the records of the markets it meets; a question creates no folder.
+    # A pull stores the records of its markets; a dry run creates no folder.
     scratch = dry_run and not is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
-        asked = Archive(place, frame="polars").pull(
+        fetched = Archive(place, frame="polars").pull(
             client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
         )
-    output.show(asked, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
+    output.show(fetched, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
 def _follow(rounds: Iterator[Round]) -> None:
-    """Say a line per round, until a signal comes."""
+    """Print a line per round until a signal arrives."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -156,8 +154,8 @@ def verify(
 ) -> None:
     """Check an archive against its hashes, or a service.
 
-    An archive is read whole; exit code 1 if anything is damaged. With --service each open point of the interface is
-    shown with what the service does; exit code 1 if it is not what this library assumes.
+    Exit code 1 if anything in the archive is damaged, or if the service is not as this library assumes where the
+    interface leaves a choice.
 
     \b
     Examples:
@@ -193,12 +191,11 @@ def compact(archive: Folder, *, as_json: Json = False) -> None:
 
 
 def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_ndjson: Ndjson = False) -> None:
-    """Show which ranges an archive holds.
+    """Show which ranges an archive has.
 
     \b
-    Examples:
+    Example:
       marketdata coverage history
-      marketdata coverage history --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     columns = ("view", "market_id", "start", "end", "state", "rows", "fetched_at")
@@ -217,15 +214,13 @@ def import_(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Add recorded files to an archive, and count what was reduced.
+    """Add recorded files to an archive, which the first import creates.
 
-    Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those that are called markets, events, series,
-    books, prices and metrics. Recordings finer than the base are reduced to it: each file is shown with its rows, the
-    points that these are (a snapshot of a book is one), and the points stored. The first import creates the archive.
+    Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those called markets, events, series, books, prices
+    and metrics. Shown are the rows of each file, the points these are, and the points stored at the base.
 
     \b
     Examples:
-      marketdata import history recordings/
       marketdata import history markets.ndjson books.parquet
       marketdata import seconds recordings/ --base 1s
     """
@@ -260,13 +255,12 @@ def export(
 ) -> None:
     """Read books, prices, metrics or market records of an archive.
 
-    What is written to files can be imported again: points at 1m, and the records of their markets.
+    Files of points at 1m and of market records can be imported again.
 
     \b
     Examples:
       marketdata export history prices SLUG -r 1h
       marketdata export history books --out copy/books.parquet
-      marketdata export history markets --out copy/markets.ndjson
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     source = open_archive(archive)

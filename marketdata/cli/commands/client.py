@@ -35,9 +35,8 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
     """Show the plan of the key and what is left of it.
 
     \b
-    Examples:
+    Example:
       marketdata usage
-      marketdata usage --json
     """
     output.record(client(base_url).usage(), as_json=as_json)
 
@@ -78,13 +77,10 @@ def fetch(
     as_csv: Csv = False,
     as_ndjson: Ndjson = False,
 ) -> None:
-    """Fetch books, prices or metrics of markets.
-
-    JSON lines are printed as the pages arrive, in bounded memory.
+    """Fetch books, prices or metrics of markets; JSON lines as they arrive.
 
     \b
     Examples:
-      marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 -r 1h
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
       marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 --ndjson
     """
@@ -112,7 +108,7 @@ def fetch(
 
 
 def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
-    """Frames as they come; where a market does not exist, those of the others before the error."""
+    """Frames as they arrive; before the error about an unknown market, the frame of the others."""
     try:
         yield from parts
     except NotFoundError as problem:
@@ -135,9 +131,7 @@ def plan(
     *,
     as_json: Json = False,
 ) -> None:
-    """Estimate what a fetch would cost, without fetching.
-
-    Requests, points, minutes at the key's rate, and what its plan would refuse.
+    """Estimate requests, points and minutes of a fetch, and what the plan of the key would refuse.
 
     \b
     Example:

@@ -27,7 +27,7 @@ _RATE = 1_000_000  # requests a minute: no plan limits this service
 _ROWS = 12
 _DAY = Resolution.D1.micros
 _MOST_POINTS = 100_000  # more are cut to a week, so that the demo stays short
-_MOST_TOKENS = 200  # of a market that the service gives as one (interface 4.2)
+_MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
 _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is shown of an archive, and what is not."""
+    """The part of an archive that is shown."""
 
     title: str
     parts: dict[View, Part]
@@ -71,14 +71,10 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
 ) -> None:
-    """Discover, fetch, resample, compare and draw a week of data.
-
-    A local service, a week of books over HTTP, hours compared with the service's own, and a chart; without a key or a
-    network.
+    """Discover, fetch, resample, compare and draw a week of data of a local service, without a key or a network.
 
     \b
-    Examples:
-      marketdata demo
+    Example:
       marketdata demo --out chart.png
     """
     check_out(out, _PICTURES)
@@ -137,7 +133,7 @@ def discover(client: Client, archive: Archive) -> Scope:
         if shown and all(i in held[view] for view in VIEWS for i in shown):
             _left_out(len(events) - 1, "further events")
             _left_out(len(listed) - len(shown) - len(wide), "markets without books")
-            _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are asked token by token")
+            _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are requested token by token")
             parts = {view: Part(shown, _last_week(view, held[view], shown)) for view in VIEWS}
             return Scope(f"event {slug}: {title}", parts, _first_pair(client, shown))
     every = {view: _densest_week(view, markets) for view, markets in held.items()}
@@ -153,7 +149,7 @@ def _simulated() -> Archive:
 
 
 def _recorded(folder: Path, scratch: str) -> Archive:
-    """The files of a folder as an archive; ConfigError without books, as there would be nothing to draw."""
+    """The files of a folder as an archive; ConfigError if a view is missing."""
     from marketdata.archive import Archive
 
     archive = Archive(scratch)
@@ -243,7 +239,7 @@ def _days(held: dict[str, Held]) -> Range:
 
 
 def _densest_week(view: View, held: dict[str, Held]) -> Part:
-    """All days, or where these are many points the week with the most; with the markets that have some in it."""
+    """The markets and days with points, or of very many points the week with the most."""
     whole, total = _days(held), sum(one.points for one in held.values())
     if total <= _MOST_POINTS:
         return Part(list(held), whole)

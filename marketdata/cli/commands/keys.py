@@ -10,7 +10,7 @@ import typer
 from marketdata.cli import output
 from marketdata.cli.parameters import Csv, Json
 
-keys = typer.Typer(help="Make, list and revoke keys of the local service.", no_args_is_help=True)
+keys = typer.Typer(help="Create, list and revoke keys of the local service.", no_args_is_help=True)
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="TOML file of keys and plans; only hashes of keys are stored.")
 ]
@@ -23,16 +23,12 @@ def new(
         str | None,
         typer.Option(help="Plan of the key: of the file, or for a new file its name.", show_default=False),
     ] = None,
-    organization: Annotated[str | None, typer.Option(help="Whose key it is.", show_default=False)] = None,
+    organization: Annotated[str | None, typer.Option(help="Owner of the key.", show_default=False)] = None,
 ) -> None:
-    """Make a key and show it, once.
-
-    A new file gets one plan that allows everything. In a file with one plan the key is of that plan; where there are
-    more, name one.
+    """Create a key and show it, once; a new file gets one plan that allows everything.
 
     \b
-    Examples:
-      marketdata keys new keys.toml
+    Example:
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.errors import ConfigError
@@ -62,24 +58,19 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
     from marketdata.service.auth import read_key_file
 
     entries, _ = read_key_file(file)
-    columns = {
-        "id": pl.Series([e.key_id for e in entries], dtype=pl.String),
-        "plan": pl.Series([e.plan for e in entries], dtype=pl.String),
-        "organization": pl.Series([e.organization for e in entries], dtype=pl.String),
-        "created": pl.Series([e.created for e in entries], dtype=pl.Datetime("us", "UTC")),
-        "expires": pl.Series([e.expires for e in entries], dtype=pl.Datetime("us", "UTC")),
-        "revoked": pl.Series([e.revoked for e in entries], dtype=pl.Boolean),
-    }
-    output.show(pl.DataFrame(columns), output.choose(as_json=as_json, as_csv=as_csv), max(1, len(entries)))
+    rows = [(e.key_id, e.plan, e.organization, e.created, e.expires, e.revoked) for e in entries]
+    texts, times = (dict.fromkeys(("id", "plan", "organization"), pl.String), pl.Datetime("us", "UTC"))
+    schema = {**texts, "created": times, "expires": times, "revoked": pl.Boolean}
+    output.show(
+        pl.DataFrame(rows, schema, orient="row"), output.choose(as_json=as_json, as_csv=as_csv), max(1, len(entries))
+    )
 
 
 @keys.command()
 def revoke(
     file: File, key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="Id of the key, from the list.")]
 ) -> None:
-    """Make a key invalid for ever.
-
-    A running service applies it within a second.
+    """Make a key invalid for ever; a running service applies it within a second.
 
     \b
     Example:

@@ -16,19 +16,20 @@ def serve(
         str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is a free one.")] = 8000,
     keys: Annotated[
-        Path | None, typer.Option(help="TOML file of keys and plans; without it one key is made.", show_default=False)
+        Path | None,
+        typer.Option(help="TOML file of keys and plans; without it one key is created.", show_default=False),
     ] = None,
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Rate of the key that is made.", show_default=False)
+        int | None, typer.Option(min=1, help="Rate of the key that is created.", show_default=False)
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(help="Address or network whose X-Forwarded headers are believed; repeatable.", show_default=False),
+        typer.Option(help="Address or network whose X-Forwarded headers are trusted; repeatable.", show_default=False),
     ] = None,
     host_name: Annotated[
-        list[str] | None, typer.Option(help="Name that the Host header may have; repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Allowed name in the Host header; repeatable.", show_default=False)
     ] = None,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
@@ -38,7 +39,6 @@ def serve(
     \b
     Examples:
       marketdata serve --simulated
-      marketdata serve history --port 8000
       marketdata serve history --keys keys.toml --trusted-proxy 127.0.0.1
     """
     if archive is not None and simulated:

@@ -73,10 +73,7 @@ def check_key(key: object) -> Secret:
 
 
 class KeyProvider:
-    """The key from a text, a callable, or (None) the environment variable MARKETDATA_API_KEY.
-
-    A callable is called once, and again after a 401. A pickle never has the key: its copy reads the source again.
-    """
+    """The key from a text, a callable, or (None) MARKETDATA_API_KEY, read again after a 401; no pickle has the key."""
 
     __slots__ = ("_held", "_lock", "_source")
 

@@ -16,10 +16,7 @@ _LARGEST_BURST = 32
 
 
 class Pacer:
-    """Slots for requests, each reserved before the wait, so that threads never race for one.
-
-    While ``requests_per_minute`` is None, unknown, only an answer of 429 delays requests.
-    """
+    """Slots for requests, reserved before the wait, so that threads never race; without a rate only a 429 delays."""
 
     def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:
         self._clock = clock

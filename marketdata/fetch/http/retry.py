@@ -84,11 +84,7 @@ class Policy:
 
 
 def backoff(again: Again, tried: int, draw: random.Random) -> float:
-    """Seconds before the next attempt after ``tried`` of them, with jitter [s].
-
-    At least half of it after a 429 that does not say how long to wait; less than 2 s in all where nothing answers at
-    the address.
-    """
+    """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers at the address."""
     base, cap = _BACKOFF.get(again, (0.5, 20.0))
     longest = min(cap, base * 2.0 ** min(tried - 1, 30))
     return draw.uniform(longest / 2 if again == "throttled" else 0, longest)
@@ -96,10 +92,7 @@ def backoff(again: Again, tried: int, draw: random.Random) -> float:
 
 @dataclass
 class Quota:
-    """Retries shared by all threads of a client, so that an outage does not become a storm.
-
-    A retry is paid for before it is sent; a request that succeeds gives back all it took, and one more.
-    """
+    """Retries shared by all threads of a client, paid for before they are sent: an outage is no storm of requests."""
 
     size: int = 500
     retry_cost: int = 14
@@ -120,16 +113,13 @@ class Quota:
             return cost
 
     def give_back(self, taken: int) -> None:
-        """A request succeeded."""
+        """A request succeeded: it gives back all it took, and one more."""
         with self._lock:
             self.left = min(self.size, self.left + taken + 1)
 
 
 class Outage:
-    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait for it.
-
-    ``given_up`` counts requests that failed after their retries.
-    """
+    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait."""
 
     _IN_A_ROW = 3
 

@@ -287,10 +287,8 @@ class Transport:
         return cost
 
     def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
-        """What ``read`` makes of the answer to one request, or a Failure.
-
-        Library errors end here: they contain the header with the key (and are not chained).
-        """
+        """What ``read`` makes of the answer to one request, or a Failure; errors of libraries are not chained."""
+        # They contain the header with the key.
         whole, policy, key = self.base_url + path, self.policy, self.keys.get()
         url = whole.partition("?")[0]
         headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}

@@ -1,8 +1,4 @@
-"""The start page at ``/``, and its data at ``/coverage``, which needs a key.
-
-The page itself has no data; its policy names the inline style and script by hash, so nothing else runs and no other
-host is contacted.
-"""
+"""The start page at ``/``, isolated by its policy, and its data at ``/coverage``, which needs a key."""
 
 from __future__ import annotations
 
