@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,8 +59,9 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
 
     entries, _ = read_key_file(file)
     rows = [(e.key_id, e.plan, e.organization, e.created, e.expires, e.revoked) for e in entries]
-    texts, times = (dict.fromkeys(("id", "plan", "organization"), pl.String), pl.Datetime("us", "UTC"))
-    schema = {**texts, "created": times, "expires": times, "revoked": pl.Boolean}
+    times = pl.Datetime("us", "UTC")
+    schema: Any = {**dict.fromkeys(("id", "plan", "organization"), pl.String), "created": times, "expires": times}
+    schema["revoked"] = pl.Boolean
     output.show(
         pl.DataFrame(rows, schema, orient="row"), output.choose(as_json=as_json, as_csv=as_csv), max(1, len(entries))
     )
