@@ -13,19 +13,10 @@ from marketdata.wire.views import View
 
 
 class HistoryArchive(Protocol):
-    """What a client needs of an archive."""
+    """An archive that a client reads through, by its methods of the same names."""
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive, which fetches what is missing from this client."""
-
-    def books(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Order books, as the client returns them."""
-
-    def prices(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Prices, as the client returns them."""
-
-    def metrics(self, market: Any, start: Any, end: Any, resolution: str) -> Any:
-        """Metrics, as the client returns them."""
 
 
 class _Counted:

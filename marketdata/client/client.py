@@ -14,7 +14,7 @@ from marketdata.client.archive_cache import HistoryArchive, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
-from marketdata.client.markets import windows
+from marketdata.client.markets import whole_windows
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.errors import ConfigError, NotFoundError
@@ -23,7 +23,7 @@ from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
-from marketdata.fetch.windows import LARGEST_LIMIT, IdKind
+from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.tidy import records
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.frames import frame_kind
@@ -255,19 +255,22 @@ class Client(Generic[Frame]):
         >>> sum(map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h")))
         8
         """
-        return self._frames("books", "market", market, (start, end), resolution, levels, report)
+        windows = self._windows("books", "market", market, start, end, resolution)
+        return self._history.frames(windows, report, levels, self.frame)
 
     def iter_prices(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("prices", "market", market, (start, end), resolution, None, report)
+        windows = self._windows("prices", "market", market, start, end, resolution)
+        return self._history.frames(windows, report, None, self.frame)
 
     def iter_metrics(
         self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("metrics", "market", market, (start, end), resolution, None, report)
+        windows = self._windows("metrics", "market", market, start, end, resolution)
+        return self._history.frames(windows, report, None, self.frame)
 
     def iter_columns(
         self,
@@ -282,7 +285,7 @@ class Client(Generic[Frame]):
         complete for all tokens, its points as columns, whether its end is proven); the parts of a range touch.
         """
         limit = self._options.page_limit
-        every = [w for view, name, rng in requests for w in windows(view, "market", name, rng, resolution, limit)]
+        every = [w for view, name, rng in requests for w in whole_windows(view, "market", name, rng, resolution, limit)]
         fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
             for arrival in fetch:
@@ -330,10 +333,10 @@ class Client(Generic[Frame]):
         """
         if view not in VIEWS:
             raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-        every = windows(view, "market", market, to_range(start, end), resolution, self._options.page_limit)
-        infos = self._history.markets.look_up_all(window.id for window in every)
+        windows = self._windows(view, "market", market, start, end, resolution)
+        infos = self._history.markets.look_up_all(window.id for window in windows)
         tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
-        return make_plan(every, tokens, self.usage(), int(time.time() * SECOND))
+        return make_plan(windows, tokens, self.usage(), int(time.time() * SECOND))
 
     # -- discovery
 
@@ -493,23 +496,13 @@ class Client(Generic[Frame]):
             progress = self._options.progress
             frame = read_through(self._archive, self, view, ids, span, resolution, levels, report, progress)
         else:
-            [frame] = self._frames(view, kind, ids, span, resolution, levels, report, is_whole=True)
+            windows = self._windows(view, kind, ids, *span, resolution)
+            [frame] = self._history.frames(windows, report, levels, self.frame, is_whole=True)
         return cast("Frame", frame)
 
-    def _frames(
-        self,
-        view: View,
-        kind: IdKind,
-        ids: Any,
-        span: tuple[Any, Any],
-        resolution: str,
-        levels: int | None,
-        report: Report | None,
-        *,
-        is_whole: bool = False,
-    ) -> Iterator[Frame]:
-        every = windows(view, kind, ids, to_range(*span), resolution, self._options.page_limit)
-        return self._history.frames(every, report, levels, self.frame, is_whole=is_whole)
+    def _windows(self, view: View, kind: IdKind, ids: Any, start: Any, end: Any, resolution: str) -> list[Window]:
+        """One uncut window per id."""
+        return whole_windows(view, kind, ids, to_range(start, end), resolution, self._options.page_limit)
 
     def _listing(
         self, kind: records.RecordKind, params: dict[str, str | None], max_rows: int | None, page_size: int

@@ -84,7 +84,7 @@ class Markets:
         return []
 
 
-def windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
+def whole_windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
     """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
     name = "market" if kind == "market" else "token_id"
     what = "an id or slug" if kind == "market" else "an id"

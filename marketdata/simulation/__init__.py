@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from marketdata.errors import ConfigError
 from marketdata.simulation.market import END, Observations, observe, simulate_market
@@ -23,42 +23,31 @@ __all__ = ["END", "simulate"]
 _BATCH_LEVELS = 2_000_000  # level rows written at a time
 
 
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `simulate`, for its overloads."""
+
+    events: int
+    days: float
+    seed: int
+    markets: int
+    levels: int
+
+
 @overload
 def simulate(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    events: int = 3,
-    days: float = 7,
-    seed: int = 0,
-    markets: int = 2,
-    levels: int = 12,
-    frame: Literal["pandas"] = "pandas",
+    path: str | os.PathLike[str] | None = None, *, frame: Literal["pandas"] = "pandas", **options: Unpack[_Options]
 ) -> Archive[PandasFrame]: ...
 
 
 @overload
 def simulate(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    events: int = 3,
-    days: float = 7,
-    seed: int = 0,
-    markets: int = 2,
-    levels: int = 12,
-    frame: Literal["polars"],
+    path: str | os.PathLike[str] | None = None, *, frame: Literal["polars"], **options: Unpack[_Options]
 ) -> Archive[PolarsFrame]: ...
 
 
 @overload
 def simulate(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    events: int = 3,
-    days: float = 7,
-    seed: int = 0,
-    markets: int = 2,
-    levels: int = 12,
-    frame: FrameKind,
+    path: str | os.PathLike[str] | None = None, *, frame: FrameKind, **options: Unpack[_Options]
 ) -> Archive[Any]: ...
 
 

@@ -577,9 +577,13 @@ def test_no_other_site_may_read_the_answers(local: Service) -> None:
 
 
 def test_the_key_is_said_once(tmp_path: Path) -> None:
-    """The process prints its address and its key, each once, and nothing more."""
+    """The process prints its address, its key, and a line that exports both, each once, and nothing more."""
     delta_archive(small_archive(), tmp_path)
     with process(tmp_path) as (running, url, key):
+        assert running.stdout is not None
+        assert running.stdout.readline() == "For another terminal:\n"
+        exported = running.stdout.readline().split()
+        assert exported == ["export", f"MARKETDATA_BASE_URL={url}", f"MARKETDATA_API_KEY={key}"]
         assert requests.get(f"{url}/v1/health", headers={"X-API-Key": key}, timeout=20).status_code == 200
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=15)
