@@ -129,7 +129,7 @@ class Archive(Generic[Frame]):
         self._client: Any = None
         self._progress: bool | None = None
         if base is not None and base not in BASES:
-            raise ConfigError("does not exist; an archive holds points at '1m' or '1s'.", argument="base", value=base)
+            raise ConfigError("does not exist; an archive has points at '1m' or '1s'.", argument="base", value=base)
         then = None if as_of is None else to_micros(as_of, "as_of")
         self._store = ArchiveStore(self._location, storage_options, then, base)
         if base is not None:

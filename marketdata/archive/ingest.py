@@ -60,7 +60,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
     if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
         warn(
-            f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
+            f"The {view} rows have the grid of {coarse}. They are stored as the {base} points of these moments, "
             "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add the "
             f"{base} points they were made of instead.",
             PartialCoverageWarning,
@@ -82,7 +82,7 @@ def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
             if sum(market == market_id for market, _ in given) > 1:
                 continue  # the tokens that are given are all that anybody knows of
             raise ArchiveError(
-                f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "
+                f"complete=True, but the {view} rows have one token of market {market_id[:200]!r}, which the archive "
                 "does not know. Add it first: archive.add(markets=frame), with token_ids and token_labels."
             )
         lacking = [t["label"] for t in record.get("tokens", ()) if t.get("id") and (market_id, t["id"]) not in given]
@@ -100,8 +100,8 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
     if len(fine):
         market_id = held.tokens[int(held.token[fine[0]])].market_id
         raise ArchiveError(
-            f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are held in "
-            f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives coarser "
+            f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are stored in "
+            f"{ranges[market_id]}, which they would replace. The archive stores {store.base} points and derives coarser "
             "ones: there is no need to add those."
         )
 
@@ -144,7 +144,7 @@ def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
         first = again[~is_equal][0]
         token = columns.tokens[int(columns.token[first])]
         raise NotTidyError(
-            f"The {view} rows hold different values for one token and time, such as token "
+            f"The {view} rows have different values for one token and time, such as token "
             f"{str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[first]))}. "
             "Leave one of them; equal rows are taken as one."
         )

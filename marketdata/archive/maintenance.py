@@ -224,7 +224,7 @@ def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
     if record.state == CoverageState.MISSING:
         return None
     if record.rows is not None and len(found) != record.rows:
-        return f"{len(found)} points are held where {record.rows} were written"
+        return f"{len(found)} points are stored where {record.rows} were written"
     if record.digest is not None and content_hash(found) != record.digest:
         return "the points are not those that were written"
     return None

@@ -60,7 +60,7 @@ def check_base(store: ArchiveStore) -> None:
     """ConfigError for an archive of own recordings at seconds, which takes no points of the service."""
     if store.base.micros != MINUTE:
         raise ConfigError(
-            f"The archive {store.root!r} holds own recordings at {store.base}, and takes no pull: the service has 1m, "
+            f"The archive {store.root!r} has own recordings at {store.base}, and takes no pull: the service has 1m, "
             "and points of both must not be mixed. Pull into an archive of its own."
         )
 

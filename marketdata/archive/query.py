@@ -186,7 +186,7 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
     have = held(records)
     name = f"{view} of market {market_id[:200]!r}"
     if not have:
-        raise NotArchivedError(f"no {name} are held; pull or add them first.")
+        raise NotArchivedError(f"no {name} are stored; pull or add them first.")
     first = have[0].start if start is None else to_micros(start, "start")
     last = have[-1].end if end is None else to_micros(end, "end")
     if start is not None and end is not None:
@@ -194,7 +194,7 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
     wanted = Range(first, last)
     missing = gaps(have, wanted) if first < last else [wanted]
     if missing == [wanted]:
-        raise not_held(f"{name} are not held in {wanted}; held: {_show(have)}.", wanted)
+        raise not_archived(f"{name} are not stored in {wanted}; stored: {_show(have)}.", wanted)
     if on_missing in ("warn", "raise"):
         _report(name, missing, within(records, wanted), on_missing)
     return wanted
@@ -209,15 +209,15 @@ def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], 
     reasons += [(f"are {state} in {_show(found)}", found) for state, found in uncertain.items() if found]
     what = " and ".join(text for text, _ in reasons)
     if on_missing == "raise":
-        raise not_held(f"{name} {what}.", reasons[0][1][0])
+        raise not_archived(f"{name} {what}.", reasons[0][1][0])
     warn(
-        f"{name} {what}; the answer holds what there is.",
+        f"{name} {what}; the answer has what is stored.",
         PartialCoverageWarning,
         hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
     )
 
 
-def not_held(message: str, missing: Range) -> NotArchivedError:
+def not_archived(message: str, missing: Range) -> NotArchivedError:
     """The error that names the missing range."""
     error = NotArchivedError(message)
     error.range = (to_datetime(missing.start), to_datetime(missing.end))

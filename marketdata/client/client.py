@@ -413,7 +413,7 @@ class Client(Generic[Frame]):
         return self._listing("markets", {**params, **filters}, max_rows, page_size)
 
     def market(self, id_or_slug: str) -> Record:
-        """One market (``id_or_slug``), with all that the service says of it; NotFoundError if there is none.
+        """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
 
         Returns a dict with its fields also as attributes: ``id slug question status start_date end_date tokens
         description closed_at resolved_token_id resolved_token_label`` and further ones.

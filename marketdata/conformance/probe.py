@@ -71,7 +71,7 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
         raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")
     whole = Range(-(-rng.start // far.micros) * far.micros, rng.end // far.micros * far.micros)
     if whole.end - whole.start < 2 * far.micros:
-        raise ConfigError(f"{rng} holds less than two whole buckets of {far}; give a longer range.")
+        raise ConfigError(f"{rng} has less than two whole buckets of {far}; give a longer range.")
     probe = Probe(transport, market, whole)
     prices = probe.pairs("prices", near, far)[0]
     found = compared(prices, probe.pairs("metrics", near, far), probe.pairs("books", near, far)[0])

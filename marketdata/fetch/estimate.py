@@ -1,4 +1,4 @@
-"""What a fetch will cost, before it is made."""
+"""The cost of a fetch, before it is made."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MOST_TRIES = 3
 _MOST_HALVINGS = 3
 # Pages of a window and its halves together, over the pages that it can have.
 _BUDGET = 2
-# Why points of a window may be missing: its pages say another number of them, or end with an empty cursor.
+# Why points of a window may be missing: its pages count another number of them, or end with an empty cursor.
 Unproven = Literal["count", "cursor"]
 # Noted once a fetch, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
@@ -217,7 +217,7 @@ class Reader:
         return page
 
     def _unproven(self, window: Window, chunk: Chunk, halvings: int = _MOST_HALVINGS) -> Unproven | None:
-        """Why a window may have more points than came, if smaller ones can tell."""
+        """Why a window may have more points than arrived, if smaller ones can tell."""
         if chunk.notes["count_mismatch"] and halvings and not self._memory.counts_otherwise:
             return "count"
         if not chunk.notes["cursor_empty"] or len(chunk.columns) >= window.buckets * chunk.labels:

@@ -51,7 +51,7 @@ class Markets(Protocol):
 
 
 class Arrival(NamedTuple):
-    """A window whose points have all come: index of its request, and whether its end was proven."""
+    """A window whose points have all arrived: index of its request, and whether its end was proven."""
 
     request: int
     window: Window
@@ -105,7 +105,7 @@ class _Source:
         return self.window.kind == "market" and VIEWS[self.window.view].has_tokens
 
     def _unknown(self, limit: int) -> Density:
-        """The density before any point came."""
+        """The density before any point arrived."""
         if self.is_wide:
             return Density(limit, 1, 1)  # tokens are requested concurrently, so each may follow its cursor
         if not self._has_tokens:
@@ -189,7 +189,7 @@ class _Source:
         return self.todo.popleft()
 
     def _opened(self, slot: _Slot) -> _Task | None:
-        """Widen the first slot by what its sample shows, once that has come, and request the rest of it."""
+        """Widen the first slot by what its sample shows, once that has arrived, and request the rest of it."""
         sample = range(0, len(slot.parts), -(-len(slot.parts) // _SAMPLES))
         if len(slot.chunks) < len(sample):
             return None
@@ -223,7 +223,7 @@ class _Source:
         return sum(replace(window, rng=rng).buckets for rng, is_active in parts if is_active)
 
     def _slot(self, window: Window, expected: int) -> _Slot:
-        """A slot whose parts come before all other requests."""
+        """A slot whose parts are requested before all others."""
         tokens = self.info.tokens if self.info is not None and self.is_wide else ()
         parts = [replace(window, kind="token", id=token) for token in tokens] or [window]
         slot = _Slot(window, parts, expected)
@@ -236,7 +236,7 @@ class _Source:
         return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
 
     def see(self, part: Window, chunk: Chunk) -> None:
-        """Learn the density from what came of a part of a slot."""
+        """Learn the density from a part of a slot."""
         self.points += len(chunk.columns)
         self._density.limit = chunk.limit
         if active := self._active_buckets(part):

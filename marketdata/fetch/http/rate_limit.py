@@ -10,7 +10,7 @@ from marketdata.clock import SYSTEM, Clock
 from marketdata.fetch.http.fork_lock import ForkLock
 
 _WINDOW = 60.0
-# Requests that leave evenly may arrive closer together; a hundredth keeps a strict server content.
+# Requests that leave evenly may arrive closer together; a hundredth more satisfies a strict server.
 _GUARD = 1.01
 _LARGEST_BURST = 32
 
@@ -35,7 +35,7 @@ class Pacer:
 
     @property
     def known(self) -> bool:
-        """Whether the service has said what the key may spend."""
+        """Whether the service has said what the rate of the key is."""
         return self._announced
 
     def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
