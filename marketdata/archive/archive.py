@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, sql
 from marketdata.archive.catalog import KINDS, RecordKind
@@ -16,12 +16,11 @@ from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, fetched_frame, wanted_range
-from marketdata.archive.query import Missing, checked_missing, checked_view, checked_views
+from marketdata.archive.query import Missing, checked_missing, checked_views
 from marketdata.archive.scan import (
     EngineName,
     Query,
     by_market,
-    checked_engine,
     query_of,
     to_arrow,
     to_dask,
@@ -33,7 +32,7 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.resolution import BASES
-from marketdata.tidy.arguments import names, whole
+from marketdata.tidy.arguments import choice, names, whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import Range, to_datetime, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
@@ -410,7 +409,7 @@ class Archive(Generic[Frame]):
         """
         store, ranges = self._store, {market_id: rng or query.ALL_TIME}
         return query.derived(
-            store.points[checked_view(view)], view, ranges, store.base, store.width(resolution), token_id
+            store.points[choice("view", view, VIEWS)], view, ranges, store.base, store.width(resolution), token_id
         )
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
@@ -428,7 +427,7 @@ class Archive(Generic[Frame]):
         """Number of the newest commit of a table (``view`` or records), from 0; -1 before it; see `records`."""
         if view in KINDS:
             return self._stored.catalog[view].table.version().number
-        return self._stored.points[checked_view(view)].version().number
+        return self._stored.points[choice("view", view, VIEWS)].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records as the interface has them (4.5): ``kind`` is "series", "events" or "markets".
@@ -440,9 +439,7 @@ class Archive(Generic[Frame]):
         >>> [len(market["tokens"]) for market in archive.records("markets")]
         [2, 2, 3, 210]
         """
-        if kind not in KINDS:
-            raise ConfigError(f"records of {kind!r} do not exist; allowed are {', '.join(KINDS)}.")
-        return [dict(record) for record in self._stored.catalog[kind].records()]
+        return [dict(record) for record in self._stored.catalog[choice("kind", kind, KINDS)].records()]
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market with this id, else with this slug (``id_or_slug``), or None; see `records`."""
@@ -515,7 +512,7 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        table, engine = self._stored.points[checked_view(view)], checked_engine(engine)
+        table, engine = self._stored.points[choice("view", view, VIEWS)], choice("engine", engine, get_args(EngineName))
         ids = None if market is None else [self._market_id(one) for one in names("market", market)]
         what = self._query(view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
@@ -648,7 +645,7 @@ class Archive(Generic[Frame]):
         48
         """
         if market is not None:
-            frame = getattr(self, checked_view(view))(market, start, end, resolution, frame="polars")
+            frame = getattr(self, choice("view", view, VIEWS))(market, start, end, resolution, frame="polars")
             return files.write(frame, Path(path))
         rows, table = self.scan(view, None, start, end, resolution), self._store.points[view]
         for file in query.files_of(table.version(), None, _range(start, end)):
@@ -667,7 +664,7 @@ class Archive(Generic[Frame]):
         >>> pl.scan_parquet(archive.files("prices")).select(pl.col("token_id").n_unique()).collect().item()
         217
         """
-        table = self._stored.points[checked_view(view)]
+        table = self._stored.points[choice("view", view, VIEWS)]
         ids = None if market is None else [self._market_id(market)]
         return [table.store.address(f.path) for f in query.files_of(table.version(), ids, _range(start, end))]
 

@@ -22,7 +22,8 @@ from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, f
 from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
-from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
+from marketdata.errors import ArchiveCorruptError, ArchiveError
+from marketdata.tidy.arguments import number
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
 from marketdata.wire.views import VIEWS, View, empty
@@ -115,12 +116,8 @@ def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
     """Remove files that no version of the last hours names; returns their names."""
-    if isinstance(retention_hours, bool) or not isinstance(retention_hours, int | float):
-        raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a number from 0 on.")
-    if not 0 <= retention_hours < math.inf:
-        raise ConfigError(f"retention_hours={retention_hours!r} is refused; allowed is a finite number from 0 on.")
     # Delta counts whole hours: one file too many is better than one too few.
-    hours = math.ceil(min(retention_hours, _LONGEST))
+    hours = math.ceil(min(number("retention_hours", retention_hours, least=0), _LONGEST))
     gone = []
     for table in store.tables.values():
         if table.version().number >= 0:

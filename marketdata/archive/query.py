@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,9 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
-from marketdata.errors import ConfigError, NotArchivedError, PartialCoverageWarning, warn
+from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.arguments import choice
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, Token, concat
@@ -229,25 +230,14 @@ def _show(ranges: list[Range]) -> str:
     return ", ".join(map(str, ranges[:3])) + more
 
 
-def checked_view(view: Any) -> View:
-    """The ``view`` argument, if it is one of the three; else a ConfigError."""
-    if view not in VIEWS:
-        raise ConfigError(f"view {view!r} does not exist; allowed are {', '.join(VIEWS)}.")
-    return cast("View", view)
-
-
 def checked_views(views: Any) -> list[View]:
     """The ``views`` argument, one or several; else a ConfigError."""
-    return [checked_view(view) for view in ([views] if isinstance(views, str) else views)]
+    return [choice("view", view, VIEWS) for view in ([views] if isinstance(views, str) else views)]
 
 
 def checked_missing(on_missing: Any) -> Missing:
-    """Check an ``on_missing`` argument; None is "warn"."""
-    if on_missing not in (None, "warn", "raise", "partial", "fetch"):
-        raise ConfigError(
-            f"on_missing={on_missing!r} does not exist; allowed are 'warn', 'raise', 'partial' and 'fetch'."
-        )
-    return on_missing or "warn"
+    """The ``on_missing`` argument, None as "warn"; else a ConfigError."""
+    return "warn" if on_missing is None else choice("on_missing", on_missing, get_args(Missing))
 
 
 def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
-_ENGINES = ("polars", "arrow", "duckdb", "dask", "spark")
 # Partitions of Dask and Spark: few enough that each is worth its start.
 _PARTITIONS = 64
 
@@ -124,13 +123,6 @@ def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]
         files = [table.store.address(f.path) for f in files_of(version, part, query.wanted)]
         out.append(replace(query, files=tuple(f for f in files if f in known), markets=tuple(part)))
     return out or [query]
-
-
-def checked_engine(engine: Any) -> EngineName:
-    """The ``engine`` argument, if it is one of the five; else a ConfigError."""
-    if engine not in _ENGINES:
-        raise ConfigError(f"engine={engine!r} does not exist; allowed are {', '.join(_ENGINES)}.")
-    return engine  # type: ignore[no-any-return]
 
 
 def to_arrow(query: Query) -> pa.RecordBatchReader:

@@ -25,7 +25,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.tidy import records
-from marketdata.tidy.arguments import whole
+from marketdata.tidy.arguments import choice, whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
@@ -331,8 +331,7 @@ class Client(Generic[Frame]):
         >>> client.plan("books", market, "2025-12-31", "2026-01-01", "1m").points
         2880
         """
-        if view not in VIEWS:
-            raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
+        choice("view", view, VIEWS)
         windows = self._windows(view, "market", market, start, end, resolution)
         infos = self._history.markets.look_up_all(window.id for window in windows)
         tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}

@@ -7,6 +7,7 @@ import contextvars
 import functools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from marketdata.fetch.http.transport import STOP, Stop
@@ -22,32 +23,21 @@ def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
 
     @functools.wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        outcome: Future[T] = Future()
+        outcome.set_running_or_notify_cancel()  # so that a cancelled coroutine leaves it to the thread
         stop = Stop()
-
-        def resolve(result: T | None, error: BaseException | None) -> None:
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(result)  # type: ignore[arg-type]
-            else:
-                future.set_exception(error)
 
         def run() -> None:
             STOP.set(stop)
-            outcome: tuple[T | None, BaseException | None]
             try:
-                outcome = method(self, *args, **kwargs), None
+                outcome.set_result(method(self, *args, **kwargs))
             except BaseException as error:
-                outcome = None, error
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(resolve, *outcome)
+                outcome.set_exception(error)
 
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(run,), name="marketdata-await", daemon=True).start()
         try:
-            return await future
+            return await asyncio.wrap_future(outcome)
         finally:
             stop.set()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from marketdata.accessor import to_frame
 from marketdata.errors import ConfigError
+from marketdata.tidy.arguments import choice
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.wire.decode import decode_pages
 from marketdata.wire.deduplicate import deduplicate
@@ -43,8 +44,7 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     >>> md.read_pages("prices", [page])["price"].tolist()
     [0.25]
     """
-    if view not in VIEWS:
-        raise ConfigError(f"view={view!r} does not exist; allowed are {', '.join(VIEWS)}.")
+    choice("view", view, VIEWS)
     given: Any = pages
     if isinstance(given, bytes | str) or not isinstance(given, Iterable):
         raise ConfigError("pages is a list of page bodies, each as bytes.")

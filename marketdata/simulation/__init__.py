@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 from marketdata.errors import ConfigError
 from marketdata.simulation.market import END, Observations, observe, simulate_market
 from marketdata.simulation.universe import EventSpec, MarketSpec, event_specs, market_record, market_specs
+from marketdata.tidy.arguments import number, whole
 from marketdata.wire.columns import concat
 
 if TYPE_CHECKING:
@@ -86,7 +87,14 @@ def simulate(
     """
     from marketdata.archive import Archive
 
-    _check(events=events, days=days, seed=seed, markets=markets, levels=levels)
+    for name, value, least in (
+        ("events", events, 1),
+        ("seed", seed, 0),
+        ("markets", markets, 1),
+        ("levels", levels, 1),
+    ):
+        whole(name, value, least, 2**53)
+    number("days", days, least=0.01)
     if path is None:
         path = tempfile.mkdtemp(prefix="marketdata-simulated-")
         atexit.register(shutil.rmtree, path, ignore_errors=True)
@@ -134,13 +142,3 @@ def _market_frame(specs: list[MarketSpec], events: list[EventSpec], minutes: int
 
     rows = [market_record(spec, events[spec.event], **simulate_market(spec, minutes).record_fields()) for spec in specs]
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _check(**given: float) -> None:
-    least = {"events": 1, "days": 0.01, "seed": 0, "markets": 1, "levels": 1}
-    for name, value in given.items():
-        whole = name != "days"
-        kind_ok = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not kind_ok or not least[name] <= value < 2**53:
-            kind = "a whole number" if whole else "a number"
-            raise ConfigError(f"is refused; allowed is {kind} from {least[name]} on.", argument=name, value=value)

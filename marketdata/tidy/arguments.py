@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from marketdata.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
@@ -25,6 +27,14 @@ def number(name: str, value: Any, *, least: float | None = None) -> float:
         allowed = "above 0" if least is None else f"from {least:g}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
     return float(value)
+
+
+def choice(name: str, value: Any, allowed: Iterable[T]) -> T:
+    """The argument, if it is one of those allowed; anything else is a ConfigError."""
+    known = tuple(allowed)
+    if value not in known:
+        raise ConfigError(f"{name}={value!r} does not exist; allowed are {', '.join(map(repr, known))}.")
+    return value  # type: ignore[no-any-return]
 
 
 def names(name: str, value: Any, what: str = "an id or slug") -> list[str]:

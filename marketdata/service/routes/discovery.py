@@ -6,7 +6,7 @@ from fastapi.responses import Response
 
 from marketdata.service import errors
 from marketdata.service.dependencies import CursorsDep, GzipDep, IdOrSlug, ListingParameters, ListingsDep, SourceDep
-from marketdata.service.listings import ListingQuery, Listings, Parent, Record, RecordKind, detail
+from marketdata.service.listings import ListingQuery, Listings, Parent, RecordKind, detail
 from marketdata.service.pagination import Cursors
 from marketdata.service.responses import NOT_FOUND, json_response
 from marketdata.service.routes.router import v1_router
@@ -18,7 +18,7 @@ router = v1_router("Discovery")
 @router.get("/series", response_model=models.Listing)
 def list_series(query: ListingParameters, listings: ListingsDep, cursors: CursorsDep, gzip: GzipDep) -> Response:
     """Series: broad themes or recurring categories."""
-    return json_response(_listing("series", query, listings, cursors), gzip=gzip)
+    return _listing("series", query, listings, cursors, gzip)
 
 
 @router.get("/events", response_model=models.Listing)
@@ -31,9 +31,7 @@ def list_events(
     series_slug: str | None = None,
 ) -> Response:
     """Events, of one series if its id or slug is given."""
-    return json_response(
-        _listing("events", query, listings, cursors, Parent("series", series_id, series_slug)), gzip=gzip
-    )
+    return _listing("events", query, listings, cursors, gzip, Parent("series", series_id, series_slug))
 
 
 @router.get("/markets", response_model=models.Listing)
@@ -46,9 +44,7 @@ def list_markets(
     event_slug: str | None = None,
 ) -> Response:
     """Markets, of one event if its id or slug is given."""
-    return json_response(
-        _listing("markets", query, listings, cursors, Parent("event", event_id, event_slug)), gzip=gzip
-    )
+    return _listing("markets", query, listings, cursors, gzip, Parent("event", event_id, event_slug))
 
 
 @router.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=NOT_FOUND)
@@ -68,7 +64,13 @@ def list_tags(listings: ListingsDep, gzip: GzipDep) -> Response:
 
 
 def _listing(
-    kind: RecordKind, query: ListingQuery, listings: Listings, cursors: Cursors, parent: Parent | None = None
-) -> Record:
+    kind: RecordKind,
+    query: ListingQuery,
+    listings: Listings,
+    cursors: Cursors,
+    gzip: GzipDep,
+    parent: Parent | None = None,
+) -> Response:
     records, following = listings.page(kind, query, cursors, parent)
-    return {"data": records, "metadata": {"count": len(records), "limit": query.limit, "next_cursor": following}}
+    metadata = {"count": len(records), "limit": query.limit, "next_cursor": following}
+    return json_response({"data": records, "metadata": metadata}, gzip=gzip)
