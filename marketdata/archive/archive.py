@@ -19,7 +19,6 @@ from marketdata.archive.pull import Pull, fetched_frame, wanted_range
 from marketdata.archive.query import Missing, checked_missing, checked_views
 from marketdata.archive.scan import (
     EngineName,
-    Query,
     by_market,
     query_of,
     to_arrow,
@@ -214,16 +213,15 @@ class Archive(Generic[Frame]):
         [('markets', 1)]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        read = files.found(some, token_id, clock)
-        return [self._add_file(one) for one in read]
-
-    def _add_file(self, one: files.Found) -> AddedFile:
-        points = stored = one.rows
-        if one.kind in VIEWS:
-            points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
-        else:
-            self.add(**{one.kind: one.data})
-        return AddedFile(str(one.path), one.kind, one.rows, points, stored)
+        added = []
+        for one in files.found(some, token_id, clock):
+            points = stored = one.rows
+            if one.kind in VIEWS:
+                points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
+            else:
+                self.add(**{one.kind: one.data})
+            added.append(AddedFile(str(one.path), one.kind, one.rows, points, stored))
+        return added
 
     def pull(
         self,
@@ -514,7 +512,7 @@ class Archive(Generic[Frame]):
         """
         table, engine = self._stored.points[choice("view", view, VIEWS)], choice("engine", engine, get_args(EngineName))
         ids = None if market is None else [self._market_id(one) for one in names("market", market)]
-        what = self._query(view, ids, _range(start, end), resolution, levels=levels, nested=nested)
+        what = query_of(self._store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
             return what.lazy()
         if engine == "arrow":
@@ -542,7 +540,8 @@ class Archive(Generic[Frame]):
         connection = sql.connect()
         for view, table in self._stored.points.items():
             if re.search("books|snapshots" if view == "books" else view, statement, re.IGNORECASE):
-                sql.define(connection, table, self._query(view, None, query.ALL_TIME, "1m", nested=view == "books"))
+                what = query_of(self._store, view, None, query.ALL_TIME, "1m", nested=view == "books")
+                sql.define(connection, table, what)
         if re.search("books", statement, re.IGNORECASE):
             sql.define_books(connection)
         for name in ("markets", "events", "series", "coverage"):
@@ -551,25 +550,6 @@ class Archive(Generic[Frame]):
                 connection.register(name, records.to_arrow())
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
         return cast("Frame", query.of_kind(rows, frame or self._frame))
-
-    def _query(
-        self,
-        view: View,
-        markets: Sequence[str] | None,
-        wanted: Range,
-        resolution: str,
-        *,
-        levels: int | None = None,
-        nested: bool = False,
-    ) -> Query:
-        store = self._store
-        if levels is not None:
-            whole("levels", levels)
-        width = store.width(resolution)
-        wanted = query.clipped(wanted, store.base, width)
-        return query_of(
-            store.points[view], view, store.options, markets, wanted, width, store.base, levels=levels, nested=nested
-        )
 
     def markets(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
@@ -765,8 +745,16 @@ class Archive(Generic[Frame]):
             whole("levels", levels)
         width, missing = self._store.width(resolution), checked_missing(on_missing)
         if missing == "fetch":
-            wanted = self._span(start, end)
-            ranges = dict.fromkeys(self._fill(view, market, wanted), wanted)
+            if self._client is None:
+                raise ConfigError(
+                    "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
+                )
+            if start is None or end is None:
+                raise ConfigError("on_missing='fetch' needs start= and end=.")
+            wanted = to_range(start, end)
+            run = Pull(self._store, self._client, progress=self._progress)
+            filled = run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
+            ranges = dict.fromkeys(filled, wanted)
         else:
             ids = dict.fromkeys(map(self._market_id, names("market", market)))
             ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
@@ -774,19 +762,6 @@ class Archive(Generic[Frame]):
         if levels is not None and isinstance(columns, BookColumns):
             columns = columns.cut(levels)
         return cast("Frame", to_frame(columns, frame or self._frame))
-
-    def _span(self, start: Any, end: Any) -> Range:
-        if self._client is None:
-            raise ConfigError(
-                "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
-            )
-        if start is None or end is None:
-            raise ConfigError("on_missing='fetch' needs start= and end=.")
-        return to_range(start, end)
-
-    def _fill(self, view: View, market: str | Sequence[str], wanted: Range) -> list[str]:
-        run = Pull(self._store, self._client, progress=self._progress)
-        return run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
 
     def _market_id(self, id_or_slug: str) -> str:
         catalog = self._stored.catalog["markets"]

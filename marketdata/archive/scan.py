@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from marketdata.archive.query import files_of
+from marketdata.archive.query import clipped, files_of
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
+from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.arguments import whole
 from marketdata.tidy.partitions import home
 from marketdata.tidy.schema import ASK, BID, BOOKS
 from marketdata.times import Range, to_datetime
@@ -88,28 +90,28 @@ class Query:
 
 
 def query_of(
-    table: Table,
+    store: ArchiveStore,
     view: View,
-    options: dict[str, str] | None,
     markets: Sequence[str] | None,
     wanted: Range,
-    width: BucketWidth,
-    base: BucketWidth,
+    resolution: str,
     *,
     levels: int | None = None,
     nested: bool = False,
 ) -> Query:
-    """A query of the newest version of a table."""
+    """A query of the newest version of a view."""
+    if levels is not None:
+        whole("levels", levels)
     if (nested or levels is not None) and view != "books":
         what = "nested=True" if nested else f"levels={levels}"
         raise ConfigError(f"{what} is refused for {view}; only books have levels.")
-    version = table.version()
+    table, width, base = store.points[view], store.width(resolution), store.base
+    version, wanted = table.version(), clipped(wanted, base, width)
     files = files_of(version, None if markets is None else sorted(markets), wanted)
     addresses = tuple(table.store.address(f.path) for f in files)
     some = None if markets is None else tuple(markets)
-    return Query(
-        view, addresses, version.schema, options if table.remote else None, some, wanted, width, base, levels, nested
-    )
+    options = store.options if table.remote else None
+    return Query(view, addresses, version.schema, options, some, wanted, width, base, levels, nested)
 
 
 def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]:
