@@ -38,6 +38,8 @@ class Selection:
         all_markets: bool = False,
         file: str | os.PathLike[str] | None = None,
     ) -> None:
+        if not hasattr(client, "iter_columns"):
+            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         ways = {"markets": markets, "event": event, "series": series, "search": search, "file": file}
         given = [name for name, value in ways.items() if value is not None] + ["all_markets"] * bool(all_markets)
         if len(given) != 1:
