@@ -178,20 +178,20 @@ class _Sink:
         self._store = store
         self._todo = todo
         self._clock = clock
-        self._came: dict[View, list[tuple[int, bool, Range, AnyColumns]]] = {}
+        self._arrived: dict[View, list[tuple[int, bool, Range, AnyColumns]]] = {}
         self._levels = 0
         self._since = time.monotonic()
 
     def take(self, k: int, done: Range, columns: AnyColumns, *, proven: bool) -> None:
         """All points of the part ``done`` of the ``k``-th gap."""
-        self._came.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
+        self._arrived.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
         self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
         if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
             self.commit()
 
     def commit(self) -> None:
-        came, self._came, self._levels = self._came, {}, 0
-        for view, windows in came.items():
+        arrived, self._arrived, self._levels = self._arrived, {}, 0
+        for view, windows in arrived.items():
             intervals, fetched = [], []
             # Windows that touch are one interval: their edge means nothing to the service.
             windows.sort(key=lambda w: w[:3])

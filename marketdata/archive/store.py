@@ -191,7 +191,7 @@ class ArchiveStore:
         parts = by_market(columns)
         hulls = {m: [minutes_of(part)] for m, part in parts.items()}
         spans = _spans(columns)
-        places = {_who(token): code for code, token in enumerate(columns.tokens)}
+        places = {_identity(token): code for code, token in enumerate(columns.tokens)}
         now = time.time_ns() // 1000
         is_added = _membership(columns, base)
 
@@ -199,7 +199,7 @@ class ArchiveStore:
             tokens, codes = tokens_of(view, rows)
             if not whole:
                 return is_added(tokens, codes, _times(rows))
-            same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
+            same = np.array([places.get(_identity(token), -1) for token in tokens] or [-1])[codes]
             ts = _times(rows)
             return (same >= 0) & (ts >= spans[same, 0]) & (ts <= spans[same, 1])
 
@@ -382,20 +382,20 @@ def _touched(
             yield file, rows.filter(pa.array(~replaced))
 
 
-def _who(token: Token) -> tuple[str | None, ...]:
+def _identity(token: Token) -> tuple[str | None, ...]:
     """What identifies a token: its id, or its label if it has none."""
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
 def _membership(columns: AnyColumns, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
     """A test of which points have the token and time of one of the columns."""
-    places = {_who(token): code for code, token in enumerate(columns.tokens)}
+    places = {_identity(token): code for code, token in enumerate(columns.tokens)}
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
     mine = columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
     def is_one(tokens: Sequence[Token], codes: Any, ts: Any) -> Any:
-        same = np.array([places.get(_who(token), -1) for token in tokens] or [-1])[codes]
+        same = np.array([places.get(_identity(token), -1) for token in tokens] or [-1])[codes]
         out = (same >= 0) & (ts >= first) & (ts <= last)
         out[out] = np.isin(same[out] * reach + (ts[out] - first) // base.micros, mine)
         return out

@@ -87,13 +87,10 @@ def simulate(
     """
     from marketdata.archive import Archive
 
-    for name, value, least in (
-        ("events", events, 1),
-        ("seed", seed, 0),
-        ("markets", markets, 1),
-        ("levels", levels, 1),
-    ):
-        whole(name, value, least, 2**53)
+    whole("events", events)
+    whole("markets", markets)
+    whole("levels", levels)
+    whole("seed", seed, 0, 2**53)
     number("days", days, least=0.01)
     if path is None:
         path = tempfile.mkdtemp(prefix="marketdata-simulated-")

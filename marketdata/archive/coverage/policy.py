@@ -97,31 +97,23 @@ def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
 def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     """Ranges to fetch again: all that touch, once all are due or one is overdue by half of its time."""
     # So the empty minutes of a followed market are fetched together, and not one each minute.
-    i = 0
-    while i < len(records):
-        j = i
-        while (
-            j < len(records)
-            and 0 < _empty_answers(records[j]) <= _MOST_TRIES
-            and (j == i or records[j - 1].end == records[j].start)
-        ):
-            j += 1
-        run = records[i:j]
-        waited = [(clock.now - p.fetched_at) / REFETCH_AFTER[_empty_answers(p) - 1] for p in run]
-        if run and (min(waited) >= 1 or max(waited) >= _LATEST):
-            last: Gap | None = None
-            for record, share in zip(run, waited, strict=True):
-                if share < 1:
-                    continue
-                if last is not None and (last.end, last.tries) == (record.start, _empty_answers(record)):
-                    last = last._replace(end=record.end)
-                else:
-                    if last is not None:
-                        yield last
-                    last = Gap(record.start, record.end, _empty_answers(record))
-            if last is not None:
-                yield last
-        i = max(j, i + 1)
+    runs: list[list[CoverageRecord]] = []
+    for record in records:
+        if 0 < _empty_answers(record) <= _MOST_TRIES:
+            if runs and runs[-1][-1].end == record.start:
+                runs[-1].append(record)
+            else:
+                runs.append([record])
+    for run in runs:
+        waited = [(clock.now - r.fetched_at) / REFETCH_AFTER[_empty_answers(r) - 1] for r in run]
+        due: list[Gap] = []
+        for record, share in zip(run, waited, strict=True):
+            if due and share >= 1 and (due[-1].end, due[-1].tries) == (record.start, _empty_answers(record)):
+                due[-1] = due[-1]._replace(end=record.end)
+            elif share >= 1:
+                due.append(Gap(record.start, record.end, _empty_answers(record)))
+        if min(waited) >= 1 or max(waited) >= _LATEST:
+            yield from due
 
 
 def finalize_pauses(entries: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:

@@ -120,12 +120,13 @@ class CoverageTable:
 
     def append(self, records: Mapping[CoverageKey, Sequence[CoverageRecord]]) -> None:
         """Write records; those of points after these are committed."""
-        flat = [(key, record) for key, some in records.items() for record in some]
-        if not flat:
+        if not any(records.values()):
             return
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
-            return self._put(record_table(flat, version.number + 1)), []
+            commit = version.number + 1
+            rows = record_table((key, r._replace(commit=commit)) for key, some in records.items() for r in some)
+            return self._put(rows), []
 
         if len(self.table.plan(make).files) > _MANY_FILES:
             self.compact()
@@ -162,27 +163,14 @@ class CoverageTable:
         self.table.plan(make, data_change=False)
 
 
-def record_table(flat: Iterable[tuple[CoverageKey, CoverageRecord]], commit: int | None = None) -> pa.Table:
+def record_table(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pa.Table:
     """Records as rows of the coverage table."""
-    some = list(flat)
-    columns = list(zip(*(record for _, record in some), strict=True)) or [()] * len(CoverageRecord._fields)
-    start, end, state, rows, digest, fetched_at, seq, tries, commits = columns
-    return pa.table(
-        {
-            "view": pa.array([key[0] for key, _ in some], pa.string()),
-            "market_id": pa.array([key[1] for key, _ in some], pa.string()),
-            "start": pa.array(start, pa.int64()).cast(_TS),
-            "end": pa.array(end, pa.int64()).cast(_TS),
-            "state": pa.array([str(s) for s in state], pa.string()),
-            "rows": pa.array(rows, pa.int64()),
-            "content_hash": pa.array([None if d is None else f"{d:016x}" for d in digest], pa.string()),
-            "fetched_at": pa.array(fetched_at, pa.int64()).cast(_TS),
-            "seq": pa.array(seq, pa.int64()),
-            "tries": pa.array(tries, pa.int64()),
-            "commit": pa.array(commits if commit is None else [commit] * len(some), pa.int64()),
-        },
-        schema=SCHEMA,
-    )
+    rows = []
+    for key, (start, end, state, count, digest, *more) in records:
+        rows.append((*key, start, end, str(state), count, None if digest is None else f"{digest:016x}", *more))
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return pa.table(arrays, schema=SCHEMA)
 
 
 def _records(rows: pa.Table) -> list[CoverageRecord]:

@@ -157,14 +157,14 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
         raise ContractError(f"The answer is encoded as {name[:40]!r}; gzip or nothing was requested.")
     # A recorder's answer has no such option.
     options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
-    came = went = 0
+    received = decoded = 0
 
     def arriving() -> Iterator[bytes]:
-        nonlocal came
+        nonlocal received
         while data := raw.read1(_STEP, **options):
             if time.monotonic() > until:
                 raise NetworkError(f"The answer took longer than {policy.total:g} s.")
-            came += len(data)
+            received += len(data)
             yield data
 
     chunks = arriving()
@@ -174,10 +174,10 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     zipped = "gzip" in name and not first.startswith((b"{", b"["))
     parts: list[bytes] = []
     for out in _inflated(chunks) if zipped else chunks:
-        went += len(out)
-        if went > policy.largest_body:
+        decoded += len(out)
+        if decoded > policy.largest_body:
             raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
-        if went > policy.ratio_from and went > policy.largest_ratio * came:
+        if decoded > policy.ratio_from and decoded > policy.largest_ratio * received:
             raise PayloadTooLargeError(f"The answer grows more than {policy.largest_ratio}-fold; reading stopped.")
         parts.append(out)
     return b"".join(parts)
