@@ -118,7 +118,7 @@ class Catalog:
         self._rows = rows
         self._all = None
         self._parsed: dict[int, Record] = {}
-        self._by_id = {identity: at for at, identity in enumerate(_ids(rows))}
+        self._by_id: dict[str, int] = {identity: at for at, identity in enumerate(_id_column(rows).to_pylist())}
         self.__dict__.pop("_slugs", None)
         self.__dict__.pop("_tokens", None)
 
@@ -162,11 +162,6 @@ class Catalog:
 
 def _id_column(rows: pa.Table) -> Any:
     return rows["market_id" if "market_id" in rows.schema.names else "id"]
-
-
-def _ids(rows: pa.Table) -> list[str]:
-    names: list[str] = _id_column(rows).to_pylist()
-    return names
 
 
 def _by_id(parts: list[pa.Table]) -> pa.Table:

@@ -53,8 +53,10 @@ class Query:
         schema = pl.DataFrame(pl.from_arrow(self.schema.empty_table())).schema
         rows = pl.LazyFrame(schema=schema)
         if self.files:
+            # polars takes all options of a storage as text but one.
+            options: Any = {k: int(v) if k == "max_retries" else v for k, v in (self.options or {}).items()}
             rows = pl.scan_parquet(
-                list(self.files), schema=schema, missing_columns="insert", storage_options=_for_polars(self.options)
+                list(self.files), schema=schema, missing_columns="insert", storage_options=options or None
             )
         rows, ids = self._within(rows), id_columns(self.view)
         if self.view != "books":
@@ -189,11 +191,6 @@ def _spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 # -- the rules for polars
-
-
-def _for_polars(options: dict[str, str] | None) -> dict[str, Any] | None:
-    """Options of a storage as polars takes them: all are texts but one."""
-    return options and {name: int(value) if name == "max_retries" else value for name, value in options.items()}
 
 
 def _bucket(width: BucketWidth) -> pl.Expr:

@@ -440,10 +440,8 @@ def by_market(columns: AnyColumns) -> dict[str, AnyColumns]:
     group = np.cumsum(first)[columns.token]
     edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(columns)]
     ends = np.concatenate(([0], np.cumsum(columns.counts))) if isinstance(columns, BookColumns) else None
-    return {names[columns.token[a]]: _rows(columns, a, b, ends) for a, b in itertools.pairwise(edges)}
-
-
-def _rows(columns: AnyColumns, a: int, b: int, ends: Any) -> AnyColumns:
-    if ends is None:
-        return columns.slice(a, b, 0, 0)
-    return columns.slice(a, b, int(ends[2 * a]), int(ends[2 * b]))
+    out = {}
+    for a, b in itertools.pairwise(edges):
+        levels = (0, 0) if ends is None else (int(ends[2 * a]), int(ends[2 * b]))
+        out[names[columns.token[a]]] = columns.slice(a, b, *levels)
+    return out

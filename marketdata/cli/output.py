@@ -136,7 +136,8 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     texts = head.select(cs.string() | cs.categorical() | cs.enum() | cs.by_dtype(pl.List)).columns
     flexible = [name for name in texts if not name.endswith(("id", "slug")) and data.schema[name] != pl.Datetime]
     widths |= {name: min(widths[name], _WIDEST) for name in flexible}
-    room = _width() - 2 * (len(widths) - 1)
+    is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
+    room = (shutil.get_terminal_size((200, 50)).columns if is_sized else 200) - 2 * (len(widths) - 1)
     while flexible and sum(widths.values()) > room:
         widest = max(flexible, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:
@@ -199,8 +200,3 @@ def _json_list(values: pl.Series) -> str:
 
 def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)
-
-
-def _width() -> int:
-    """Columns of the terminal; wide where there is none."""
-    return shutil.get_terminal_size((200, 50)).columns if sys.stdout.isatty() or "COLUMNS" in os.environ else 200

@@ -196,7 +196,10 @@ def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
             (query.status is None or record.get("status") == query.status)
             and all(word in current.words[place] for word in words)
             and (not query.tags or combine(tag in _tags(record) for tag in query.tags))
-            and all(_within(current.dates[name][place], low, high) for name, low, high in query.bounds)
+            and all(
+                (date := current.dates[name][place]) is not None and low <= date <= high
+                for name, low, high in query.bounds
+            )
         )
 
     return passes
@@ -240,10 +243,6 @@ def _value(record: Record, name: str) -> Any:
 def _tags(record: Mapping[str, Any]) -> Iterable[str]:
     found = record.get("tags")
     return [str(tag) for tag in found] if isinstance(found, list | tuple) else []
-
-
-def _within(micros: int | None, low: int, high: int) -> bool:
-    return micros is not None and low <= micros <= high
 
 
 def _micros(text: Any) -> int | None:

@@ -75,7 +75,10 @@ class FairQueue:
         self._waiting.setdefault(client, deque()).append(turn)
         self.in_flight += 1
         if self.in_flight > self._room:
-            self._drop_newest(max(self._waiting, key=lambda name: (len(self._waiting[name]), name == client)))
+            busiest = max(self._waiting, key=lambda name: (len(self._waiting[name]), name == client))
+            newest = self._waiting[busiest][-1]
+            self._leave(busiest, newest)
+            newest.set_exception(errors.overloaded())
         try:
             await turn
         except asyncio.CancelledError:
@@ -108,11 +111,6 @@ class FairQueue:
     def _may_start(self, client: str) -> bool:
         running, own = self._running.total(), self._running[client]
         return running < self._slots and own < (self._client_slots if own == running else 1)
-
-    def _drop_newest(self, client: str) -> None:
-        turn = self._waiting[client][-1]
-        self._leave(client, turn)
-        turn.set_exception(errors.overloaded())
 
     def _leave(self, client: str, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(client)
@@ -192,12 +190,6 @@ class AccessMiddleware:
             return
         exchange = _Exchange(scope, send, self._simulated, self.queue)
         try:
-            await self._answer(exchange, receive)
-        finally:
-            _log_access(exchange)
-
-    async def _answer(self, exchange: _Exchange, receive: Receive) -> None:
-        try:
             await self._admit(exchange)
             await self._app(exchange.scope, receive, exchange.send)
         except HTTPException as problem:
@@ -208,6 +200,7 @@ class AccessMiddleware:
                 await exchange.refuse(HTTPException(500, errors.FAILED))
         finally:
             exchange.release_slot()
+            _log_access(exchange)
 
     async def _admit(self, exchange: _Exchange) -> None:
         scope = exchange.scope

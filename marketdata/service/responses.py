@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
-from marketdata.wire.columns import BookColumns, Floats, Token
+from marketdata.wire.columns import BookColumns, Token
 from marketdata.wire.views import VIEWS
 
 GZIP_FROM = 1_000
@@ -107,8 +107,9 @@ def _points(part: PageRows, index: Index) -> list[Any]:
     if isinstance(columns, BookColumns):
         return _books(part, columns, index)
     field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
-    values = {field_of.get(name, name): column for name, column in columns.values.items()}
-    return _numbers(values, index, _times(columns.ts[index]))
+    names = ("t", *(field_of.get(name, name) for name in columns.values))
+    rows = zip(_times(columns.ts[index]), *(v[index].tolist() for v in columns.values.values()), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fragment]:
@@ -127,12 +128,6 @@ def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fr
         for i, text in zip(fresh, to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
             texts[i] = orjson.Fragment(_SNAPSHOT + text.removesuffix(b","))
     return [texts[i] for i in places]
-
-
-def _numbers(columns: Mapping[str, Floats], index: Index, times: list[str]) -> list[Point]:
-    names = ("t", *columns)
-    rows = zip(times, *(values[index].tolist() for values in columns.values()), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _times(ts: Index) -> list[str]:

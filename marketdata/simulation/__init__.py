@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from marketdata.errors import ConfigError
 from marketdata.simulation.market import END, Observations, observe, simulate_market
-from marketdata.simulation.universe import EventSpec, MarketSpec, event_specs, market_record, market_specs
+from marketdata.simulation.universe import MarketSpec, event_specs, market_record, market_specs
 from marketdata.tidy.arguments import number, whole
 from marketdata.wire.columns import concat
 
@@ -101,8 +101,14 @@ def simulate(
 
     minutes = max(2, round(days * 1440))
     all_events = event_specs(events)
-    specs = [spec for event in all_events for spec in _markets_of(event, events, markets, seed)]
-    archive.add(markets=_market_frame(specs, all_events, minutes))
+    specs = [
+        spec
+        for event in all_events
+        for spec in market_specs(event, markets, seed, three=event.number == 0, wide=event.number == events - 1)
+    ]
+    archive.add(
+        markets=[market_record(s, all_events[s.event], **simulate_market(s, minutes).record_fields()) for s in specs]
+    )
     for batch in _batches(specs, minutes, levels):
         archive.add(
             books=concat([s.books for s in batch]),
@@ -111,11 +117,6 @@ def simulate(
             complete=True,
         )
     return archive
-
-
-def _markets_of(event: EventSpec, events: int, markets: int, seed: int) -> list[MarketSpec]:
-    last = event.number == events - 1
-    return market_specs(event, markets, seed, three=event.number == 0, wide=last)
 
 
 def _batches(specs: list[MarketSpec], minutes: int, levels: int) -> Iterator[list[Observations]]:
@@ -132,10 +133,3 @@ def _batches(specs: list[MarketSpec], minutes: int, levels: int) -> Iterator[lis
             rows += size
     if batch:
         yield batch
-
-
-def _market_frame(specs: list[MarketSpec], events: list[EventSpec], minutes: int) -> Any:
-    import polars as pl
-
-    rows = [market_record(spec, events[spec.event], **simulate_market(spec, minutes).record_fields()) for spec in specs]
-    return pl.DataFrame(rows, infer_schema_length=None)

@@ -169,7 +169,7 @@ def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iter
         part = table.slice(start, stop - start)
         identity = uuid.uuid4().hex
         body = _encoded(part, identity, weights[start:stop], effort)
-        name = f"{identity}-{zlib.crc32(_footer_of(body)):08x}.parquet"
+        name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
         yield DataFile(name, len(body), part.num_rows, *_extremes(part))
 
@@ -177,7 +177,8 @@ def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iter
 def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memoryview:
     memory = io.BytesIO()
     # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
-    dictionary = [name for name in table.schema.names if name.endswith(("_id", "_label", "price"))]
+    repeated = [field for field in table.schema if field.name.endswith(("_id", "_label", "price"))]
+    dictionary = [f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in repeated]
     rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
     markets = len(_used(table.column("market_id"))) if "market_id" in table.schema.names else 1
     short = max(_GROUP_SHORT, _GROUP_MARKETS * len(weights) // max(markets, 1))
@@ -187,7 +188,7 @@ def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memor
         table.schema,
         compression="zstd",
         compression_level=effort,
-        use_dictionary=[_leaf(table.schema, name) for name in dictionary],
+        use_dictionary=dictionary,
         # No query selects by the numbers in lists, and their statistics take a third of the time.
         write_statistics=[field.name for field in table.schema if not pa.types.is_list(field.type)],
         write_page_checksum=True,
@@ -212,14 +213,6 @@ def _narrowed(table: pa.Table) -> pa.Table:
             names = column.dictionary.filter(pa.array(used[:-1]))
             table = table.set_column(i, field, pa.DictionaryArray.from_arrays(places, names))
     return table
-
-
-def _footer_of(body: memoryview) -> memoryview:
-    return body[-8 - int.from_bytes(body[-8:-4], "little") :]
-
-
-def _leaf(schema: pa.Schema, name: str) -> str:
-    return f"{name}.list.element" if pa.types.is_list(schema.field(name).type) else name
 
 
 def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:

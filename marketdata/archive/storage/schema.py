@@ -39,7 +39,7 @@ def to_table(columns: AnyColumns) -> pa.Table:
     data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
     if isinstance(columns, BookColumns):
         return pa.table(data | _side_lists(columns))
-    return pa.table(data | {name: _floats(values) for name, values in columns.values.items()})
+    return pa.table(data | {n: pa.array(v, pa.float64(), from_pandas=True) for n, v in columns.values.items()})
 
 
 def _names(columns: AnyColumns, attribute: str) -> pa.Array:
@@ -52,10 +52,6 @@ def _names(columns: AnyColumns, attribute: str) -> pa.Array:
     except (pa.ArrowInvalid, UnicodeEncodeError, TypeError) as problem:
         raise ConfigError(f"{attribute} holds a value that is not Unicode text: {problem}.") from None
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)
-
-
-def _floats(values: Floats) -> pa.Array:
-    return pa.array(values, type=pa.float64(), from_pandas=True)
 
 
 def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
@@ -78,7 +74,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
     if not chunks:
         return empty(view)
     tokens, codes = _tokens(view, chunks)
-    ts = np.concatenate([_ints(chunk.column("ts")) for chunk in chunks])
+    ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     spec = VIEWS[view]
     if issubclass(spec.columns, BookColumns):
         return spec.columns(tokens, codes, ts, *_levels(chunks))
@@ -96,10 +92,6 @@ def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if any(chunk.schema != chunks[0].schema for chunk in chunks):
         return chunks
     return pa.Table.from_batches(chunks).unify_dictionaries().combine_chunks().to_batches()  # type: ignore[no-any-return]
-
-
-def _ints(array: pa.Array) -> Any:
-    return array.view(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:

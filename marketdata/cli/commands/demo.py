@@ -18,8 +18,6 @@ from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from marketdata.archive import Archive
     from marketdata.client import Client
 
@@ -80,11 +78,12 @@ def demo(
     check_out(out, _PICTURES)
     from marketdata.client import Client
     from marketdata.service import serve
+    from marketdata.simulation import simulate
 
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="marketdata-demo-") as scratch:
         _step("Simulating a week of markets" if data is None else f"Reading {data}")
-        archive = _simulated() if data is None else _recorded(data, scratch)
+        archive = simulate(levels=15) if data is None else _recorded(data, scratch)
         with serve(archive, requests_per_minute=_RATE) as running:
             _step(f"Serving {'simulated data' if archive.simulated else 'recorded data'} at {running.base_url}")
             client = Client(running.base_url, running.api_key, frame="polars")
@@ -128,7 +127,8 @@ def discover(client: Client, archive: Archive) -> Scope:
     events = client.events()
     for slug, title in zip(events["slug"], events["title"], strict=True):
         listed: Any = client.markets(event_slug=slug)
-        wide = {i for i, tokens in zip(listed["market_id"], listed["token_ids"], strict=True) if _is_wide(tokens)}
+        tokens = zip(listed["market_id"], listed["token_ids"], strict=True)
+        wide = {i for i, some in tokens if some is not None and len(some) > _MOST_TOKENS}
         shown = [i for i in listed["market_id"] if i in held["books"] and i not in wide]
         if shown and all(i in held[view] for view in VIEWS for i in shown):
             _left_out(len(events) - 1, "further events")
@@ -140,12 +140,6 @@ def discover(client: Client, archive: Archive) -> Scope:
     counts = ", ".join(f"{len(part.markets)} with {view}" for view, part in every.items())
     most = max(every["books"].markets, key=lambda i: held["books"][i].points)
     return Scope(f"every market that has data: {counts}", every, most)
-
-
-def _simulated() -> Archive:
-    from marketdata.simulation import simulate
-
-    return simulate(events=3, days=7, markets=2, levels=15, seed=0)
 
 
 def _recorded(folder: Path, scratch: str) -> Archive:
@@ -198,22 +192,14 @@ def _quotes(client: Client, books: Any) -> None:
 
 
 def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> None:
+    import polars as pl
+
     from marketdata import plot
 
-    books, metrics = (_of(fine[view], market["id"]) for view in ("books", "metrics"))
+    books, metrics = (fine[view].filter(pl.col("market_id") == market["id"]) for view in ("books", "metrics"))
     title = market.get("question") or market["slug"]
     figure = plot.overview(books, metrics if len(metrics) else None, title=title, simulated=simulated)
     figure.savefig(out, dpi=110)
-
-
-def _of(frame: Any, market_id: str) -> pl.DataFrame:
-    import polars as pl
-
-    return frame.filter(pl.col("market_id") == market_id)  # type: ignore[no-any-return]
-
-
-def _is_wide(tokens: Any) -> bool:
-    return tokens is not None and len(tokens) > _MOST_TOKENS
 
 
 def _first_pair(client: Client, markets: list[str]) -> str:
