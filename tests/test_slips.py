@@ -43,7 +43,7 @@ def test_a_folder_that_holds_no_archive_is_called_so(folder: Path, words: tuple[
     """The wrong folder is refused as one that is not there, not called whole."""
     done = marketdata(*words, cwd=folder)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert "'empty' has no archive yet" in done.stderr
+    assert "'empty' holds no archive yet" in done.stderr
 
 
 def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str) -> None:

@@ -60,7 +60,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
     if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
         warn(
-            f"The {view} rows have the grid of {coarse}. They are stored as the {base} points of these moments, "
+            f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
             "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add the "
             f"{base} points they were made of instead.",
             PartialCoverageWarning,
@@ -101,7 +101,7 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         market_id = held.tokens[int(held.token[fine[0]])].market_id
         raise ArchiveError(
             f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are stored in "
-            f"{ranges[market_id]}, which they would replace. The archive stores {store.base} points and derives "
+            f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives "
             "coarser ones: there is no need to add those."
         )
 

@@ -51,7 +51,7 @@ def open_archive(path: str) -> Archive:
     if "://" not in path and not os.access(path, os.R_OK | os.X_OK):
         raise ConfigError(f"{path!r} cannot be read: its permissions do not allow it to this user.")
     if not is_archive(path):
-        raise ConfigError(f"{path!r} has no archive yet; marketdata pull or marketdata import fills it.")
+        raise ConfigError(f"{path!r} holds no archive yet; marketdata pull or marketdata import fills it.")
     return Archive(path, frame="polars")
 
 

@@ -33,7 +33,7 @@ def choice(name: str, value: Any, allowed: Iterable[T]) -> T:
     """The argument, if it is one of those allowed; anything else is a ConfigError."""
     known = tuple(allowed)
     if value not in known:
-        raise ConfigError(f"{name}={value!r} does not exist; allowed are {', '.join(map(repr, known))}.")
+        raise ConfigError(f"{name}={value!r} does not exist; allowed are {', '.join(map(str, known))}.")
     return value  # type: ignore[no-any-return]
 
 

@@ -174,7 +174,7 @@ def test_rows_on_the_grid_of_minutes_are_told_apart_from_recordings() -> None:
     """Among seconds they are refused, for they may be means; where nothing is they are kept as unproven."""
     archive = made()
     archive.add(prices=quotes([*range(3000)]))
-    with pytest.raises(ArchiveError, match=r"grid of 1m, while finer points .* stores 1s points"):
+    with pytest.raises(ArchiveError, match=r"grid of 1m, while finer points .* holds 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)]))
     with pytest.warns(md.PartialCoverageWarning, match=r"grid of 1m.*kept as the 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)], market="n"))
