@@ -128,7 +128,9 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     import polars.selectors as cs
 
     head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
-    head = shortened(head, _ID_WIDTH if _width() >= _NARROW else _ID_WIDTH_NARROW).with_columns(
+    is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
+    available = shutil.get_terminal_size((200, 50)).columns if is_sized else 200
+    head = shortened(head, _ID_WIDTH if available >= _NARROW else _ID_WIDTH_NARROW).with_columns(
         cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), cs.float().round_sig_figs(7)
     )
     cells = {name: [name, *map(_cell, head[name])] for name in head.columns}
@@ -136,8 +138,7 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     texts = head.select(cs.string() | cs.categorical() | cs.enum() | cs.by_dtype(pl.List)).columns
     flexible = [name for name in texts if not name.endswith(("id", "slug")) and data.schema[name] != pl.Datetime]
     widths |= {name: min(widths[name], _WIDEST) for name in flexible}
-    is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    room = (shutil.get_terminal_size((200, 50)).columns if is_sized else 200) - 2 * (len(widths) - 1)
+    room = available - 2 * (len(widths) - 1)
     while flexible and sum(widths.values()) > room:
         widest = max(flexible, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:
