@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from marketdata import display, plot
 from marketdata.tidy import (
@@ -30,7 +30,20 @@ from marketdata.wire.columns import AnyColumns
 F = TypeVar("F")
 
 
-class Accessor(Generic[F]):
+class _Suggestions:
+    """Names the nearest attribute where one does not exist; to type checkers it still does not."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> None:
+            # Notebooks, unlike plain Python, suggest nothing by themselves.
+            from difflib import get_close_matches
+
+            hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, dir(type(self)), n=1))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+
+class Accessor(_Suggestions, Generic[F]):
     """The functions of ``marketdata`` on a tidy ``frame`` of any kind, as methods: ``df.md``.
 
     Examples
@@ -260,7 +273,7 @@ class Accessor(Generic[F]):
         return Plots(self._frame)
 
 
-class Plots:
+class Plots(_Suggestions):
     """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
 
     def __init__(self, frame: Any) -> None:

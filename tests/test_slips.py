@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import re
 import socket
@@ -227,6 +228,28 @@ def test_a_folder_without_permission_is_named(
     said = capsys.readouterr().err
     assert named in said
     assert "permissions" in said
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_verb_that_is_nearly_right_is_suggested(kind: Any) -> None:
+    """In a notebook, where Python suggests nothing, a misspelt verb or chart names the near one; others name none."""
+    prices = md.testing.prices(kind)
+    with pytest.raises(AttributeError, match="no attribute 'resampel'; did you mean 'resample'"):
+        prices.md.resampel("1h")
+    with pytest.raises(AttributeError, match="no attribute 'price_bands'; did you mean 'price_band'"):
+        prices.md.plot.price_bands()
+    with pytest.raises(AttributeError, match=r"no attribute 'zzzz'$"):
+        prices.md.zzzz  # noqa: B018  looked up
+    assert not hasattr(prices.md, "resampel")
+    assert copy.copy(prices.md).resample("1h").equals(prices.md.resample("1h"))
+
+
+def test_a_key_file_that_is_not_there_says_how_to_make_one(folder: Path) -> None:
+    """`keys list` and `serve` of a file that does not exist name the command that makes it."""
+    for words in (("keys", "list", "none.toml"), ("serve", "history", "--keys", "none.toml")):
+        done = marketdata(*words, cwd=folder)
+        assert done.returncode == 2
+        assert "marketdata keys new makes one" in done.stderr
 
 
 def test_the_accessor_shows_its_verbs() -> None:

@@ -232,6 +232,9 @@ def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
         text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError as problem:
+        hint = "there is no such file; marketdata keys new makes one."
+        raise ConfigError(f"The key file {path} cannot be read: {hint}") from problem
     except (OSError, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
     return _parse(path.name, text)
