@@ -20,7 +20,7 @@ def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | No
     if not len(ts):
         return None
     ends = run_ends(groups, len(ts))
-    # Few of many times tell that most tokens are on no coarser grid.
+    # A sample of the times shows that most tokens are on no coarser grid.
     some = ts[groups[:, None] + (ends - groups)[:, None] * np.arange(_SAMPLE) // _SAMPLE]
     found = None
     for grid in GRIDS:

@@ -61,7 +61,7 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
-    """Position of each edge in times, both rising; interpolated where rows are evenly spaced, to search less."""
+    """Positions of edges within times, both rising; interpolated where rows are evenly spaced, to search less."""
     if len(edges) < 2 * _BETWEEN:
         return np.searchsorted(ts, edges, side="left")
     known = np.append(np.arange(0, len(edges), _BETWEEN), len(edges) - 1)

@@ -1,4 +1,4 @@
-"""One value as a matrix: time down, tokens across."""
+"""One value as a matrix: a row per time, a column per token."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from marketdata.tidy.returns import KINDS, value_of
 
 
 def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") -> Any:
-    """One value as a matrix: one row per time, one column per token, as vectorbt takes prices.
+    """One value as a matrix, a row per time and a column per token, as vectorbt takes prices.
 
-    Null where a token has no row; of pandas indexed by ``ts`` [UTC], else with a column ``ts``, the start of the
-    bucket: shift the signals of a backtest by one row. For a full grid `align` first; for ``value`` see `ohlc`.
-    ``columns`` ("token_id", "token_label", "market_id") names the columns, by market for metrics. One row per time that
-    any token has. ConfigError if two tokens would share a column.
+    One row per time that any token has, null where a token has none; of pandas indexed by ``ts`` [UTC], else with a
+    column ``ts``, the start of the bucket: shift the signals of a backtest by one row. For a full grid `align` first;
+    for ``value`` see `ohlc`. ``columns`` ("token_id", "token_label", "market_id") names the columns, by market for
+    metrics. ConfigError if two tokens would share one.
 
     Examples
     --------
