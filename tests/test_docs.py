@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +61,28 @@ def lines(notebook: Any) -> list[set[str]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Any]:
+    """One kernel for all notebooks: it loads the libraries once."""
+    from jupyter_client.manager import KernelManager
+
+    manager = KernelManager(kernel_name="python3")
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_a_notebook_runs_and_shows_what_it_says(path: Path) -> None:
-    """From an empty kernel each cell runs, and what it shows is in the file; lines of absent engines are only there."""
+def test_a_notebook_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None:
+    """Without a name in the kernel each cell runs and shows what is in the file; lines of absent engines are not."""
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
     committed = lines(notebook)
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": ROOT}}).execute()
+    client = NotebookClient(notebook, km=kernel, timeout=600, resources={"metadata": {"path": ROOT}})
+    client.execute()
+    client.kc.execute("%reset -f")
+    client.kc.stop_channels()
     for shown, known in zip(lines(notebook), committed, strict=True):
         assert shown <= known
         assert bool(shown) is bool(known)
