@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # without compiling all that comes: Python compiles what is imported
 PIP    := $(BIN)/python -m pip install -q --no-compile
 OUT    ?= demo.png
+# Bytecode is written where it is missing, whatever the shell says: pip leaves it out, and tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
 # one name a line: conftest.py
 SKIPPED := .pytest_cache/d/skipped/tests
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -22,7 +23,7 @@ collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of 
 settings.register_profile(
     "house",
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
     database=None,
@@ -95,6 +96,12 @@ def pytest_configure(config: pytest.Config) -> None:
 # Modules of few tests that take long. With --no-loadscope-reorder they are begun first, and no worker waits for one
 # of them at the end of a run.
 LONG = ("faults", "follow", "object_store", "processes", "recorded", "scan_nested", "stutter", "docs", "cli")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: a test that waits, for a server or a process, leaves its own idle."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 import marketdata as md
 from marketdata.cli import main, output
 from marketdata.cli.app import app
-from marketdata.cli.commands.demo import compare
+from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
 from marketdata.service.auth import create_key_file
 from marketdata.service.plans import AccessPlan
@@ -582,18 +582,19 @@ def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
 def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, column) -> None:
     """Two answers that differ in one number, or by one row, are not equal."""
     hourly = getattr(md.Archive(folder / "history", frame="polars"), view)(market, resolution="1h")
-    compare(view, hourly, hourly.clone())
+    demo.compare(view, hourly, hourly.clone())
     first = hourly[column].is_not_null().arg_max()
     at = pl.int_range(pl.len()) == first
     changed = hourly.with_columns(pl.when(at).then(pl.col(column) * (1 + 1e-9)).otherwise(column))
     for other in (changed, hourly[1:], hourly.with_columns(pl.lit("x").alias("market_id").cast(pl.Categorical))):
         with pytest.raises(md.ContractError, match=view):
-            compare(view, hourly, other)
+            demo.compare(view, hourly, other)
 
 
-def test_the_demo_proves_itself_and_draws(tmp_path) -> None:
-    """The demo compares every row with the service's own answer and saves a chart."""
-    done = process("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
+def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
+    """The demo, here of two days, compares every row with the service's own answer and saves a chart."""
+    monkeypatch.setattr(demo, "_SHOWN", {**demo._SHOWN, "days": 2})
+    done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
     assert "Simulated:" in done.stdout
