@@ -23,7 +23,7 @@ test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
 	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
-	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs -n auto --dist loadscope --no-loadscope-reorder @$(SKIPPED)
+	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs @$(SKIPPED)
 
 lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
     for mark in item.iter_markers("fault"):
         item.extra_keyword_matches.update(mark.args)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    """Spark, DuckDB and Dask by name; they take seconds to start, so each is started once."""
+    import engines
+
+    with engines.started() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

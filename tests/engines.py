@@ -8,7 +8,8 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ class Engine:
 
 
 @contextmanager
-def engine(name: str) -> Iterator[Engine]:
-    """An engine that runs until the end of the block; the test is skipped where it is not installed."""
-    with _STARTED_BY[name]() as running:
-        yield running
+def started() -> Iterator[Callable[[str], Engine]]:
+    """Engines by name, each started when it is wanted first and until the end of the block; absent ones skip a test."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(_STARTED_BY[name]()))
 
 
 @contextmanager

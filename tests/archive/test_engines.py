@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import polars as pl
 import pytest
 from archive.source import MARKETS
 from archive.test_faults import books, prices
-from engines import Engine, engine, ordered
+from engines import Engine, ordered
 from kinds import close
 
 import marketdata as md
@@ -39,9 +38,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module", params=["duckdb", "spark"])
-def outside(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with engine(request.param) as running:
-        yield running
+def outside(request: pytest.FixtureRequest, engine: Any) -> Engine:
+    return engine(request.param)
 
 
 def bids(archive: Archive) -> list[Any]:
@@ -76,7 +74,8 @@ def test_dask_reads_the_files(filled: Archive) -> None:
     dask = pytest.importorskip("dask", reason="dask is not installed: pip install marketdata[dask]")
     import dask.dataframe as dd
 
-    with dask.config.set(scheduler="synchronous"):
+    # A cluster that runs beside would shuffle, and is not what is tested here.
+    with dask.config.set({"scheduler": "synchronous", "dataframe.shuffle.method": "tasks"}):
         rows = dd.read_parquet(filled.files("books", M))
         assert int((rows["market_id"] == M).sum().compute()) == 180
         hourly = md.resample(dd.read_parquet(filled.files("prices")), "1h")

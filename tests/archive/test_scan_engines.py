@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 from archive.source import MARKETS
 from archive.test_faults import books, prices
-from engines import engine
 from polars.testing import assert_frame_equal
 
 import marketdata as md
@@ -33,15 +31,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module", params=["arrow", "duckdb", "dask", "spark"])
-def name(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of an engine that runs meanwhile."""
+def name(request: pytest.FixtureRequest, engine: Any) -> str:
+    """The name of an engine that is there, and runs."""
     if request.param == "spark":
-        with engine("spark"):
-            yield request.param
-    else:
-        if request.param != "arrow":
-            pytest.importorskip(request.param, reason=f"{request.param} is not installed")
-        yield request.param
+        engine("spark")
+    elif request.param != "arrow":
+        pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    return request.param
 
 
 def fetched(frame: Any) -> pl.DataFrame:

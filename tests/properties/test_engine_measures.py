@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
 import polars as pl
 import pytest
-from engines import ENGINES, Engine, engine, fetched
+from engines import ENGINES, Engine, fetched
 from kinds import ID_COLUMNS, close, rows
 from properties.test_engines import rich
 
@@ -70,9 +70,8 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def running(request: Any) -> Iterator[Engine]:
-    with engine(request.param) as one:
-        yield one
+def running(request: Any, engine: Any) -> Engine:
+    return engine(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from client.test_house import MARKET, fill
-from engines import ENGINES, Engine, engine, fetched, ordered, plain
+from engines import ENGINES, Engine, fetched, ordered, plain
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kinds import close, rows
@@ -32,9 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarnin
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def running(request: Any) -> Iterator[Engine]:
-    with engine(request.param) as one:
-        yield one
+def running(request: Any, engine: Any) -> Engine:
+    return engine(request.param)
 
 
 def rich(view: str, count: int = 60) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from engines import engine
 
 import marketdata as md
 
@@ -63,13 +62,12 @@ def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind:
 
 @pytest.mark.parametrize("name", ["duckdb", "spark"])
 @pytest.mark.parametrize("view", ["prices", "books"])
-def test_an_engine_refuses_cents_when_it_computes(name: str, view: str) -> None:
+def test_an_engine_refuses_cents_when_it_computes(name: str, view: str, engine: Any) -> None:
     """The error is that of the engine, with the same text."""
-    with engine(name) as running:
-        frame = running.frame(in_cents(view))
-        for verb in (OF_PRICES if view == "prices" else OF_BOOKS).values():
-            with pytest.raises(Exception, match="outside of 0 to 1; prices are probabilities"):
-                computed(verb(frame))
+    frame = engine(name).frame(in_cents(view))
+    for verb in (OF_PRICES if view == "prices" else OF_BOOKS).values():
+        with pytest.raises(Exception, match="outside of 0 to 1; prices are probabilities"):
+            computed(verb(frame))
 
 
 def test_trades_refuses_cents() -> None:
