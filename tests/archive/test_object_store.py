@@ -137,7 +137,7 @@ def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Cou
 
 @pytest.mark.fault("AR38")
 @pytest.mark.parametrize(
-    ("verb", "step"), [("add", 41), ("verify(repair=True)", 41), ("books", 13), ("scan", 13), ("sql", 13)]
+    ("verb", "step"), [("add", 83), ("verify(repair=True)", 83), ("books", 23), ("scan", 23), ("sql", 23)]
 )
 def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str, step: int) -> None:
     """500, 503, 403 and an expired token of every n-th request: a typed error, old points or new, none given up."""

@@ -137,7 +137,7 @@ def test_a_killed_writer_leaves_whole_commits(archive: Archive) -> None:
     rng = random.Random(3)
     archive.add(books=books(M, 0, 10))
     there, under_way = {0}, set()
-    for _ in range(6):
+    for _ in range(4):
         writer = start(code, archive.location, len(there))
         assert writer.stdout is not None
         assert writer.stdout.readline() == "go\n"

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
+from kinds import ID_COLUMNS, KINDS, close, few, of_kind, rows
 from plain import assume_fine
 
 import marketdata as md
@@ -58,6 +58,7 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@few
 @given(books=book_columns(), resolution=resolutions)
 def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
     """Resampled books are the last snapshots that a plain walk finds, empty and one-sided ones included."""
@@ -67,6 +68,7 @@ def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resol
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@few
 @given(columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
 def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
     """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
@@ -91,6 +93,7 @@ def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: R
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy"])
+@few
 @given(columns=st.one_of(price_columns(), metric_columns()), path=st.lists(resolutions, min_size=1, max_size=3))
 def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolution]) -> None:
     """Resampling in steps equals resampling at once, because counts are carried."""
@@ -113,6 +116,7 @@ def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@few
 @given(books=book_columns())
 def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
     """Best bid and ask, mid and spread are those of level 0; a missing side gives null."""
@@ -130,6 +134,7 @@ def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+@few
 @given(columns=st.one_of(book_columns(), price_columns(), metric_columns()))
 def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> None:
     """A frame read back as columns gives the same frame again."""
@@ -139,6 +144,7 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@few
 @given(books=book_columns(step=7_000_000), resolution=resolutions)
 def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolution: Resolution) -> None:
     """On irregular times the rows are those that a plain walk finds, too."""
@@ -147,6 +153,7 @@ def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolut
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "+05:30", None])
+@few
 @given(columns=st.one_of(book_columns(), price_columns()), resolution=resolutions)
 def test_frames_in_other_zones_are_converted_not_misread(
     zone: str | None, columns: Any, resolution: Resolution
