@@ -593,7 +593,7 @@ def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, col
 
 def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
     """The demo, here of two days, compares every row with the service's own answer and saves a chart."""
-    monkeypatch.setattr(demo, "_SHOWN", {**demo._SHOWN, "days": 2})
+    monkeypatch.setattr("marketdata.simulation.simulate", partial(md.simulate, days=2))
     done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3

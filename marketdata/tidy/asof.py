@@ -14,7 +14,7 @@ from narwhals.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, closed, kind_name, read, run, source_of
+from marketdata.tidy.backends import Result, Taken, closed, in_query, kind_name, read, run, source_of
 from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.grids import refuse_finer
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names, require
@@ -114,9 +114,7 @@ def asof_join(
         )
     joined: Any
     if isinstance(left, pl.LazyFrame):
-        empty = [pl.DataFrame(schema=f.collect_schema()) for f in (left, right)]
-        nothing = _joined(empty[0], empty[1], how)
-        joined = pl.defer(lambda: _joined(left.collect(), right.collect(), how), schema=nothing.schema)
+        joined = in_query(left, lambda rows, others: _joined(rows, others, how), right)
     else:
         joined = _joined(left, right, how)
     return joined  # type: ignore[no-any-return]

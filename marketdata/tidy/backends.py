@@ -100,12 +100,12 @@ def run(
         kind = kind_of(names, kinds)
         query = frame if further or kind not in COLUMNS else frame.select(c for c in names if c in COLUMNS[kind])
         if kind == "nested" and together in ("row", "snapshot"):
-            parts = _in_query(query, again, streamable=True)
-            return parts if together == "row" else _in_query(parts, _put_in_order)  # type: ignore[return-value]
+            parts = in_query(query, again, streamable=True)
+            return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
         if reduce is None:
-            return _in_query(query, again)  # type: ignore[return-value]
-        parts = _in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-        return _in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
+            return in_query(query, again)  # type: ignore[return-value]
+        parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
+        return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
     return closed(function(opened(frame, kinds)), frame)  # type: ignore[no-any-return]
 
 
@@ -219,12 +219,17 @@ def _finished(
         return again(query.collect())  # type: ignore[no-any-return]
 
 
-def _in_query(frame: pl.LazyFrame, function: Callable[[Any], Any], *, streamable: bool = False) -> pl.LazyFrame:
-    """The function as one step of a polars query; on no rows it shows the columns of its result."""
-    nothing = function(pl.DataFrame(schema=frame.collect_schema()))
-    # A filter of the result is none of the rows that the verb sees; polars 1 pushes it down by default.
+def in_query(
+    frame: pl.LazyFrame, function: Callable[..., Any], *others: pl.LazyFrame, streamable: bool = False
+) -> pl.LazyFrame:
+    """The function of one or several frames as one step of a polars query; on no rows it shows its columns."""
+    nothing = function(*(pl.DataFrame(schema=f.collect_schema()) for f in (frame, *others)))
+    # A filter of the result is none of the rows that the verb sees; polars 1 would push it down if it were not told.
     after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
-    return frame.map_batches(function, schema=nothing.schema, streamable=streamable, **after)
+    return frame.map_batches(
+        lambda rows: function(rows, *(f.collect() for f in others)),
+        schema=nothing.schema, streamable=streamable, **after,
+    )  # fmt: skip
 
 
 def kind_name(frame: Any) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
 
-_SHOWN: dict[str, Any] = {"events": 3, "days": 7, "markets": 2, "levels": 15, "seed": 0}
 _RATE = 1_000_000  # requests a minute: no plan limits this service
 _ROWS = 12
 _DAY = Resolution.D1.micros
