@@ -344,21 +344,16 @@ def _keep_newest(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile
         some = sorted(files_of(version, [market], Range(-(2**61), 2**61)), key=lambda f: age[f.path])
         parts = [read(table, view, market, version=Version(version.number, (file,), version.schema)) for file in some]
         every = concat([part for part in parts if len(part)])  # type: ignore[type-var]
-        newest = _newest(every)
+        # The last of equal points, in tidy order.
+        order = np.lexsort((np.arange(len(every)), every.ts, every.token))
+        token, ts = every.token[order], every.ts[order]
+        newest = every.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)]).sort()
         if len(newest) < len(every):
             span = Interval(market, *minutes_of(every), CoverageState.UNPROVEN)
             before = store.coverage.records(view, market)
             store.commit(view, newest, [span])
             # The hashes tell which points are those that were written; ranges with others become missing.
             store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})
-
-
-def _newest(every: AnyColumns) -> AnyColumns:
-    """The last of equal points, in tidy order."""
-    order = np.lexsort((np.arange(len(every)), every.ts, every.token))
-    token, ts = every.token[order], every.ts[order]
-    last = np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)
-    return every.take(order[last]).sort()
 
 
 def _record_unknown(store: ArchiveStore, view: View) -> None:

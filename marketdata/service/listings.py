@@ -67,7 +67,8 @@ class _Records:
     def __init__(self, version: int, records: list[Record]) -> None:
         self.version = version
         self.records = sorted(records, key=lambda r: str(r.get("id")))
-        self.marks = [_mark(record) for record in self.records]
+        # Short names of records for cursors; ids may be long.
+        self.marks = [hashlib.sha256(str(r.get("id")).encode()).hexdigest()[:24] for r in self.records]
         self.places = {mark: place for place, mark in enumerate(self.marks)}
         self.orders: dict[tuple[str, str], _Order] = {}
         # Ranks of the records that pass the filters, rising.
@@ -228,11 +229,6 @@ def _facts(kind: RecordKind, query: ListingQuery, parent: Parent | None) -> Fact
     of = (None, None) if parent is None else (parent.id, parent.slug)
     shown = (query.search, query.sort, query.order, query.status, ",".join(query.tags), query.tags_match)
     return ("listing", kind, *of, *shown, *bounds)
-
-
-def _mark(record: Record) -> str:
-    """A short name of a record for cursors; ids may be long."""
-    return hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24]
 
 
 def _value(record: Record, name: str) -> Any:

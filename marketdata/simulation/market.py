@@ -78,7 +78,8 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
 def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
     """Observations of a market, interval after interval, each in tidy order."""
     rng = _rng(market.spec, 1)
-    profile, tick = order_books.size_profile(rng), _ticks(market.path.probability)
+    profile = order_books.size_profile(rng)
+    tick = np.stack([order_books.ticks(column) for column in market.path.probability.T], axis=1)
     size = max(1440, _CHUNK_LEVELS // (2 * levels * max(1, len(market.spec.labels) - 1)))
     for first in range(0, len(market.path.ts), size):
         cut = slice(first, first + size)
@@ -88,10 +89,6 @@ def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
 
 def _rng(spec: MarketSpec, part: int) -> np.random.Generator:
     return np.random.default_rng([*spec.key, part])
-
-
-def _ticks(probability: Floats) -> NDArray[np.int32]:
-    return np.stack([order_books.ticks(column) for column in probability.T], axis=1)
 
 
 def _observations(
