@@ -1,4 +1,4 @@
-// Slugs, questions and labels come from outside: they are only ever set as text, never as markup.
+// Slugs, questions and labels are untrusted: they are set as text, never as markup.
 const at = (id) => document.getElementById(id);
 const HOUR = 3_600_000, DAY = 24 * HOUR;
 const WIDTH = { "1m": 60_000, "10m": 600_000, "1h": HOUR, "6h": 6 * HOUR, "1d": DAY };
@@ -64,7 +64,7 @@ const draw = (tag, attributes, text = "") => {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 };
-// What rounds to zero has no sign.
+// A number that rounds to zero has no sign.
 const number = (value, digits = 0) => (Number(value.toFixed(digits)) || 0).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const count = (value, unit) => `${value.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}${value === 1 ? "" : "s"}`;
 // Half a day is 12 hours.

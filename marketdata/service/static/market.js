@@ -11,7 +11,7 @@ const choose = (market, line) => {
   at("question").dir = "auto";
   at("names").textContent = [market.slug, market.id, market.status].filter(Boolean).join(" \u00b7 ");
   at("market").hidden = false;
-  // A minute later than the plan's border, which moves on while the page loads.
+  // A minute later than the plan's limit, which moves while the page loads.
   const oldest = plan.max_history_days === null ? 0 : Date.now() - plan.max_history_days * DAY + 60_000;
   const [first, last] = bounds.length ? [Math.max(oldest, Math.min(...bounds)), Math.max(...bounds)] : [0, 0];
   shown = { market, views, first, last, token: market.tokens[0], points: [], span: 0, end: last };
@@ -26,7 +26,7 @@ const choose = (market, line) => {
   if (!problem) load();
 };
 
-// Why a market cannot be shown; empty where it can.
+// Why a market cannot be shown; empty if it can.
 const why_not = (market, oldest, last) => {
   const recorded = ["books", "prices"].filter((view) => market.coverage[view].length);
   if (!recorded.length || !shown.token) return "Neither books nor prices of this market are recorded.";

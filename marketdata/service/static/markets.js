@@ -78,7 +78,7 @@ const row = (market) => {
   button.addEventListener("click", () => choose(market, line));
   name.append(button);
   if (market.slug && market.question) name.append(make("div", market.slug, { class: "quiet slug", dir: "auto" }));
-  // On a narrow screen one line says what the three columns say.
+  // On a narrow screen one line replaces the three columns.
   const same = new Map();
   for (const view of VIEWS.filter((one) => market.coverage[one].length)) {
     const text = period(market.coverage[view]);

@@ -1,9 +1,9 @@
 // --- how to connect -------------------------------------------------------------------------------------------
 
-// Only a plain name goes into a line that is made to be pasted into a shell.
+// Only a plain name is put into a line that may be pasted into a shell.
 const plain = (...names) => names.find((name) => name && /^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(name));
 
-// What the lines are about: the market that is shown, else the first of the list of which the plan allows something.
+// The market of the lines: the one that is shown, else the first of the list that the plan allows.
 const example = () => {
   if (shown) return { market: shown.market, view: shown.views[0], span: shown.start && [shown.start, shown.end] };
   const oldest = plan?.max_history_days == null ? 0 : Date.now() - plan.max_history_days * DAY + HOUR;
@@ -28,7 +28,7 @@ const connect = () => {
   at("curl").textContent = `curl -H 'X-API-Key: YOUR_KEY' '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
 };
 
-// Yesterday, or as much of it as the plan reaches back to.
+// Yesterday, or the part of it that the plan allows.
 const recent = () => {
   const today = Math.floor(Date.now() / DAY) * DAY;
   const back = plan?.max_history_days ?? null;
@@ -43,7 +43,7 @@ const copy = async (button) => {
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 };
 
-// --- what the user does ---------------------------------------------------------------------------------------
+// --- events ---------------------------------------------------------------------------------------
 
 at("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
