@@ -22,7 +22,7 @@ from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.times import SECOND, Range
 from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
-from marketdata.wire.deduplicate import deduplicate
+from marketdata.wire.deduplicate import deduplicate, repeated
 from marketdata.wire.views import View
 
 # How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
@@ -295,10 +295,5 @@ def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
 
 
 def _same(first: AnyColumns, second: AnyColumns) -> bool:
-    if len(first) != len(second):
-        return False
-    try:
-        both = concat([first, second]).sort()  # type: ignore[type-var]
-        return len(deduplicate(both).columns) == len(first)
-    except ContractError:
-        return False
+    again, is_equal = repeated(concat([first, second]).sort())  # type: ignore[type-var]
+    return len(again) == len(first) == len(second) and bool(is_equal.all())
