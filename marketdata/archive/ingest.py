@@ -82,7 +82,7 @@ def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
             if sum(market == market_id for market, _ in given) > 1:
                 continue  # the tokens that are given are all that anybody knows of
             raise ArchiveError(
-                f"complete=True, but the {view} rows have one token of market {market_id[:200]!r}, which the archive "
+                f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "
                 "does not know. Add it first: archive.add(markets=frame), with token_ids and token_labels."
             )
         lacking = [t["label"] for t in record.get("tokens", ()) if t.get("id") and (market_id, t["id"]) not in given]
