@@ -46,8 +46,7 @@ def page(folder: Path) -> str:
             long_runs.append(sentence)
     parts = [
         "# Fault matrix",
-        "Every fault that is handled, and what its tests show. The id of a row selects its tests: `pytest -k N9`. This page is "
-        "generated from the tests.",
+        "Faults that are handled, and what their tests show. The id of a row selects its tests: `pytest -k N9`.",
     ]
     for area, title in AREAS.items():
         some = {int(row.removeprefix(area)): row for row in rows if row.rstrip("0123456789") == area}
