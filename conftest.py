@@ -24,14 +24,14 @@ collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of 
 settings.register_profile(
     "house",
     deadline=None,
-    max_examples=20,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
     database=None,
 )
 settings.register_profile("soak", settings.get_profile("house"), derandomize=False, max_examples=2_000)
 # Old versions of other libraries, or an hour that is not there: few examples of everything (--hypothesis-profile=few).
-settings.register_profile("few", settings.get_profile("house"), max_examples=8)
+settings.register_profile("few", settings.get_profile("house"), max_examples=15)
 settings.load_profile("house")
 
 ROOT = Path(__file__).parent

@@ -43,9 +43,13 @@ def points(columns: PriceColumns) -> list[tuple[int, Token, float | None]]:
     return [(int(t), columns.tokens[i], p) for t, i, p in zip(columns.ts, columns.token, values, strict=True)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(left=ticks(), right=ticks(), exact=st.booleans(), resolution=st.sampled_from(["1m", "10m"]))
+@given(
+    kind=st.sampled_from(KINDS),
+    left=ticks(),
+    right=ticks(),
+    exact=st.booleans(),
+    resolution=st.sampled_from(["1m", "10m"]),
+)
 def test_a_join_sees_what_was_known_and_no_more(kind: str, left: Any, right: Any, exact: bool, resolution: str) -> None:
     """Each row meets the last row of its token whose bucket had ended, as a plain search finds it."""
     assume_fine(right, resolution)
@@ -68,9 +72,13 @@ def stamped(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((v - zero) // (one - zero) if hasattr(v, "tzinfo") else v for v in plain)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
-@few
-@given(left=ticks(), right=ticks(), cut=st.integers(0, 40), data=st.data())
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
+    left=ticks(),
+    right=ticks(),
+    cut=st.integers(0, 40),
+    data=st.data(),
+)
 def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.DataObject) -> None:
     """Whatever is changed in rows that are known only at a time or later, joins before it stay the same."""
     assume_fine(right)
@@ -133,9 +141,7 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
     assert len(md.asof_join(prices, md.bbo(books), right_resolution="1m")) == len(prices)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=st.one_of(price_columns(), metric_columns()))
+@given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()))
 def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
     """Rows and holes of a token together cover every minute from its first to its last row, once."""
     assume_fine(columns)
@@ -155,9 +161,11 @@ def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
         assert missing.get(who, set()) == set(range(min(minutes), max(minutes))) - minutes
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow", "shuffled pandas"])
-@few
-@given(columns=ticks(), fill=st.sampled_from(["null", "forward"]))
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy", "arrow", "shuffled pandas"]),
+    columns=ticks(),
+    fill=st.sampled_from(["null", "forward"]),
+)
 def test_a_grid_holds_every_minute_and_says_what_was_seen(kind: str, columns: Any, fill: str) -> None:
     """Each token has each minute; a filled row repeats the whole row before, or is null, and is marked."""
     assume_fine(columns)
@@ -192,9 +200,7 @@ def test_align_refuses_what_does_not_fit() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=price_columns(), resolution=st.sampled_from(list(Resolution)))
+@given(kind=st.sampled_from(KINDS), columns=price_columns(), resolution=st.sampled_from(list(Resolution)))
 def test_ohlc_equals_a_plain_walk(kind: str, columns: Any, resolution: Resolution) -> None:
     """First, greatest, least and last value of each bucket that has one."""
     assume_fine(columns, resolution)
@@ -206,9 +212,7 @@ def test_ohlc_equals_a_plain_walk(kind: str, columns: Any, resolution: Resolutio
     assert rows(md.ohlc(of_kind(columns, kind), resolution)) == want
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=price_columns(), near=st.booleans())
+@given(kind=st.sampled_from(KINDS), columns=price_columns(), near=st.booleans())
 def test_returns_and_log_odds_equal_a_plain_walk(kind: str, columns: Any, near: bool) -> None:
     """Each move is exact, from the row before of the token; null where a value is, or across a hole if asked."""
     assume_fine(columns)

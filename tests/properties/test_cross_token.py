@@ -44,9 +44,7 @@ def tops(books: BookColumns) -> dict[tuple[Any, int], tuple[Any, ...]]:
     return {(Token(*row[1:4]), row[0]): row[4:] for row in got}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=pairs())
+@given(kind=st.sampled_from(KINDS), books=pairs())
 def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
     """Bids of one token are asks of the other at 1 - p, level by level, with their sizes."""
     other = {
@@ -90,9 +88,7 @@ def test_measures_of_a_complement_are_the_mirror(books: Any) -> None:
             assert v is None or math.isclose(mirror(v), b[key], abs_tol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=pairs(tokens=3))
+@given(kind=st.sampled_from(KINDS), books=pairs(tokens=3))
 def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
     """Each sum is exact over all tokens of the market, and null where one of them lacks the value or the book."""
     seen = tops(books)
@@ -128,9 +124,7 @@ def forecasts(draw: st.DrawFn) -> PriceColumns:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=forecasts())
+@given(kind=st.sampled_from(KINDS), columns=forecasts())
 def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
     """Each price over the sum of its market at that time; null unless every token has its price."""
     values: dict[Any, dict[str, float]] = defaultdict(dict)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, few, of_kind, rows
+from kinds import KINDS, of_kind, rows
 from properties.test_cross_token import in_kind
 
 import marketdata as md
@@ -29,9 +29,8 @@ moments = st.lists(
 spans = st.sampled_from([("0s", 0), ("90s", 90), ("10m", 600), (dt.timedelta(hours=1), 3600)])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
 @given(
+    kind=st.sampled_from(KINDS),
     columns=st.one_of(price_columns(), book_columns(), metric_columns()),
     told=moments,
     before=spans,

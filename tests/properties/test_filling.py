@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, close, few, of_kind, rows
+from kinds import KINDS, close, of_kind, rows
 from plain import assume_fine
 
 import marketdata as md
@@ -47,9 +47,12 @@ def on_grid(plain: Rows, ids: int, width: int, fill: str, counts: list[int]) -> 
     return out
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=st.one_of(book_columns(), price_columns(), metric_columns()), resolution=resolutions, fill=fills)
+@given(
+    kind=st.sampled_from(KINDS),
+    columns=st.one_of(book_columns(), price_columns(), metric_columns()),
+    resolution=resolutions,
+    fill=fills,
+)
 def test_filled_buckets_equal_a_plain_walk_and_are_marked(
     kind: str, columns: Any, resolution: Resolution, fill: str
 ) -> None:

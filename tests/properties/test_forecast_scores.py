@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, close, few, of_kind
+from kinds import KINDS, close, of_kind
 from properties.test_cross_token import forecasts, in_kind
 
 import marketdata as md
@@ -57,9 +57,7 @@ def surprise(p: Fraction, outcome: int) -> Fraction:
     return Fraction(-math.log(likely if outcome else 1 - likely))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=forecasts())
+@given(kind=st.sampled_from(KINDS), columns=forecasts())
 def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
     """Each score is the mean over the forecasts of resolved markets, per token, per market, and over all."""
     frame = of_kind(columns, kind)
@@ -81,9 +79,12 @@ def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
         assert row[3] is None or row[3] <= row[4]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=forecasts(), bins=st.sampled_from([1, 3, 10]), of=st.sampled_from(["token", "market"]))
+@given(
+    kind=st.sampled_from(KINDS),
+    columns=forecasts(),
+    bins=st.sampled_from([1, 3, 10]),
+    of=st.sampled_from(["token", "market"]),
+)
 def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of: Any) -> None:
     """Each bin has the mean forecast and the share that came true, with or without an interval."""
     table: dict[int, list[tuple[Any, Fraction, int]]] = defaultdict(list)

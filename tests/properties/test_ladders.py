@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, close, few, of_kind, rows
+from kinds import KINDS, close, of_kind, rows
 
 import marketdata as md
 from marketdata.testing.strategies import MINUTE, START, book_columns
@@ -26,9 +26,7 @@ def levels_of(books: Any) -> list[tuple[int, Any, list[Any], list[Any]]]:
     return out
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns())
+@given(kind=st.sampled_from(KINDS), books=book_columns())
 def test_wide_and_back_is_the_identity(kind: str, books: Any) -> None:
     """A wide frame holds every level, so the way back gives the same rows."""
     frame = of_kind(books, kind)
@@ -40,9 +38,7 @@ def test_wide_and_back_is_the_identity(kind: str, books: Any) -> None:
         assert [str(t).split("(")[0] for t in back.dtypes] == [str(t).split("(")[0] for t in tidy.dtypes]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), levels=st.integers(1, 4))
+@given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 4))
 def test_wide_rows_equal_a_plain_walk(kind: str, books: Any, levels: int) -> None:
     """Each snapshot is one row; level k stands in the columns of k; what is not there is null."""
     want = []
@@ -55,9 +51,7 @@ def test_wide_rows_equal_a_plain_walk(kind: str, books: Any, levels: int) -> Non
     assert rows(md.to_wide(of_kind(books, kind), levels)) == want
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), minute=st.integers(-1, 3000))
+@given(kind=st.sampled_from(KINDS), books=book_columns(), minute=st.integers(-1, 3000))
 def test_a_ladder_is_the_last_book_until_then(kind: str, books: Any, minute: int) -> None:
     """Of each token the last book that is not later is shown, with running totals; a later one is not."""
     moment = START + minute * MINUTE

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import KINDS, close, few, of_kind, rows
+from kinds import KINDS, close, of_kind, rows
 
 import marketdata as md
 from marketdata.testing.strategies import book_columns
@@ -76,9 +76,7 @@ def taken(side: Levels, wanted: Fraction, money: bool) -> tuple[Fraction, Fracti
     return shares, paid
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), cut=cuts)
+@given(kind=st.sampled_from(KINDS), books=book_columns(), cut=cuts)
 def test_depth_and_imbalance_equal_a_plain_walk(kind: str, books: Any, cut: dict[str, Any]) -> None:
     """Depth is the exact sum of the levels that count, imbalance its balance; a missing side gives null."""
 
@@ -93,9 +91,7 @@ def test_depth_and_imbalance_equal_a_plain_walk(kind: str, books: Any, cut: dict
     assert all(row[-1] is None or -1 <= row[-1] <= 1 for row in got)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns())
+@given(kind=st.sampled_from(KINDS), books=book_columns())
 def test_measures_of_the_top_equal_a_plain_walk(kind: str, books: Any) -> None:
     """Microprice, relative spread, locked and crossed follow from the two best levels, or are null (false)."""
 
@@ -115,9 +111,7 @@ def test_measures_of_the_top_equal_a_plain_walk(kind: str, books: Any) -> None:
         assert close(rows(verb(md.bbo(frame))), want, digits=1e-11)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), size=st.one_of(st.none(), amounts))
+@given(kind=st.sampled_from(KINDS), books=book_columns(), size=st.one_of(st.none(), amounts))
 def test_fill_price_equals_a_plain_walk(kind: str, books: Any, size: float | None) -> None:
     """The average price of each side is exact, and null where the side holds less than the size."""
 
@@ -134,9 +128,13 @@ def test_fill_price_equals_a_plain_walk(kind: str, books: Any, size: float | Non
     assert close(got, want, digits=1e-11)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), side=st.sampled_from(["buy", "sell"]), money=st.booleans(), wanted=amounts)
+@given(
+    kind=st.sampled_from(KINDS),
+    books=book_columns(),
+    side=st.sampled_from(["buy", "sell"]),
+    money=st.booleans(),
+    wanted=amounts,
+)
 def test_sweep_equals_a_plain_walk(kind: str, books: Any, side: str, money: bool, wanted: float) -> None:
     """What is filled, what is not, and at which price, is what a walk over the levels finds."""
 
@@ -160,9 +158,7 @@ def test_sweep_equals_a_plain_walk(kind: str, books: Any, side: str, money: bool
         assert row[7] is None or row[7] >= 0
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
-@few
-@given(books=book_columns(), data=st.data())
+@given(kind=st.sampled_from(["pandas", "polars", "arrow"]), books=book_columns(), data=st.data())
 def test_a_sweep_of_the_whole_side_fills_exactly_its_depth(kind: str, books: Any, data: st.DataObject) -> None:
     """Asked for the depth of a side, a sweep fills it; asked for more, the rest is the shortfall."""
     frame = of_kind(books, kind)
@@ -214,9 +210,11 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), asked=st.lists(st.sampled_from(ASKED), min_size=1, max_size=5, unique_by=str))
+@given(
+    kind=st.sampled_from(KINDS),
+    books=book_columns(),
+    asked=st.lists(st.sampled_from(ASKED), min_size=1, max_size=5, unique_by=str),
+)
 def test_features_are_the_columns_of_the_verbs(kind: str, books: Any, asked: list[Any]) -> None:
     """One pass gives each measure as its own verb does, in the order asked for."""
     frame = of_kind(books, kind)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import ID_COLUMNS, KINDS, close, few, of_kind, rows
+from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
 from plain import assume_fine
 
 import marketdata as md
@@ -57,9 +57,7 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
     return {k: ((sum(v) / len(v)) if v else None, len(v)) for k, v in found.items()}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(), resolution=resolutions)
+@given(kind=st.sampled_from(KINDS), books=book_columns(), resolution=resolutions)
 def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
     """Resampled books are the last snapshots that a plain walk finds, empty and one-sided ones included."""
     assume_fine(books, resolution)
@@ -67,9 +65,7 @@ def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resol
     assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
+@given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
 def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
     """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
     assume_fine(columns, resolution)
@@ -92,9 +88,11 @@ def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: R
         assert (value is None or math.isnan(value)) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy"])
-@few
-@given(columns=st.one_of(price_columns(), metric_columns()), path=st.lists(resolutions, min_size=1, max_size=3))
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy"]),
+    columns=st.one_of(price_columns(), metric_columns()),
+    path=st.lists(resolutions, min_size=1, max_size=3),
+)
 def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolution]) -> None:
     """Resampling in steps equals resampling at once, because counts are carried."""
     frame = of_kind(columns, kind)
@@ -115,9 +113,7 @@ def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution
     assert close(rows(md.resample(frame, resolution).select(want.columns)), rows(want))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns())
+@given(kind=st.sampled_from(KINDS), books=book_columns())
 def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
     """Best bid and ask, mid and spread are those of level 0; a missing side gives null."""
     got = rows(md.bbo(of_kind(books, kind)))
@@ -133,9 +129,10 @@ def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
     assert close(got, want)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
-@few
-@given(columns=st.one_of(book_columns(), price_columns(), metric_columns()))
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
+    columns=st.one_of(book_columns(), price_columns(), metric_columns()),
+)
 def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> None:
     """A frame read back as columns gives the same frame again."""
     view = {"BookColumns": "books", "PriceColumns": "prices", "MetricColumns": "metrics"}[type(columns).__name__]
@@ -143,18 +140,18 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns(step=7_000_000), resolution=resolutions)
+@given(kind=st.sampled_from(KINDS), books=book_columns(step=7_000_000), resolution=resolutions)
 def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolution: Resolution) -> None:
     """On irregular times the rows are those that a plain walk finds, too."""
     assume_fine(books, resolution)
     assert rows(md.resample(of_kind(books, kind), resolution)) == last_books(books, resolution.micros)
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "+05:30", None])
-@few
-@given(columns=st.one_of(book_columns(), price_columns()), resolution=resolutions)
+@given(
+    zone=st.sampled_from(["America/New_York", "Asia/Kolkata", "+05:30", None]),
+    columns=st.one_of(book_columns(), price_columns()),
+    resolution=resolutions,
+)
 def test_frames_in_other_zones_are_converted_not_misread(
     zone: str | None, columns: Any, resolution: Resolution
 ) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import few, of_kind, rows
+from kinds import of_kind, rows
 
 import marketdata as md
 from marketdata.testing.strategies import START, book_columns
@@ -80,9 +80,7 @@ def plain(
     return sorted(out, key=lambda o: (o[2:4], o[0]))
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "shuffled polars", "arrow"])
-@few
-@given(case=cases())
+@given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled polars", "arrow"]), case=cases())
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
     books, orders, options = case
@@ -147,9 +145,7 @@ def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, 
     return case, kinds[made](), there, {t[:2]: p for t, p in paid.items() if t in told and p == p and p is not None}  # noqa: PLR0124
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "shuffled pandas", "arrow"])
-@few
-@given(drawn=settled_cases())
+@given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]), drawn=settled_cases())
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
     (books, orders, options), outcomes, ends, paid_out = drawn
