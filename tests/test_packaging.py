@@ -196,5 +196,5 @@ def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
     env.run("-c", SERVED)
     env.run("-c", DRAWN)
     (source / "marketdata").rename(source / "sources")  # what is tested is what is installed
-    words = ("-q", "-n", "auto", "--dist", "loadscope", "--hypothesis-profile=few", "-p", "no:cacheprovider", *LOWEST)
+    words = ("-q", "-n", "2", "--dist", "loadscope", "--hypothesis-profile=few", "-p", "no:cacheprovider", *LOWEST)
     env.run("-m", "pytest", *words, cwd=source)

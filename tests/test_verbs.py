@@ -16,10 +16,11 @@ from properties import test_engine_measures, test_engines
 import marketdata as md
 import marketdata.pandas
 import marketdata.polars
-from marketdata.accessor import Accessor
+from marketdata.accessor import Accessor, Plots
 
 ROOT = Path(__file__).resolve().parents[1]
 VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
+CHARTS = [name for name, one in vars(Plots).items() if inspect.isfunction(one) and not name.startswith("_")]
 FRAMES = {"pandas": pd.DataFrame(), "polars": pl.DataFrame(), "lazy": pl.LazyFrame()}
 # They have tests of their own on engines, or refuse them.
 APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "pivot", "show", "outcomes"}
@@ -34,6 +35,14 @@ def test_functions_and_accessors_have_the_same_arguments(verb: str) -> None:
     """Each verb of df.md and lf.md is a function of the package, with the same arguments and defaults."""
     for frame in FRAMES.values():
         assert parameters(getattr(frame.md, verb)) == parameters(getattr(md, verb))[1:]
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_charts_of_a_frame_have_the_arguments_of_the_function(chart: str) -> None:
+    """A chart of df.md.plot takes first what its function takes, and passes the rest on."""
+    *taken, (rest, _, kind) = parameters(getattr(pd.DataFrame().md.plot, chart))
+    assert (rest, kind) == ("more", inspect.Parameter.VAR_KEYWORD)
+    assert taken == parameters(getattr(md.plot, chart))[1 : len(taken) + 1]
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
