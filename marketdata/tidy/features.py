@@ -11,7 +11,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy import liquidity, trade_cost
-from marketdata.tidy.book_measures import Measure, measured
+from marketdata.tidy.level_sums import Measure, measured
 from marketdata.tidy.schema import BBO
 
 F = TypeVar("F")

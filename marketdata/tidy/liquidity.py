@@ -8,7 +8,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.book_measures import DISTANCE, LEVELS, Measure, measured, tag
+from marketdata.tidy.level_sums import DISTANCE, LEVELS, Measure, measured, tag
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")

@@ -8,7 +8,7 @@ import narwhals as nw
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
-from marketdata.tidy.book_measures import BEFORE, PAID_BEFORE, Measure, measured, tag
+from marketdata.tidy.level_sums import BEFORE, PAID_BEFORE, Measure, measured, tag
 from marketdata.tidy.schema import ASK, BID
 
 F = TypeVar("F")

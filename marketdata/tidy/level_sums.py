@@ -1,4 +1,4 @@
-"""Measures of books: sums over the levels of each side, and formulas on them, many of one frame in one pass.
+"""Sums over the levels of each side of a book, and formulas on them: many measures of one frame in one pass.
 
 A `Measure` states them once, as expressions: in memory numpy adds up between the starts of the sides, an engine groups.
 Figures are in docs/decisions/measures.md.
