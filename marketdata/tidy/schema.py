@@ -1,4 +1,4 @@
-"""Names, order and meaning of the columns of tidy frames; a metric is a field of ``wire.models.MetricPoint``.
+"""Names, order and meaning of the columns of tidy frames; metrics are named in ``wire.columns.METRICS``.
 
 =======  ================  ======================================================================================
 frame    one row per       columns

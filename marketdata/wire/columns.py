@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.wire.models import MetricPoint
-
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -149,8 +147,8 @@ class PriceColumns(NumberColumns):
         return self.values["price"]
 
 
-# Views, frames, files and charts have the metrics that the model of a point names.
-METRICS = tuple(name for name in MetricPoint.model_fields if name != "t")
+# The columns of every metrics frame, and the fields of its points: pages, archive, service and charts follow.
+METRICS = ("volume", "liquidity", "spread")
 
 
 class MetricColumns(NumberColumns):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError, create_model
 
 from marketdata.errors import ContractError
 from marketdata.resolution import Resolution
+from marketdata.wire.columns import METRICS
 
 # An id is a text; where a record has it as a number, its digits are the text.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
@@ -105,14 +106,11 @@ class PricePoint(Body):
     p: float | None
 
 
-class MetricPoint(Body):
-    """One point of a market's metrics (readings: metric point)."""
+_METRICS: dict[str, Any] = dict.fromkeys(METRICS, (float | None, None))
 
-    t: str
-    # Every metrics frame has these columns.
-    volume: float | None = None
-    liquidity: float | None = None
-    spread: float | None = None
+
+class MetricPoint(create_model("Metrics", __base__=Body, t=(str, ...), **_METRICS)):  # type: ignore[misc]
+    """One point of a market's metrics (readings: metric point): `METRICS`, each a number or null."""
 
 
 P = TypeVar("P")
