@@ -81,7 +81,7 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=16)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: st.DataObject) -> None:
     """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
@@ -104,7 +104,7 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: 
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject) -> None:
     """Also of ranges that begin and end inside of minutes: they select the points of 1m, as in any archive."""
@@ -123,7 +123,7 @@ def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject
         assert all(close(a[c], b[c]) for a, b in zip(*rows, strict=True) for c in a)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_through_the_minute_an_hour_is_the_same(data: st.DataObject) -> None:
     """1s to 1m to 1h by `md.resample`, whose means carry their counts, is what the archive gives at 1h."""

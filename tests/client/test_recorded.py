@@ -34,8 +34,8 @@ def compare(service: Any, archive: Archive, view: str, resolution: str, kind: An
 @pytest.mark.parametrize(("resolution", "kind"), ASKED)
 @pytest.mark.parametrize("view", VIEWS)
 def test_recorded_rows_arrive(service: Any, recorded_archive: Archive, view: str, resolution: str, kind: Any) -> None:
-    """Each third market at coarse resolutions, each tenth at fine ones: the rows of the archive, in order."""
-    compare(service, recorded_archive, view, resolution, kind, 10 if resolution in ("1m", "10m") else 3)
+    """Each sixth market at coarse resolutions, each twentieth at fine ones: the rows of the archive, in order."""
+    compare(service, recorded_archive, view, resolution, kind, 20 if resolution in ("1m", "10m") else 6)
 
 
 @pytest.mark.soak

@@ -538,13 +538,12 @@ def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> t
         (20, lambda k: 1, None, False),
         (120, lambda k: 10, minutes(120, 60), False),
         (210, lambda k: 1, None, True),
-        (300, lambda k: 1, minutes(400, 60), False),
         (1440, lambda k: 30, None, True),
         (1440, lambda k: 30, minutes(200, 1000), False),
-        (700, lambda k: k % 2, None, False),
+        (500, lambda k: k % 2, None, False),
         (2000, lambda k: 100 * (k % 3), minutes(3000), False),
     ],
-    ids=["short", "short life", "two pages", "late", "half hours", "late half hours", "half empty", "few"],
+    ids=["short", "short life", "two pages", "half hours", "late half hours", "half empty", "few"],
 )
 def test_a_market_of_210_tokens(
     server: FaultServer, transport: Transport, count: int, step: Any, lived: Range | None, *, in_order: bool
