@@ -17,7 +17,8 @@ def collected(tmp_path: Path, *words: str, without: str = "") -> subprocess.Comp
     # None in sys.modules is how the import system marks a module that is not to be found.
     lines = ["import sys, pytest", "sys.modules.update(dict.fromkeys(sys.argv[1].split()))"]
     lines.append("sys.exit(pytest.main(sys.argv[2:]))")
-    always = ("-q", "-rs", "-c", ROOT / "pyproject.toml", "-p", "pytest_socket", "-p", "conftest", "-o", f"cache_dir={tmp_path}")
+    plugins = ("-p", "pytest_socket", "-p", "conftest")
+    always = ("-q", "-rs", "-c", ROOT / "pyproject.toml", *plugins, "-o", f"cache_dir={tmp_path}")
     run = [sys.executable, "-c", "\n".join(lines), without, *always, *words]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # those of other packages take most of a start
     return subprocess.run(run, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)

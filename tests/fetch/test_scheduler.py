@@ -540,7 +540,7 @@ def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> t
         (210, lambda k: 1, None, True),
         (1440, lambda k: 30, None, True),
         (1440, lambda k: 30, minutes(200, 1000), False),
-        (500, lambda k: k % 2, None, False),
+        (700, lambda k: k % 2, None, False),
         (2000, lambda k: 100 * (k % 3), minutes(3000), False),
     ],
     ids=["short", "short life", "two pages", "half hours", "late half hours", "half empty", "few"],
