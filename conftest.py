@@ -24,7 +24,7 @@ collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of 
 settings.register_profile(
     "house",
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
     database=None,
