@@ -68,7 +68,7 @@ def test_nested_rows_of_any_engine_go_into_the_verbs(filled: Archive, name: Any)
     An engine reads a bucket as it reads a folder, so a few verbs do there.
     """
     levels = filled.scan("books").collect()
-    few = ("bbo", "resample", "features") if filled.location.startswith("s3:") else VERBS
+    few = ("bbo", "resample") if filled.location.startswith("s3:") else VERBS
     for label, verb in ((label, VERBS[label]) for label in few):
         want = plain(verb(md.nest(levels)) if label == "nest" else _of_levels(label, levels))
         got = plain(fetched(_read(verb(filled.scan("books", engine=name, nested=True)))).select(want.columns))

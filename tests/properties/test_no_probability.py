@@ -65,7 +65,8 @@ def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind:
 def test_an_engine_refuses_cents_when_it_computes(name: str, view: str, engine: Any) -> None:
     """The error is that of the engine, with the same text."""
     frame = engine(name).frame(in_cents(view))
-    for verb in (OF_PRICES if view == "prices" else OF_BOOKS).values():
+    verbs = OF_PRICES if view == "prices" else {name: OF_BOOKS[name] for name in OF_BOOKS.keys() - OF_PRICES.keys()}
+    for verb in verbs.values():
         with pytest.raises(Exception, match="outside of 0 to 1; prices are probabilities"):
             computed(verb(frame))
 
