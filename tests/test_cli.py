@@ -609,7 +609,7 @@ def test_the_demo_runs_on_recorded_files(tmp_path) -> None:
     data.mkdir()
     for kind, of in {"markets": "market_id", "books": "token_id", "prices": "token_id", "metrics": "market_id"}.items():
         rows = pl.read_parquet(RECORDED / f"{kind}.parquet")
-        few = rows[of].unique(maintain_order=True)[: None if kind == "markets" else 8]
+        few = rows[of].unique(maintain_order=True)[: None if kind == "markets" else 3]
         rows.filter(pl.col(of).is_in(few.implode())).write_parquet(data / f"{kind}.parquet")
     done = marketdata("demo", "--data", data, "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 
 TestArchive = ArchiveMachine.TestCase
-TestArchive.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestArchive.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.soak

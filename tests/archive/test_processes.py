@@ -190,7 +190,7 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new(archive: Archive, what: 
         assert workers.stdin is not None
         assert workers.stdout is not None
         while not seen or seen[-1] != 0:
-            step += 2 if what == "replace" else 3
+            step += 3 if what == "replace" else 4
             root = base.with_name(f"copy-{step}")
             shutil.copytree(base, root)
             print(step, root, file=workers.stdin, flush=True)

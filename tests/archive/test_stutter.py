@@ -34,7 +34,7 @@ def stuttered(folder: Path, errnos: Sequence[str], seconds: float, step: int) ->
 
 @pytest.mark.fault("AR38")
 def test_a_call_that_fails_is_no_damage_in_any_verb(tmp_path: Path) -> None:
-    """Every 397th call of the file layer fails, in each verb, each with another errno: typed, nothing given up."""
-    said = stuttered(tmp_path, ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES", "ENOSPC"], 3600.0, 397)
+    """Every 797th call of the file layer fails, in each verb, each with another errno: typed, nothing given up."""
+    said = stuttered(tmp_path, ["ESTALE", "EIO", "EMFILE", "ENOMEM", "EACCES", "ENOSPC"], 3600.0, 797)
     assert "ArchiveError" in said
     assert "no time" not in said

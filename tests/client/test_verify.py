@@ -63,7 +63,7 @@ def test_other_resolutions_tell_too(simulated: md.Archive, coarse: str) -> None:
         assert told.undecided == (() if coarse == "6h" else ("averages",))
 
 
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(variants=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in VARIANTS.items()}))
 def test_variants_together_are_not_mistaken(simulated: md.Archive, variants: dict[str, str]) -> None:
     """With any of them together, what is named is true; it may be that less can be told."""

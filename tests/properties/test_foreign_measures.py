@@ -279,7 +279,7 @@ def test_a_measure_of_a_foreign_frame_is_right_or_refused(name: str) -> None:
     """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
     case, seen = CASES[name], Counter[str]()
 
-    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "15")))
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
     @given(drawn=strategy(case.view))
     def run(drawn: foreign.Foreign) -> None:
         verdict, text = judged(name, case, drawn)

@@ -265,10 +265,12 @@ def test_rows_in_any_order_are_the_same_book(order: tuple[int, ...]) -> None:
 
 
 def test_measures_of_the_recorded_books_equal_a_plain_walk() -> None:
-    """The same walks over two hundred thousand recorded levels."""
+    """The same walks over the recorded books of every fourth token, some fifty thousand levels."""
     if not RECORDED.exists():
         pytest.skip(f"the recorded data is not here: {RECORDED}")
-    raw = pl.read_parquet(RECORDED).with_columns(market_id=pl.lit("m"), token_label=pl.lit("?"))
+    raw = pl.read_parquet(RECORDED)
+    raw = raw.filter(pl.col("token_id").is_in(raw["token_id"].unique(maintain_order=True)[::4].implode()))
+    raw = raw.with_columns(market_id=pl.lit("m"), token_label=pl.lit("?"))
     books = md.tidy.frames.to_columns("books", raw)  # type: ignore[attr-defined]
     frame = to_frame(books, "pandas")
     assert close(rows(md.depth(frame)), walk(books, lambda b, a: tuple(depths(b, a))))

@@ -19,7 +19,7 @@ from marketdata.testing import foreign
 from marketdata.tidy.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
-some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "15")))
+some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
 
 
 def is_nested(frame: Any) -> bool:
