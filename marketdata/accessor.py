@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from marketdata import display, plot
+from marketdata import display
 from marketdata.tidy import (
     asof,
     cross_token,
@@ -277,35 +277,37 @@ class Plots(_Suggestions):
     """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
 
     def __init__(self, frame: Any) -> None:
-        self._frame = frame
+        from marketdata import plot  # only who draws loads it
+
+        self._frame, self._plot = frame, plot
 
     def prices(self, ax: Any = None, **more: Any) -> Any:
         """The price of each token; see `marketdata.plot.prices`."""
-        return plot.prices(self._frame, ax, **more)
+        return self._plot.prices(self._frame, ax, **more)
 
     def price_band(self, ax: Any = None, **more: Any) -> Any:
         """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
-        return plot.price_band(self._frame, ax, **more)
+        return self._plot.price_band(self._frame, ax, **more)
 
     def depth(self, ax: Any = None, **more: Any) -> Any:
         """Resting orders over time, as a heat map; see `marketdata.plot.depth`."""
-        return plot.depth(self._frame, ax, **more)
+        return self._plot.depth(self._frame, ax, **more)
 
     def metrics(self, ax: Any = None, **more: Any) -> Any:
         """One metric over time; see `marketdata.plot.metrics`."""
-        return plot.metrics(self._frame, ax, **more)
+        return self._plot.metrics(self._frame, ax, **more)
 
     def ladder(self, ts: Any = None, ax: Any = None, **more: Any) -> Any:
         """The book of one token at one moment; see `marketdata.plot.ladder`."""
-        return plot.ladder(self._frame, ts, ax, **more)
+        return self._plot.ladder(self._frame, ts, ax, **more)
 
     def calibration(self, outcomes: Any, ax: Any = None, **more: Any) -> Any:
         """How often tokens priced at p won; see `marketdata.plot.calibration`."""
-        return plot.calibration(self._frame, outcomes, ax, **more)
+        return self._plot.calibration(self._frame, outcomes, ax, **more)
 
     def coverage(self, ax: Any = None, **more: Any) -> Any:
         """A coverage frame of an archive; see `marketdata.plot.coverage`."""
-        return plot.coverage(self._frame, ax, **more)
+        return self._plot.coverage(self._frame, ax, **more)
 
 
 def register_pandas() -> None:
