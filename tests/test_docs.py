@@ -81,7 +81,7 @@ def test_a_notebook_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None
     committed = lines(notebook)
     client = NotebookClient(notebook, km=kernel, timeout=600, resources={"metadata": {"path": ROOT}})
     client.execute()
-    client.kc.execute("%reset -f")
+    client.kc.execute("%reset -f", reply=True, timeout=60)
     client.kc.stop_channels()
     for shown, known in zip(lines(notebook), committed, strict=True):
         assert shown <= known

@@ -66,16 +66,16 @@ def test_a_shell_completes_frames_of_the_client() -> None:
     assert any("simulate" in text for text in offered), offered
 
 
-def test_every_frame_that_comes_out_has_the_verbs() -> None:
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_every_frame_that_comes_out_has_the_verbs(frame: str) -> None:
     """Frames of listings, coverage and verification have `.md` in a process that registered nothing."""
-    code = """
+    code = f"""
 import marketdata as md
-for frame in ("polars", "pandas"):
-    archive = md.simulate(events=1, days=0.1, markets=1, frame=frame)
-    archive.coverage().md
-    archive.verify().md
-    with md.serve(archive) as service:
-        md.Client(service.base_url, service.api_key, frame=frame).markets().md
+archive = md.simulate(events=1, days=0.1, markets=1, frame={frame!r})
+archive.coverage().md
+archive.verify().md
+with md.serve(archive) as service:
+    md.Client(service.base_url, service.api_key, frame={frame!r}).markets().md
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
