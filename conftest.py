@@ -46,7 +46,7 @@ def cure(package: str) -> str | None:
         return None
     for extra, requirements in EXTRAS.items():
         if package in {re.split(r"\W", requirement)[0] for requirement in requirements}:
-            return f"{package} is not installed: pip install 'marketdata[{extra}]'"
+            return f"{package} is not installed: pip install '{md.errors.DISTRIBUTION}[{extra}]'"
     return None
 
 

@@ -34,7 +34,7 @@ def main() -> None:
     for item in report["install"]:
         name, version = item["metadata"]["name"], item["metadata"]["version"]
         hashes = item["download_info"].get("archive_info", {}).get("hashes", {})
-        if name != "marketdata":
+        if name != "prediction-marketdata":
             lines.append(f"{name.lower().replace('_', '-')}=={version} --hash=sha256:{hashes['sha256']}")
     print("\n".join(sorted(lines)))
 

@@ -37,8 +37,9 @@ def __getattr__(name: str) -> object:
     extra, packages = _EXTRAS.get(name, ("", ()))
     for package in packages:
         if find_spec(package) is None:
-            hint = f"md.{name} needs {package}, which is not installed: pip install 'marketdata[{extra}]'"
-            raise ModuleNotFoundError(hint, name=package)
+            from marketdata.errors import not_installed
+
+            raise not_installed(f"md.{name}", package, extra)
     value = import_module(f"{module}.{name}") if module == __name__ else getattr(import_module(module), name)
     globals()[name] = value
     return value

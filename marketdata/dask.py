@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from marketdata.accessor import register_dask
+from marketdata.errors import not_installed
 
 try:
     register_dask()
 except ModuleNotFoundError as missing:
-    needs = "marketdata.dask needs dask, which is not installed: pip install 'marketdata[dask]'"
-    raise ModuleNotFoundError(needs, name=missing.name) from missing
+    raise not_installed("marketdata.dask", missing.name or "dask", "dask") from missing

@@ -41,6 +41,8 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
+
 
 class MarketDataError(Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
@@ -240,6 +242,12 @@ class EmptyRangeWarning(MarketDataWarning):
 
 class PartialCoverageWarning(MarketDataWarning):
     """The archive has only a part of the requested range."""
+
+
+def not_installed(user: str, package: str, extra: str) -> ModuleNotFoundError:
+    """The error for an optional package that is absent, with the command that installs it."""
+    command = f"pip install '{DISTRIBUTION}[{extra}]'"
+    return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

@@ -42,7 +42,7 @@ def started() -> Iterator[Callable[[str], Engine]]:
 @contextmanager
 def _dask() -> Iterator[Engine]:
     if not (importlib.util.find_spec("dask") and importlib.util.find_spec("distributed")):
-        pytest.skip("dask and distributed are not installed: pip install marketdata[dask]")
+        pytest.skip("dask and distributed are not installed: pip install prediction-marketdata[dask]")
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
@@ -62,7 +62,7 @@ def _dask() -> Iterator[Engine]:
 
 @contextmanager
 def _duckdb() -> Iterator[Engine]:
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'America/New_York'")
         yield Engine("duckdb", lambda data: connection.from_arrow(plain(data).to_arrow()), connection)
@@ -71,7 +71,7 @@ def _duckdb() -> Iterator[Engine]:
 @contextmanager
 def _spark() -> Iterator[Engine]:
     if not importlib.util.find_spec("pyspark"):
-        pytest.skip("pyspark is not installed: pip install marketdata[spark]")
+        pytest.skip("pyspark is not installed: pip install prediction-marketdata[spark]")
     home = java_home()
     if home is None:
         pytest.skip("Spark needs Java 17 or newer: apt-get install openjdk-17-jre-headless, or set JAVA_HOME")

@@ -29,7 +29,7 @@ def test_a_module_whose_engine_is_absent_is_skipped_by_name(tmp_path: Path) -> N
     for where in ("marketdata/dask.py", "marketdata"):  # named, and found
         done = collected(tmp_path, "-k", "resolution", where, without="dask")
         assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        assert "marketdata/dask.py:0: dask is not installed: pip install 'marketdata[dask]'" in done.stdout
+        assert "marketdata/dask.py:0: dask is not installed: pip install 'prediction-marketdata[dask]'" in done.stdout
         assert (tmp_path / "d" / "skipped" / "tests").read_text() == "marketdata/dask.py\n"
 
 

@@ -18,9 +18,10 @@ pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+DISTRIBUTION = PROJECT["project"]["name"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # Other people's engines: their own tests install and try them.
-ENGINES = {"dask", "duckdb", "spark"}
+ENGINES = {"dask", "spark"}
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 
 PAGE = """
@@ -53,6 +54,7 @@ SMOKE = {
     "cli": "from marketdata.cli import main\nassert main(['--version']) == 0",
     "archive": ROUND,
 }
+SMOKE["duckdb"] = ROUND + "assert archive.sql('SELECT count(*) AS n FROM books')['n'][0] > 0"
 SMOKE["service"] = SERVED
 
 
@@ -99,7 +101,9 @@ def floors() -> list[str]:
     groups = [r for r in PROJECT["dependency-groups"]["test"] if isinstance(r, str)]
     extras = [r for name, extra in EXTRAS.items() if name not in ENGINES for r in extra]
     wanted = [*PROJECT["project"]["dependencies"], *extras, *groups]
-    found = [re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", r) for r in wanted if not r.startswith("marketdata[")]
+    found = [
+        re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", r) for r in wanted if not r.startswith(f"{DISTRIBUTION}[")
+    ]
     assert all(found), "every requirement names its lowest version: name>=version"
     return [f"{m[1]}=={m[2]}" for m in found if m]
 
@@ -143,13 +147,13 @@ def test_the_core_alone_reads_pages(clean) -> None:
     for name, (package, extra) in {"Archive": ("deltalake", "archive"), "serve": ("fastapi", "service")}.items():
         done = clean.run("-c", f"import marketdata as md; md.{name}", ok=False)
         assert f"needs {package}" in done.stderr
-        assert f"pip install 'marketdata[{extra}]'" in done.stderr
+        assert f"pip install '{DISTRIBUTION}[{extra}]'" in done.stderr
     done = clean.run("-m", "marketdata.cli", "--help", ok=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "typer is not installed" in done.stderr
 
 
-@pytest.mark.parametrize("extra", ["plot", "plotly", "cli", "archive", "service"])
+@pytest.mark.parametrize("extra", ["plot", "plotly", "cli", "archive", "duckdb", "service"])
 def test_an_extra_brings_what_it_promises(clean, built, extra: str) -> None:
     """Each extra, installed after the one before, makes its part work; pip finds no conflict."""
     assert set(SMOKE) == set(EXTRAS) - {"all", *ENGINES}
@@ -183,7 +187,7 @@ def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
     lowest.write_text("\n".join(floors()), encoding="utf-8")
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # from 3.11.4
-    source = next(p for p in tmp_path.glob("marketdata-*") if p.is_dir())
+    source = next(p for p in tmp_path.glob("prediction_marketdata-*") if p.is_dir())
     group = f"{source / 'pyproject.toml'}:test"
     env.pip("-c", lowest, "--only-binary", ":all:", f"{built[0]}[all]", "--group", group)
     env.run("-m", "pip", "check")

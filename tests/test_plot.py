@@ -516,7 +516,7 @@ def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> N
     """The error names the extra."""
     there = importlib.util.find_spec
     monkeypatch.setattr("marketdata.plot.charts.find_spec", lambda name: None if name == "plotly" else there(name))
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'marketdata\[plotly\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'prediction-marketdata\[plotly\]'"):
         plot.prices(testing.prices(), backend="plotly")
 
 

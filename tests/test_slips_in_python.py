@@ -85,7 +85,7 @@ def test_a_missing_extra_is_named(name: str, package: str, extra: str, monkeypat
     found = importlib.util.find_spec
     monkeypatch.delitem(vars(md), name, raising=False)
     monkeypatch.setattr(md, "find_spec", lambda one: None if one == package else found(one))
-    with pytest.raises(ModuleNotFoundError, match=rf"md\.{name} needs {package}.*'marketdata\[{extra}\]'"):
+    with pytest.raises(ModuleNotFoundError, match=rf"md\.{name} needs {package}.*{md.errors.DISTRIBUTION}\[{extra}\]'"):
         getattr(md, name)
 
 

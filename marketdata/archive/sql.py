@@ -9,7 +9,7 @@ import pyarrow as pa
 from marketdata.archive.scan import Query
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
-from marketdata.errors import ArchiveError, ConfigError
+from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.tidy import nested
 from marketdata.times import to_text
 
@@ -21,8 +21,7 @@ def connect() -> Any:
     try:
         import duckdb
     except ModuleNotFoundError as problem:
-        hint = "SQL on an archive needs duckdb, which is not installed: pip install 'marketdata[duckdb]'"
-        raise ModuleNotFoundError(hint, name="duckdb") from problem
+        raise not_installed("SQL on an archive", "duckdb", "duckdb") from problem
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     return connection

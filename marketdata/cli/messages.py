@@ -74,7 +74,7 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         context = getattr(problem, "ctx", None)
         yield f"({context.command_path} --help)" if context else ""
     elif isinstance(problem, ModuleNotFoundError):
-        needs = f"{problem.name} is not installed; pip install 'marketdata[all]' installs every part."
+        needs = f"{problem.name} is not installed; pip install '{errors.DISTRIBUTION}[all]' installs every part."
         yield str(problem) if "pip install" in str(problem) else needs
     elif isinstance(problem, OSError | Warning):
         yield str(problem)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, not_installed
 from marketdata.plot.chart import (
     ASK,
     BID,
@@ -79,7 +79,7 @@ def prices(
     markets : frame of market records, or mapping of market id to text, optional
         The questions of the panels; by default shortened ids.
     simulated, backend : bool, "matplotlib" or "plotly"
-        Mark the chart as simulated; plotly is interactive and needs ``pip install 'marketdata[plotly]'``.
+        Mark the chart as simulated; plotly is interactive and needs the extra ``plotly``.
 
     Examples
     --------
@@ -307,9 +307,7 @@ def _backend(name: str) -> Any:
     if name not in ("matplotlib", "plotly"):
         raise ConfigError(f"backend={name!r} is not one of matplotlib, plotly.")
     if find_spec(name) is None:
-        extra = "plot" if name == "matplotlib" else name
-        hint = f"backend={name!r} needs {name}, which is not installed: pip install 'marketdata[{extra}]'"
-        raise ModuleNotFoundError(hint, name=name)
+        raise not_installed(f"backend={name!r}", name, "plot" if name == "matplotlib" else name)
     return import_module(f"marketdata.plot.draw_{name}")
 
 

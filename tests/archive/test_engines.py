@@ -71,7 +71,7 @@ def test_pandas_reads_the_files(filled: Archive) -> None:
 
 def test_dask_reads_the_files(filled: Archive) -> None:
     """Dask's read_parquet of the files gives all snapshots, and resamples prices as the archive's frame does."""
-    dask = pytest.importorskip("dask", reason="dask is not installed: pip install marketdata[dask]")
+    dask = pytest.importorskip("dask", reason="dask is not installed: pip install prediction-marketdata[dask]")
     import dask.dataframe as dd
 
     # A cluster that runs beside would shuffle, and is not what is tested here.

@@ -90,7 +90,7 @@ def test_every_engine_scans_what_polars_scans(filled: Archive, name: Any, view: 
 
 def test_partitions_hold_whole_markets(filled: Archive) -> None:
     """No market lies in two partitions, so verbs need no shuffle."""
-    pytest.importorskip("dask", reason="dask is not installed: pip install marketdata[dask]")
+    pytest.importorskip("dask", reason="dask is not installed: pip install prediction-marketdata[dask]")
     frame = filled.scan("prices", engine="dask")
     homes = [
         set(part["market_id"].unique()) for part in (frame.partitions[i].compute() for i in range(frame.npartitions))
@@ -105,7 +105,7 @@ def test_partitions_hold_whole_markets(filled: Archive) -> None:
 
 def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     """Views of points are at 1m, records and coverage beside them; rows are a frame of the archive's kind."""
-    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     assert filled.sql("select count(*) from books").item() == fetched(filled.scan("books")).height
     assert filled.sql("select count(*) from snapshots").item() == fetched(filled.scan("books", nested=True)).height
     mean = filled.sql("select avg(price) from prices where market_id = 'm/1'").item()
@@ -120,7 +120,7 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
 @pytest.mark.parametrize("statement", ["select nothing from prices", "select * from no_such_table"])
 def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive, statement: str) -> None:
     """The message is that of DuckDB."""
-    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     with pytest.raises(md.ConfigError, match="DuckDB refused"):
         filled.sql(statement)
 

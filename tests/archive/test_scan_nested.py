@@ -36,7 +36,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
 def name(request: pytest.FixtureRequest, engine: Any) -> str:
     """The name of an engine that is there, and runs: Dask with two processes."""
     if request.param == "duckdb":
-        pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+        pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     elif request.param in ("dask", "spark"):
         engine(request.param)
     return request.param

@@ -1,0 +1,105 @@
+"""What a user installs: its name, and that the extra `all` is enough for every page and notebook."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import examples
+import pytest
+
+import marketdata as md
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+TEXTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "conftest.py", ".ci/run")),
+    *(
+        path
+        for folder in ("marketdata", "docs", "notebooks", "tests")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".py", ".pyi", ".md", ".ipynb", ".html", ".js"}
+        and not {"_build", "_made"} & set(path.relative_to(ROOT).parts)
+    ),
+]
+PAGES = [path for path in TEXTS if path.suffix in {".md", ".ipynb"}]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def package(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement)[0].replace("-", "_")
+
+
+def brought(extra: str) -> set[str]:
+    """The packages of an extra, those of extras that it names included."""
+    found = set()
+    for requirement in EXTRAS[extra]:
+        if requirement.startswith(PROJECT["name"]):
+            for other in requirement.partition("[")[2].rstrip("]").split(","):
+                found |= brought(other)
+        else:
+            found.add(package(requirement))
+    return found
+
+
+def test_every_hint_installs_this_distribution() -> None:
+    """No text tells a user to install what has the name of the import: on the package index that is another project."""
+    assert PROJECT["name"] == md.errors.DISTRIBUTION != md.__name__
+    strangers = re.compile(
+        r"(?<![\w-])marketdata\\*\[[a-z{]|pip3? (?:install|download) [^\n`]*(?<![\w-])marketdata\b(?!-)"
+    )
+    assert [name(path) for path in TEXTS if strangers.search(path.read_text(encoding="utf-8"))] == []
+    named = re.compile(rf"{PROJECT['name']}\[([\w,]+)\]")
+    for path in TEXTS:
+        for extras in named.findall(path.read_text(encoding="utf-8")):
+            assert set(extras.split(",")) <= EXTRAS.keys(), name(path)
+
+
+def imported(code: str) -> Iterator[str]:
+    """The top-level packages that code imports; not those that it looks for first."""
+    todo: list[ast.AST] = [ast.parse(code)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and "find_spec" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+        todo += ast.iter_child_nodes(node)
+
+
+def codes(path: Path) -> list[str]:
+    """The code of a page or notebook that runs wherever the package is installed."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    blocks = [block for block in examples.blocks(text) if not re.match(r"(?:>>> )?# needs: ", block)]
+    lines = [
+        re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", block, re.MULTILINE) if ">>>" in block else [block] for block in blocks
+    ]
+    return ["\n".join(block) for block in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_all_is_enough_for_every_page_and_notebook(page: Path) -> None:
+    """What a page or notebook imports without looking for it first is part of the extra `all`."""
+    there = {md.__name__, *sys.stdlib_module_names, *map(package, PROJECT["dependencies"]), *brought("all")}
+    assert {one for code in codes(page) for one in imported(code)} - there == set()
+
+
+def test_the_tests_add_nothing_that_an_extra_brings() -> None:
+    """`make test` installs the extra `all` and tools: pages and notebooks run with what a user gets."""
+    tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
+    assert tools & set().union(*map(brought, EXTRAS)) == set()
+    assert brought("all") == set().union(*map(brought, EXTRAS.keys() - {"dask", "spark"}))
