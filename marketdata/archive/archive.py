@@ -29,7 +29,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
 from marketdata.resolution import BASES
 from marketdata.tidy.arguments import choice, names, whole
 from marketdata.tidy.frames import frame_kind
@@ -217,7 +217,10 @@ class Archive(Generic[Frame]):
         for one in files.found(some, token_id, clock):
             points = stored = one.rows
             if one.kind in VIEWS:
-                points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
+                try:
+                    points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
+                except NotTidyError as problem:
+                    raise NotTidyError(f"{one.path.name!r}: {problem}") from problem
             else:
                 self.add(**{one.kind: one.data})
             added.append(AddedFile(str(one.path), one.kind, one.rows, points, stored))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.tidy.records import COLUMNS
+from marketdata.tidy.schema import ID_COLUMNS
+from marketdata.times import parse_iso
 from marketdata.wire.columns import METRICS, BookColumns, Token
 from marketdata.wire.views import VIEWS, View
 
@@ -20,6 +24,11 @@ FileKind = Literal["markets", "events", "series"] | View
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 _LISTS = ("token_ids", "token_labels", "tags")
+# Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.
+_TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
+_NUMBERS = {name for spec in VIEWS.values() for name in spec.names} - _TEXTS
+_UNIX = re.compile(r"\s*\d+([.eE][\d+]*)*\s*", re.ASCII)
+_CSV_BLOCK = 1 << 26  # bytes: the longest row that can be read
 # Names that collectors give to the token of a book message, and to its exchange clock.
 _MESSAGE_TOKENS = ("token_id", "asset_id")
 
@@ -85,16 +94,58 @@ def _read(path: Path, token_id: str | None, clock: str) -> Found:
 
 
 def _csv(path: Path) -> pl.DataFrame:
-    """A CSV file with ids as texts, since they may have 77 digits, and lists read from JSON text."""
+    """A CSV file, whose rows have all columns; the name of a column, and never its first values, makes it a text."""
     import polars as pl
+    from pyarrow import csv, string
 
     names = pl.read_csv(path, n_rows=0, infer_schema=False).columns
-    texts = [name for name in names if name.endswith(("id", "slug", *_LISTS))]
-    frame = pl.read_csv(path, schema_overrides=dict.fromkeys(texts, pl.String), infer_schema_length=None)
-    if frame.is_empty():  # nothing tells the types of the others
-        frame = frame.with_columns(pl.lit(None).alias(name) for name in names if name not in texts)
+    rows = csv.read_csv(
+        path,
+        csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),  # one thread counts the rows for messages
+        csv.ParseOptions(newlines_in_values=True),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+    frame = cast("pl.DataFrame", pl.from_arrow(rows))
+    typed = _numbers if "ts" in names else _values
+    frame = frame.with_columns(
+        typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
+    )
     lists = [name for name in _LISTS if name in names]
     return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
+
+
+def _numbers(texts: pl.Series) -> pl.Series:
+    """A column of points: numbers, or texts if it is not one that a view needs."""
+    import polars as pl
+
+    plain = texts.str.strip_chars()
+    numbers = plain.cast(pl.Float64, strict=False)
+    wrong = (numbers.is_null() & (plain != "")).arg_true()
+    if not len(wrong):
+        return numbers
+    if texts.name in _NUMBERS:
+        raise ValueError(f"value {wrong[0] + 1} of {texts.name} is {texts[wrong[0]]!r}, not a number")
+    return texts
+
+
+def _values(texts: pl.Series) -> pl.Series:
+    """A further field of records: truth values or numbers if each text is exactly that of its value, else texts."""
+    import polars as pl
+
+    if not texts.null_count() < len(texts):
+        return texts.cast(pl.Null)
+    if texts.drop_nulls().is_in(["true", "false"]).all():
+        return texts == "true"
+    for kind in (pl.Int64, pl.Float64):
+        values = texts.cast(kind, strict=False)
+        if (values.cast(pl.String).eq_missing(texts)).all():
+            return values
+    return texts
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:
@@ -102,7 +153,8 @@ def _json_rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".json" and text.lstrip()[:1] == "[":
         rows = json.loads(text)
     else:
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        # Only a line feed ends a line; texts may contain other separators, such as U+2028.
+        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
         raise ConfigError(f"{path.name!r} holds JSON that is not a list of objects.")
     return list(rows)
@@ -135,17 +187,26 @@ def with_times(frame: Any, name: str) -> Any:
     import polars as pl
 
     kind = frame.schema.get("ts")
-    try:
-        if kind == pl.String:
-            return frame.with_columns(pl.col("ts").str.to_datetime(time_unit="us", time_zone="UTC"))
-        if kind is not None and kind.is_numeric():
-            micros = [None if t is None else unix_micros(t) for t in frame["ts"].to_list()]
-            return frame.with_columns(pl.Series("ts", micros, pl.Int64).cast(pl.Datetime("us", "UTC")))
-    except (pl.exceptions.PolarsError, ValueError) as problem:
-        raise ConfigError(
-            f"{name!r} has a ts that is neither an ISO 8601 time nor a Unix time: {problem}."
-        ) from problem
-    return frame
+    if kind is None or not (kind == pl.String or kind.is_numeric()):
+        return frame
+    times = frame["ts"].unique(maintain_order=True).drop_nulls()
+    micros = []
+    for value in times.to_list():
+        try:
+            micros.append(_micros(value))
+        except ValueError as problem:
+            place = frame["ts"].index_of(value) + 1
+            raise ConfigError(
+                f"{name!r} has a ts that is neither an ISO 8601 time nor a Unix time: value {place}, {problem}."
+            ) from problem
+    read = pl.Series(micros, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
+    return frame.with_columns(pl.col("ts").replace_strict(times, read, default=None))
+
+
+def _micros(value: Any) -> int:
+    if isinstance(value, str) and not _UNIX.fullmatch(value):
+        return parse_iso(value.strip())
+    return unix_micros(float(value) if isinstance(value, str) and not value.strip().isdigit() else value)
 
 
 def unix_micros(value: Any) -> int:

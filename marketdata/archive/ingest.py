@@ -14,9 +14,9 @@ from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.resolution import BucketWidth, Resolution
-from marketdata.tidy.schema import LISTS, is_count
+from marketdata.tidy.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, Columns, Token
+from marketdata.wire.columns import AnyColumns, BookColumns, Columns, PriceColumns, Token
 from marketdata.wire.deduplicate import repeated
 from marketdata.wire.views import VIEWS, View
 
@@ -47,6 +47,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
     markets, base = store.catalog["markets"], store.base
     read = identified(view, _columns(view, data, markets), markets)
+    _check_values(view, read)
     columns = _at(base, view, read)
     if not len(columns):
         return 0, 0
@@ -68,6 +69,32 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
         state = CoverageState.UNPROVEN
     store.upsert(view, columns, base, state, whole=replace)
     return len(read), len(columns)
+
+
+def _check_values(view: View, columns: AnyColumns) -> None:
+    """NotTidyError naming the row of the first price that is no probability, or size below 0."""
+    if isinstance(columns, BookColumns):
+        price, size = columns.levels.T
+        row = np.repeat(np.arange(len(columns)), columns.counts.reshape(-1, 2).sum(axis=1))
+        checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
+    elif isinstance(columns, PriceColumns):
+        row = np.arange(len(columns))
+        checks = [("price", columns.price, outside_0_1(columns.price), NOT_0_1)]
+    else:
+        return
+    for name, values, is_wrong, problem in checks:
+        if len(wrong := np.flatnonzero(is_wrong)):
+            at = int(row[wrong[0]])
+            raise NotTidyError(
+                f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, at)}), {problem}"
+                + (f" {len(wrong)} values are so." if len(wrong) > 1 else "")
+            )
+
+
+def _row(columns: AnyColumns, at: int) -> str:
+    """How a message names a row."""
+    token = columns.tokens[int(columns.token[at])]
+    return f"token {str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[at]))}"
 
 
 def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
@@ -141,11 +168,9 @@ def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
     """Sorted columns with equal points of one token and time as one."""
     again, is_equal = repeated(columns)
     if not is_equal.all():
-        first = again[~is_equal][0]
-        token = columns.tokens[int(columns.token[first])]
+        first = int(again[~is_equal][0])
         raise NotTidyError(
-            f"The {view} rows have different values for one token and time, such as token "
-            f"{str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[first]))}. "
+            f"The {view} rows have different values for one token and time, such as {_row(columns, first)}. "
             "Leave one of them; equal rows are taken as one."
         )
     return columns.take(np.setdiff1d(np.arange(len(columns)), again)) if len(again) else columns

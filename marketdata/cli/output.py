@@ -56,7 +56,7 @@ def show(
         if len(data) > (rows or _ROWS):
             typer.echo(f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
     elif fmt == "json":
-        lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().splitlines()
+        lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().split("\n")[:-1]
         sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
         _note(len(lines), empty)
     else:

@@ -14,16 +14,24 @@ import narwhals as nw
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import normalization
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, Kind, require, values_of
+from marketdata.tidy.schema import (
+    ASK,
+    BID,
+    ID_COLUMNS,
+    LISTS,
+    NOT_0_1,
+    ROUNDING,
+    Kind,
+    outside_0_1,
+    require,
+    values_of,
+)
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND
 
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 # DuckDB has the zone in the connection: only a time with one is the same instant in all of them.
 _NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
-
-# What sums and means of probabilities may be off by.
-_HAIR = 1e-6
 
 
 class EngineTable:
@@ -161,18 +169,17 @@ def _checked(native: Any, conditions: list[str], duckdb: bool) -> Any:
 
 def within_0_1(data: Any, *names: str) -> Any:
     """The rows; NotTidyError (of an engine, when it computes) where a column is no probability, but say cents."""
-    hint = "outside of 0 to 1; prices are probabilities: divide cents by 100."
     if isinstance(data, EagerTable | nw.DataFrame):
         for name in names:
             values = data.array(name) if isinstance(data, EagerTable) else data[name].to_numpy()
-            wrong = (values < -_HAIR) | (values > 1 + _HAIR)
+            wrong = outside_0_1(values)
             if wrong.any():
-                raise NotTidyError(f"{name} is {values[wrong][0]:g}, {hint} md.check lists such rows.")
+                raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
         return data
     native, is_duckdb = data.to_native(), data.implementation.is_duckdb()
     for name in names:
-        error = f"CAST({'error' if is_duckdb else 'raise_error'}('NotTidyError: {name} is {hint}') AS DOUBLE)"
-        case = f"CASE WHEN {name} < {-_HAIR} OR {name} > {1 + _HAIR} THEN {error} ELSE {name} END"
+        error = f"CAST({'error' if is_duckdb else 'raise_error'}('NotTidyError: {name} is {NOT_0_1}') AS DOUBLE)"
+        case = f"CASE WHEN {name} < {-ROUNDING} OR {name} > {1 + ROUNDING} THEN {error} ELSE {name} END"
         native = _replaced(native, {name: case}, is_duckdb)
     return nw.from_native(native)
 

@@ -20,8 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from marketdata.errors import NotTidyError
-from marketdata.wire.columns import Token
+from marketdata.wire.columns import Floats, Token
 from marketdata.wire.views import VIEWS, View
 
 # A series has a time, a market or a token, and any columns beside them.
@@ -39,6 +42,18 @@ BOOKS = COLUMNS["books"]
 
 BID, ASK = "bid", "ask"
 COUNT = "_count"
+
+TOLERANCE = 1e-9
+"""By how much prices [probability], and shares of a size, may differ and be equal: sums differ with their order."""
+ROUNDING = 1e-6
+"""By how much sums and means of probabilities may be outside of 0 to 1."""
+NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
+
+
+def outside_0_1(values: Floats) -> NDArray[np.bool_]:
+    """Which values are no probabilities; NaN is none of them."""
+    out: NDArray[np.bool_] = (values < -ROUNDING) | (values > 1 + ROUNDING)
+    return out
 
 
 def check_names(columns: Iterable[str]) -> None:

@@ -21,11 +21,14 @@ from hypothesis import strategies as st
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import _narrowed
+from marketdata.cli import output
 from marketdata.errors import ConfigError
+from marketdata.tidy.records import to_frame as records_frame
 from marketdata.wire.columns import AnyColumns, Token, concat
 
 M, N = MARKETS
 TOKEN = "9" * 77
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 MARKET = [{"market_id": "m", "slug": "s", "question": "q", "token_ids": [TOKEN, "8"], "token_labels": ["Yes", "No"]}]
 
 
@@ -41,6 +44,56 @@ def test_what_is_exported_can_be_added_again(archive: Archive, tmp_path: Path, v
     assert held(other, view) == held(archive, view)
     hashes = [a.coverage()["content_hash"].to_list() for a in (archive, other)]
     assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("label", ["007", "1.50", "1e3", "true", "no\u2028yes"])
+@pytest.mark.parametrize("end", [".csv", ".jsonl"])
+def test_texts_that_look_like_numbers_stay_texts(tmp_path: Path, end: str, label: str) -> None:
+    """Labels, questions and further texts of records come back from CSV and JSON lines as they were exported."""
+    mine, other = Archive(tmp_path / "a", frame="polars"), Archive(tmp_path / "b", frame="polars")
+    market = {**MARKET[0], "question": label, "token_labels": [label, "8"], "code": "007", "version": "1.50"}
+    mine.add(markets=[{**market, "volume": 1.5, "trades": 3, "is_open": True}])
+    mine.add(prices=pl.DataFrame({"ts": [T0], "market_id": ["m"], "token_id": [TOKEN], "price": [0.5]}))
+    mine.export("prices", tmp_path / f"prices{end}")
+    output.write(records_frame("markets", mine.records("markets"), "polars"), tmp_path / f"markets{end}")
+    other.add_files([tmp_path / f"{name}{end}" for name in ("prices", "markets")])
+    assert other.records("markets") == mine.records("markets")
+    assert other.prices("m").to_dicts() == mine.prices("m").to_dicts()
+    assert other.prices("m")["token_label"].to_list() == [label]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("day.csv", "ts,token_id,price\n06/01/2025,1,0.5\n", "value 1, '06/01/2025'.*year first"),
+        ("iso.csv", "ts,token_id,price\n2025-01-06,1,0.5\n6 Jan 2025,1,0.5\n", "value 2, '6 Jan 2025'"),
+        ("short.csv", "ts,token_id,price\n2025-01-06,1,0.5\n2025-01-07,1\n", "Row #3: Expected 3 columns, got 2"),
+        ("long.csv", "ts,token_id,price\n2025-01-06,1,0.5,7\n", "Row #2: Expected 3 columns, got 4"),
+        ("comma.csv", 'ts,token_id,price\n2025-01-06,1,"0,5"\n', "value 1 of price is '0,5', not a number"),
+    ],
+)
+def test_a_row_that_can_be_read_in_two_ways_is_refused(
+    archive: Archive, tmp_path: Path, name: str, content: str, match: str
+) -> None:
+    """A date that is not ISO 8601, a row without a column or with one too many, a comma as decimal point."""
+    (tmp_path / name).write_text(content)
+    archive.add(markets=[{"market_id": "m", "token_ids": ["1"], "token_labels": ["Yes"]}])
+    with pytest.raises(ConfigError, match=match) as refused:
+        archive.add_files(tmp_path / name)
+    assert name in str(refused.value)
+    assert archive.version("prices") == -1
+
+
+@pytest.mark.parametrize(
+    "text", ["1735689600", "1735689600.0", "1735689600000", "1.7356896e9", "2025-01-01 00:00:00+00:00", "2025-01-01"]
+)
+def test_times_of_csv_files_are_iso_texts_or_unix_times(archive: Archive, tmp_path: Path, text: str) -> None:
+    """A Unix time in s, ms, us or ns, or an ISO 8601 time, in UTC where it has no zone; empty lines are no rows."""
+    (tmp_path / "p.csv").write_text(f"ts,market_id,token_id,price,note,trades\n\n{text},m,1, 0.5,x,2.50\n\n")
+    archive.add_files(tmp_path / "p.csv")
+    assert archive.prices("m").select("ts", "price", "trades").rows() == [
+        (dt.datetime(2025, 1, 1, tzinfo=dt.UTC), 0.5, 2.5)
+    ]
 
 
 def test_one_market_can_be_exported_at_any_resolution(archive: Archive, tmp_path: Path) -> None:

@@ -154,3 +154,32 @@ def test_one_token_of_an_unknown_market_is_not_complete(archive: Archive) -> Non
         archive.add(prices=frame.head(1), complete=True)
     archive.add(prices=frame, complete=True)
     assert archive.coverage()["state"].to_list() == ["final"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "match"),
+    [
+        ("price", 55.0, "price of the books rows is 55 .token '1' at 2026-01-01T00:01:00Z.*divide cents by 100"),
+        ("price", 1.01, "price of the books rows is 1.01 .*outside of 0 to 1"),
+        ("size", -100.0, "size of the books rows is -100 .token '1' at 2026-01-01T00:01:00Z.*below 0"),
+    ],
+)
+def test_levels_that_no_book_has_are_refused(archive: Archive, column: str, value: float, match: str) -> None:
+    """A price outside of 0 to 1 or a size below 0 is a NotTidyError that names its row; nothing is stored."""
+    wrong = (pl.col("token_id") == "1") & (pl.col("ts") > T0) & (pl.col("level") == 1) & (pl.col("side") == "ask")
+    frame = rows(2).with_columns(pl.when(wrong).then(value).otherwise(column).alias(column))
+    with pytest.raises(NotTidyError, match=match):
+        archive.add(books=frame)
+    assert archive.version("books") == -1
+
+
+def test_prices_in_cents_are_refused(archive: Archive, tmp_path: Path) -> None:
+    """Also of a file, which the error names; with a hint how to make probabilities of them."""
+    frame = pl.DataFrame({"ts": [T0, T0 + dt.timedelta(minutes=1)], "market_id": "m", "token_id": "1"})
+    frame = frame.with_columns(price=pl.Series([0.5, 55.0]))
+    frame.write_parquet(tmp_path / "cents.parquet")
+    with pytest.raises(NotTidyError, match=r"55 .token '1' at 2026-01-01T00:01:00Z.*divide cents by 100"):
+        archive.add(prices=frame)
+    with pytest.raises(NotTidyError, match=r"cents.parquet.*55"):
+        archive.add_files(tmp_path / "cents.parquet")
+    assert archive.version("prices") == -1
