@@ -23,6 +23,7 @@ from marketdata.errors import LimitTooSmallError as LimitTooSmallError
 from marketdata.errors import MarketDataError as MarketDataError
 from marketdata.errors import MarketDataWarning as MarketDataWarning
 from marketdata.errors import NetworkError as NetworkError
+from marketdata.errors import NoBookWarning as NoBookWarning
 from marketdata.errors import NotArchivedError as NotArchivedError
 from marketdata.errors import NotFoundError as NotFoundError
 from marketdata.errors import NotTidyError as NotTidyError

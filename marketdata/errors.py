@@ -31,6 +31,7 @@
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
+      NoBookWarning             no order met a book
       PartialCoverageWarning    the archive has only a part of the range
 """
 
@@ -238,6 +239,10 @@ class ServiceOddityWarning(MarketDataWarning):
 
 class EmptyRangeWarning(MarketDataWarning):
     """There are no rows: the range lies before or after the life of the market."""
+
+
+class NoBookWarning(MarketDataWarning):
+    """No order of `trades` met a book; the message says when books are."""
 
 
 class PartialCoverageWarning(MarketDataWarning):

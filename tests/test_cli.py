@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 import marketdata as md
 from marketdata.cli import main, output
 from marketdata.cli.app import app
+from marketdata.cli.commands import client as client_commands
 from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
 from marketdata.service.auth import create_key_file
@@ -282,6 +283,28 @@ def test_a_terminal_gets_a_table_and_a_pipe_every_row_and_character(folder, serv
     rows = rows_of(marketdata(*words, cwd=folder, **service).stdout)
     assert [row["token_id"] for row in rows] == held["token_id"].cast(pl.String).to_list()
     assert rows[0]["ts"] == "2025-12-31T12:00:00Z"
+
+
+def test_a_pipe_gets_every_market(tmp_path, monkeypatch, capsys) -> None:
+    """A listing is cut, to 50 rows, in a terminal alone, which says so; JSON lines have U+2028 within a text."""
+    archive = md.Archive(tmp_path / "many", frame="polars")
+    archive.add(markets=[{"market_id": f"m{n:03}", "slug": f"s{n:03}", "question": "a\u2028b"} for n in range(70)])
+    with md.serve(archive) as service:
+        monkeypatch.setenv("MARKETDATA_BASE_URL", service.base_url)
+        monkeypatch.setenv("MARKETDATA_API_KEY", service.api_key)
+        client_commands.markets()
+        assert len(rows_of(capsys.readouterr().out)) == 70
+        client_commands.markets(as_json=True)
+        assert {row["question"] for row in json.loads(capsys.readouterr().out)} == {"a\u2028b"}
+        client_commands.markets(rows=60)
+        assert len(rows_of(capsys.readouterr().out)) == 60
+        monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
+        client_commands.markets()
+        lines = capsys.readouterr().out.split("\n")[:-1]
+        assert len(lines) == 52
+        assert lines[-1] == "... the first 50 markets; --max N shows more, --csv all"
+        client_commands.markets(rows=60)
+        assert len(capsys.readouterr().out.split("\n")[:-1]) == 61
 
 
 @pytest.mark.parametrize("width", [60, 100, 120, 160])

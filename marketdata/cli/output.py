@@ -44,8 +44,9 @@ def show(
     *,
     columns: Sequence[str] | None = None,
     empty: str = "there are no rows.",
+    more: str = "",
 ) -> None:
-    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all."""
+    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all; `more` is said of a cut."""
     import polars as pl
 
     if fmt == "table":
@@ -54,7 +55,7 @@ def show(
             table(data, rows or _ROWS, columns=columns) if len(data) else f"marketdata: {empty}", err=not len(data)
         )
         if len(data) > (rows or _ROWS):
-            typer.echo(f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
+            typer.echo(more or f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
     elif fmt == "json":
         lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().split("\n")[:-1]
         sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")

@@ -20,7 +20,7 @@ from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS
+from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
 from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
@@ -28,8 +28,6 @@ Counts = int | Mapping[str, int] | None
 _MARKET = ("market_id", "ts")
 _SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 _HELD, _ALL = "__held", "__all"
-# Sums of decimal prices miss 1 by a few bits.
-_SLACK = 1e-9
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -112,8 +110,8 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
 
 def _free_money(table: Any, counts: Counts) -> Any:
     out = _sums(table, counts, sizes=True)
-    buy = (nw.col("ask_sum") < 1 - _SLACK).fill_null(value=False)
-    sell = (nw.col("bid_sum") > 1 + _SLACK).fill_null(value=False)
+    buy = (nw.col("ask_sum") < 1 - TOLERANCE).fill_null(value=False)
+    sell = (nw.col("bid_sum") > 1 + TOLERANCE).fill_null(value=False)
     size = nw.when(buy).then(nw.col("__ask_size")).otherwise(nw.when(sell).then(nw.col("__bid_size")))
     gain = nw.when(buy).then(1 - nw.col("ask_sum")).otherwise(nw.when(sell).then(nw.col("bid_sum") - 1))
     names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")

@@ -19,7 +19,7 @@ from marketdata.tidy.backends import closed, read, run, source_of
 from marketdata.tidy.outcomes import Payoffs, Tokens, as_kind_of, tokens_of
 from marketdata.tidy.quotes import KINDS
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.schema import ID_COLUMNS, Kind
+from marketdata.tidy.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
@@ -28,8 +28,6 @@ Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 _P, _PAID, _ERROR, _TOKEN = "__p", "__paid", "__error", "__token"
 _PAYOFF = [*ID_COLUMNS[:2], _PAID]
-# A price of a decimal bin border may lie a few bits below it.
-_SLACK = 1e-9
 _DRAWS = 200_000  # markets drawn at a time
 
 
@@ -53,8 +51,8 @@ def brier(
         The result of `outcomes`, market records, or a mapping of market id to the token that won, by id or label, None
         while it is open. Other markets, and open ones, are left out.
     of : {"token", "market", "all"}
-        What a row is about. The tokens of a two-token market are the same forecast: except for "token" one counts, Yes
-        or the first.
+        What a row is about. The tokens of a two-token market are the same forecast: except for "token" one counts: Yes,
+        or the first of the market's record; of a mapping, which has no order, the one with the smallest id.
     interval, resamples, seed
         Of "all": probability that the interval covers [0 to 1], number of bootstrap samples, and their seed.
 
@@ -121,7 +119,7 @@ def calibration(
     share = None if interval is None else _share(interval)
     frame = read(frame)
     counted = _counting(frame, outcomes, of)
-    at = (nw.col(_P) * count + _SLACK).floor()
+    at = (nw.col(_P) * count + TOLERANCE).floor()
     bin_ = nw.when(at >= count).then(count - 1.0).otherwise(nw.when(at < 0).then(0.0).otherwise(at))
     sums = partial(_sums, counted=counted, ids=ID_COLUMNS[:1], bins=bin_)
     finish = partial(_curve, count=count, share=share, resamples=resamples, seed=seed)
@@ -161,14 +159,16 @@ def _counting(frame: Any, outcomes: Any, of: str) -> Callable[[Tokens], Payoff]:
 
 def _counted(tokens: Tokens, *, outcomes: Any, of: str) -> Payoff:
     tokens = list(tokens)
-    payoffs = Payoffs(outcomes, tokens).payoff
+    known = Payoffs(outcomes, tokens)
+    payoffs = known.payoff
     if of != "token":
         by_market = defaultdict(list)
         for market, token, label in tokens:
-            by_market[market].append((str(label).casefold() != "yes", token))
+            is_yes, is_first = str(label).casefold() == "yes", token == known.first.get(market)
+            by_market[market].append((not is_yes, not is_first, token))
         for market, held in by_market.items():
             if len(held) == 2:
-                payoffs.pop((market, max(held)[1]), None)
+                payoffs.pop((market, max(held)[-1]), None)
     return payoffs
 
 

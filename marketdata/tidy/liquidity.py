@@ -9,11 +9,9 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.level_sums import DISTANCE, LEVELS, Measure, measured, tag
-from marketdata.tidy.schema import ASK, BID
+from marketdata.tidy.schema import ASK, BID, TOLERANCE
 
 F = TypeVar("F")
-# Prices are decimals that floats do not represent exactly: 0.5 - 0.48 is a little more than 0.02.
-_SLACK = 1e-9
 
 _bid, _ask = nw.col("best_bid"), nw.col("best_ask")
 _bid_size, _ask_size = nw.col("best_bid_size"), nw.col("best_ask_size")
@@ -136,5 +134,5 @@ def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozens
     if within is None:
         return size, frozenset(), "depth"
     number("within", within, least=0.0)
-    near = nw.when(nw.col(DISTANCE) <= within + _SLACK).then(size)
+    near = nw.when(nw.col(DISTANCE) <= within + TOLERANCE).then(size)
     return near, frozenset({DISTANCE}), f"depth_within_{tag(within)}"

@@ -30,10 +30,10 @@ _FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resol
 def outcomes(markets: F) -> F:
     """What each token of resolved markets paid.
 
-    One row per token, by market and token: ``market_id token_id token_label payoff resolved_at``: 1 for the token that
-    the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null while the market is
-    open; ``resolved_at`` also without ``closed_at``. ``markets`` are market records of any frame kind, as from
-    `Archive.markets` or `Client.markets`: ``market_id token_ids token_labels``, ``resolved_token_id`` or
+    One row per token, by market, tokens as in its record: ``market_id token_id token_label payoff resolved_at``: 1 for
+    the token that the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null while
+    the market is open; ``resolved_at`` also without ``closed_at``. ``markets`` are market records of any frame kind, as
+    from `Archive.markets` or `Client.markets`: ``market_id token_ids token_labels``, ``resolved_token_id`` or
     ``resolved_token_label``, and ``closed_at`` if known. NotTidyError if a market resolved to a token that it does not
     have.
 
@@ -58,7 +58,8 @@ def resolution_times(given: Any) -> dict[str, int]:
 class Payoffs:
     """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
-    NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
+    ``first`` is the first token of each market, where the outcomes have an order. NotTidyError if a frame contradicts
+    itself, ConfigError for other keys and values.
     """
 
     def __init__(self, given: Any, tokens: Tokens) -> None:
@@ -67,6 +68,7 @@ class Payoffs:
             held[market][token] = label
         self.held: Mapping[str, Mapping[str, str | None]] = held
         self.resolved_at: dict[str, int] = {}
+        self.first: dict[str, str] = {}
         self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
 
     def _from_mapping(self, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
@@ -112,6 +114,8 @@ class Payoffs:
             data = _of_records(data)
         if "payoff" in data:
             require("A frame of outcomes", _IDS, data)
+            for market, token in zip(data["market_id"], data["token_id"], strict=True):
+                self.first.setdefault(market, token)
             times = zip(data["market_id"], data.get("resolved_at", ()), strict=False)
             self.resolved_at = {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
             return _paid(data)
@@ -140,8 +144,8 @@ def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
 def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     resolved = () if any(c in data for c in _RESOLVED) else _RESOLVED[:1]
     require("A frame of market records", (*_RECORDS, *resolved), data)
-    rows = len(data["market_id"])
-    optional = (data.get(c, [None] * rows) for c in (*_RESOLVED, "closed_at"))
+    count = len(data["market_id"])
+    optional = (data.get(c, [None] * count) for c in (*_RESOLVED, "closed_at"))
     out: dict[tuple[str, str], tuple[Any, ...]] = {}
     for record in zip(*(data[c] for c in _RECORDS), *optional, strict=True):
         market, ids, labels, won, won_label, closed_at = record
@@ -159,7 +163,8 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             row = (str(market), token, label, None if won is None else float(token == won), known)
             if out.setdefault((str(market), token), row) != row:
                 raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
-    return {name: [out[key][i] for key in sorted(out)] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
+    rows = sorted(out.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
+    return {name: [row[i] for row in rows] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
 
 
 def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:

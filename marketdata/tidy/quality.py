@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.resolution import GRIDS, BucketWidth, Resolution
 from marketdata.tidy.backends import closed, in_memory, is_lazy, opened, read
 from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, value_columns
+from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_text
 from marketdata.wire.columns import Ints
@@ -23,7 +23,6 @@ _FAR = 0.05
 # An unchanged book for so many snapshots is quiet; for longer it may be stuck.
 _STALE = 60
 _SHOWN = 3
-_SLACK = 1e-9
 _Rows = NDArray[np.bool_]
 
 
@@ -212,7 +211,7 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
     count = np.diff(np.append(starts, len(order)))
     # Of one token alone the others are not in the frame.
     whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
-    far = whole & (np.abs(total - 1) > _FAR + _SLACK)
+    far = whole & (np.abs(total - 1) > _FAR + TOLERANCE)
     text = f"prices of all tokens miss 1 by more than {_FAR}"
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
 

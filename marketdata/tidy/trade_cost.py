@@ -9,11 +9,9 @@ import narwhals as nw
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
 from marketdata.tidy.level_sums import BEFORE, PAID_BEFORE, Measure, measured, tag
-from marketdata.tidy.schema import ASK, BID
+from marketdata.tidy.schema import ASK, BID, TOLERANCE
 
 F = TypeVar("F")
-# A side that lacks no more than this part of the shares requested has them: sums of sizes differ with their order.
-TOLERANCE = 1e-9
 _SIDES = {ASK: ASK, "buy": ASK, BID: BID, "sell": BID}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,15 +13,16 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from marketdata.errors import NotTidyError
+from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, in_memory, opened, series_of
 from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import ID_COLUMNS
-from marketdata.wire.columns import Floats
+from marketdata.tidy.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
+from marketdata.times import to_text
+from marketdata.wire.columns import Floats, Ints
 
 Fees = float | Callable[[Floats, Floats], Any]
 Token = tuple[str, str]
@@ -30,7 +32,6 @@ _FILLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("requested", "shares", "average_price", "notional", "fee"), pl.Float64()),
     "status": pl.String(),
 }
-_DUST = 1e-9  # of the shares requested: sums of sizes differ in their last bits
 
 
 class Trades(NamedTuple):
@@ -56,7 +57,8 @@ def trades(
     The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
     of ``signals``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
     order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
-    that begins at or after ``resolved_at``.
+    that begins at or after ``resolved_at``. NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1;
+    NoBookWarning if no order met a book.
 
     Returns ``Trades``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``:
     one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
@@ -71,7 +73,8 @@ def trades(
     ----------
     signals
         Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
-        ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability].
+        ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability,
+        up to 1e-9, so that 0.06 + 0.01 reaches 0.07].
     books, resolution
         Tidy books of any kind (lazy ones are computed), and the bucket width of signals and books, such as "1m".
     outcomes : frame or mapping, optional
@@ -98,6 +101,8 @@ def trades(
     within_0_1(table, "price")
     ladders = _Ladders(table)
     orders = _orders(signals, delay * width)
+    for name, times in (("books", table.array("ts")), ("signals", np.array([order.signal_ts for order in orders]))):
+        _check_grid(name, times, resolution, width)
     payoffs = (
         None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
     )
@@ -110,9 +115,39 @@ def trades(
         account = _Account(token, ladders.of(token), _fee(fees), hold, ends)
         account.trade(by_token[token])
         accounts.append(account)
+    if orders and all(fill[-1] == "no book" for account in accounts for fill in account.fills):
+        _warn_of_no_book(orders, ladders, resolution)
     # The side of an order has other values than that of a level.
     kind = nw.from_native(rows).drop("side", strict=False).to_native()
     return Trades(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
+
+
+def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
+    """NotTidyError if a time is not the start of a bucket: an order is filled from the book of exactly its bucket."""
+    off = times[times % width != 0]
+    if len(off):
+        raise NotTidyError(
+            f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a bucket "
+            f"of {resolution}. md.resample(books, {resolution!r}) puts books on it; signals have the ts of a book."
+        )
+
+
+def _warn_of_no_book(orders: Sequence[_Order], ladders: _Ladders, resolution: str) -> None:
+    """NoBookWarning that says why no order met a book."""
+    first = min(orders)
+    times = ladders.times(first.token)
+    if len(times) == 0:
+        why = f"the books have no token {first.token[1]!r} of market {first.token[0]!r}"
+    else:
+        apart = f", at least {dt.timedelta(microseconds=int(np.diff(times).min()))} apart" if len(times) > 1 else ""
+        last = to_text(int(times[-1]))
+        why = f"its {len(times)} books begin from {to_text(int(times[0]))} to {last}{apart}, and none at that time"
+    warn(
+        f"None of the {len(orders)} orders met a book at resolution={resolution!r}. The first wants one of "
+        f"{to_text(first.at)}; {why}.",
+        NoBookWarning,
+        hint=f"Pass the width of the books, or carry them on with md.resample(books, {resolution!r}, fill='forward').",
+    )
 
 
 class _Order(NamedTuple):
@@ -136,13 +171,15 @@ class _Snapshot:
 
     def take(self, order: _Order, wanted: float) -> tuple[Floats, Floats]:
         price, size = self.levels[order.buys]
-        good = price <= order.limit if order.buys else price >= order.limit
+        good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
         price, size = price[good], size[good]
         # What earlier orders took is gone, from the best level on.
         before = np.cumsum(size) - size
         left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
+        left[left <= TOLERANCE * size] = 0.0
         start = np.cumsum(left) - left
         taken = np.clip(wanted - start, 0.0, left)
+        taken[taken <= TOLERANCE * wanted] = 0.0
         self.used[order.buys] += float(taken.sum())
         return price[taken > 0], taken[taken > 0]
 
@@ -159,10 +196,16 @@ class _Ladders:
         names = table.texts("token_label", heads) if "token_label" in table.keys else [None] * len(heads)
         self.labels = dict(zip(tokens, names, strict=True))
 
+    def times(self, token: Token) -> Ints:
+        """When the buckets of a token that have a book begin."""
+        first, last = self._ranges.get(token, (0, 0))
+        out: Ints = self._ts[first:last]
+        return out
+
     def of(self, token: Token) -> Callable[[int], _Snapshot | None]:
         """The snapshot in the bucket of a token that begins at a time."""
-        first, last = self._ranges.get(token, (0, 0))
-        ts = self._ts[first:last]
+        first, _ = self._ranges.get(token, (0, 0))
+        ts = self.times(token)
 
         def at(moment: int) -> _Snapshot | None:
             i = int(np.searchsorted(ts, moment))
@@ -199,7 +242,7 @@ class _Account:
     def position(self) -> float:
         held = self.bought - self.sold
         # What the last bits of sums leave is no position: it would want a payoff.
-        return held if held > _DUST * self.bought else 0.0
+        return held if held > TOLERANCE * self.bought else 0.0
 
     def trade(self, orders: Iterable[_Order]) -> None:
         """Fill the orders, and those that they make for later."""
@@ -233,8 +276,8 @@ class _Account:
         fee = self.fee(price, taken) if shares else 0.0
         if not status:
             # The last bits of a sum decide nothing.
-            shares = wanted if abs(shares - wanted) <= _DUST * wanted else shares
-            status = "filled" if shares >= order.size * (1 - _DUST) else "partial"
+            shares = wanted if abs(shares - wanted) <= TOLERANCE * wanted else shares
+            status = "filled" if shares >= order.size * (1 - TOLERANCE) else "partial"
         if order.buys:
             self.bought, self.paid = self.bought + shares, self.paid + notional
         else:
@@ -256,12 +299,15 @@ def _orders(signals: Any, delay: int) -> list[_Order]:
     table = series_of(signals, "A frame of signals", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.array("ts").tolist(), table.array("size").tolist()
     sides = list(table.source.raw("side"))
-    limits = table.array("limit").tolist() if "limit" in table.names else [np.nan] * len(ts)
+    limits = table.array("limit") if "limit" in table.names else np.full(len(ts), np.nan)
+    if len(wrong := np.flatnonzero(outside_0_1(limits))):
+        raise NotTidyError(f"limit of row {wrong[0]} of the signals is {limits[wrong[0]]:g}, {NOT_0_1}")
     tokens = (
         (str(market), str(token)) for market, token in zip(*(table.texts(c) for c in ID_COLUMNS[:2]), strict=True)
     )
     out = []
-    for place, (at, token, side, shares, limit) in enumerate(zip(ts, tokens, sides, size, limits, strict=True)):
+    every = zip(ts, tokens, sides, size, limits.tolist(), strict=True)
+    for place, (at, token, side, shares, limit) in enumerate(every):
         if side not in ("buy", "sell"):
             raise NotTidyError(f"side is 'buy' or 'sell' in a frame of signals; row {place} has {side!r}.")
         if not shares > 0 or shares == np.inf:

@@ -60,7 +60,7 @@ def quotes(at: list[float], values: list[float] | None = None, market: str = "m"
     named = {"market_id": [market] * len(at), "token_id": ["1"] * len(at), "token_label": ["Yes"] * len(at)}
     return pl.DataFrame([ts]).with_columns(
         *(pl.Series(name, column, pl.String) for name, column in named.items()),
-        pl.Series("price", values or [n / 64 for n in range(len(at))]),
+        pl.Series("price", values or [n % 65 / 64 for n in range(len(at))]),
     )
 
 

@@ -240,6 +240,22 @@ def test_outcomes_are_one_row_per_token() -> None:
     assert len(md.outcomes(markets.head(0))) == 0
 
 
+@pytest.mark.parametrize("way", ["records", "outcomes", "pandas outcomes", "arrow"])
+def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
+    """Of Up and Down it is Up, which the record has first, whatever the ids are."""
+    markets = pl.DataFrame({
+        "market_id": ["a", "b"], "token_ids": [["9", "1"], ["2", "8"]], "token_labels": [["Up", "Down"]] * 2,
+        "resolved_token_id": ["9", "8"],
+    })  # fmt: skip
+    rows = [("a", "9", "Up", 0.75), ("a", "1", "Down", 0.5), ("b", "2", "Up", 0.5), ("b", "8", "Down", 0.25)]
+    names = ["market_id", "token_id", "token_label", "price"]
+    prices = pl.DataFrame(rows, names, orient="row").with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
+    given = {"records": markets, "arrow": markets.to_arrow()}.get(way)
+    given = md.outcomes(markets.to_pandas() if "pandas" in way else markets) if given is None else given
+    assert plain(md.brier(prices, given, of="market")) == [("a", 1, 0.0625), ("b", 1, 0.25)]
+    assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
+
+
 def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
     """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
     archive = md.simulate(events=2, days=1, frame="polars")

@@ -19,7 +19,7 @@ from kinds import KINDS, close, of_kind, rows
 import marketdata as md
 from marketdata.testing.strategies import book_columns
 from marketdata.tidy.frames import to_frame
-from marketdata.tidy.trade_cost import TOLERANCE
+from marketdata.tidy.schema import TOLERANCE
 from marketdata.times import to_datetime
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"

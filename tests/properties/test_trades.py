@@ -80,6 +80,7 @@ def plain(
     return sorted(out, key=lambda o: (o[2:4], o[0]))
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled polars", "arrow"]), case=cases())
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
@@ -104,6 +105,77 @@ def test_a_position_sold_in_other_parts_than_it_was_bought_is_none() -> None:
     out = md.trades(signals.with_columns(sides, sizes), books, "1m")
     assert out.positions.select("position", "settled").rows() == [(0.0, 0.0)]
     assert out.markets["profit"].null_count() == 0
+
+
+def orders_on(books: pl.DataFrame, n: int = 1, **columns: Any) -> pl.DataFrame:
+    """Orders of one share of the first token, at its first times."""
+    ids = books.filter(token_label="Yes").select("ts", "market_id", "token_id").unique(maintain_order=True).head(n)
+    return ids.with_columns(**{"side": pl.lit("buy"), "size": pl.lit(1.0), **columns})
+
+
+def sized(*sizes: float) -> pl.DataFrame:
+    """Books with these sizes of the levels of both sides."""
+    books = md.testing.books("polars", buckets=2, levels=len(sizes))
+    return books.with_columns(size=pl.col("level").replace_strict(range(len(sizes)), sizes, return_dtype=pl.Float64))
+
+
+@pytest.mark.parametrize(("side", "limit"), [("buy", 0.06 + 0.01), ("sell", 0.05 + 0.01)])
+def test_a_limit_is_reached_by_the_decimal_price_that_is_meant(side: str, limit: float) -> None:
+    """0.06 + 0.01 is a few bits below 0.07, and reaches an ask at 0.07 as in all other comparisons of prices."""
+    books = md.testing.books("polars", buckets=2, levels=1)
+    books = books.with_columns(price=pl.when(side="bid").then(pl.lit(0.06)).otherwise(pl.lit(0.07)))
+    orders = pl.concat([orders_on(books), orders_on(books, side=pl.lit(side), limit=pl.lit(limit))], how="diagonal")
+    fills = md.trades(orders, books, "1m").fills
+    assert fills["status"].to_list() == ["filled", "filled"]
+
+
+def test_what_rounding_leaves_of_a_level_is_not_filled() -> None:
+    """Orders of 4.1 and 11.7 shares empty a book of 15.8: the next one finds nothing, and pays no fee for 4e-15."""
+    books = sized(1.3, 7.6, 6.9)
+    orders = pl.concat([orders_on(books, size=pl.lit(size)) for size in (4.1, 11.7, 5.0)])
+    fills = md.trades(orders, books, "1m", fees=lambda price, shares: 1.0).fills
+    assert fills["status"].to_list() == ["filled", "filled", "no liquidity"]
+    assert fills["fee"].to_list() == [1.0, 1.0, 0.0]
+
+
+def test_an_order_takes_nothing_of_a_level_that_it_does_not_need() -> None:
+    """What the sum of the levels before lacks in its last bits is not taken from the next level, for a fee."""
+    books = sized(0.3, 2.1, 1.7)
+    taken: list[int] = []
+    orders = orders_on(books, size=pl.lit(2.4))
+    (fill,) = md.trades(orders, books, "1m", fees=lambda price, shares: taken.append(len(shares)) or 0.0).fills.rows()
+    assert taken == [2]
+    assert fill[-1] == "filled"
+
+
+@pytest.mark.parametrize("limit", [41.0, -0.5])
+def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
+    """A limit of 41 cents would be no limit."""
+    books = md.testing.books("polars", buckets=3)
+    limits = pl.Series("limit", [0.5, limit])
+    with pytest.raises(md.NotTidyError, match=f"limit of row 1 of the signals is {limit:g}, .*divide cents by 100"):
+        md.trades(orders_on(books, 2).with_columns(limits), books, "1m")
+
+
+def test_times_off_the_grid_are_refused() -> None:
+    """An order would never meet a book; the error names the frame and the first time."""
+    books = md.testing.books("polars", buckets=3)
+    off = pl.col("ts") + pl.duration(seconds=7)
+    for signals, rows_, match in (
+        (orders_on(books, 2, ts=off), books, "ts of the signals is 2026-01-01T00:00:07Z .2 rows"),
+        (orders_on(books), books.with_columns(ts=off), "ts of the books is 2026-01-01T00:00:07Z .*md.resample"),
+    ):
+        with pytest.raises(md.NotTidyError, match=match):
+            md.trades(signals, rows_, "1m")
+
+
+def test_orders_that_all_miss_the_books_are_warned_of() -> None:
+    """Books of hours that are called minutes, and a token that the books do not have: the warning says which."""
+    books = md.testing.books("polars", buckets=4, resolution="1h")
+    with pytest.warns(md.NoBookWarning, match="of 2026-01-01T00:01:00Z; its 4 books .* at least 1:00:00 apart"):
+        md.trades(orders_on(books, 2), books, "1m")
+    with pytest.warns(md.NoBookWarning, match="the books have no token 'x' of market 'rain'"):
+        md.trades(orders_on(books, 2, token_id=pl.lit("x")), books, "1h")
 
 
 def as_floats(orders: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -145,6 +217,7 @@ def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, 
     return case, kinds[made](), there, {t[:2]: p for t, p in paid.items() if t in told and p == p and p is not None}  # noqa: PLR0124
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]), drawn=settled_cases())
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
@@ -190,6 +263,7 @@ def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None
             assert missing or abs(g[name] - float(w[name])) <= 1e-9 * moved, (name, g, w)
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_an_order_for_a_token_without_books_keeps_its_ids(kind: str) -> None:
     """An order whose token no book has is listed under its ids, in every kind of frame."""

@@ -29,6 +29,7 @@ from marketdata.resolution import Resolution
 
 # Columns of a table of markets.
 LISTED = ("slug", "question", "status", "start_date", "end_date")
+_LISTED_ROWS = 50
 
 
 def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
@@ -44,7 +45,9 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
 def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
     search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
-    rows: Annotated[int, typer.Option("--max", min=1, help="Most markets.")] = 50,
+    rows: Annotated[
+        int | None, typer.Option("--max", min=1, help="Most markets.", show_default="50 in a terminal, else all")
+    ] = None,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
@@ -59,8 +62,11 @@ def markets(
       marketdata markets --event SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows)
-    output.show(frame, fmt, rows, columns=LISTED, empty="no market matches.")
+    most = rows or (_LISTED_ROWS if fmt == "table" else None)
+    # One more than is shown tells whether there are more.
+    frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows or (most and most + 1))
+    more = f"... the first {most} markets; --max N shows more, --csv all" if rows is None else ""
+    output.show(frame, fmt, most, columns=LISTED, empty="no market matches.", more=more)
 
 
 def fetch(
