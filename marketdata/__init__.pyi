@@ -14,6 +14,7 @@ from marketdata.errors import ArchiveError as ArchiveError
 from marketdata.errors import ArchiveFullError as ArchiveFullError
 from marketdata.errors import AuthenticationError as AuthenticationError
 from marketdata.errors import BadRequestError as BadRequestError
+from marketdata.errors import CoarseGridWarning as CoarseGridWarning
 from marketdata.errors import ConfigError as ConfigError
 from marketdata.errors import ContractError as ContractError
 from marketdata.errors import CursorRejectedError as CursorRejectedError

@@ -59,9 +59,9 @@ class Accessor(_Suggestions, Generic[F]):
         verbs = (name for name in vars(Accessor) if not name.startswith("_"))
         return f"The verbs of tidy frames: {', '.join(verbs)}. help(df.md.bbo) explains one."
 
-    def resample(self, resolution: str, *, fill: Fill = None) -> F:
+    def resample(self, resolution: str, *, fill: Fill = None, resolution_of: str | None = None) -> F:
         """Aggregate to coarser buckets by the service's rule; see `marketdata.resample`."""
-        return resample.resample(self._frame, resolution, fill=fill)
+        return resample.resample(self._frame, resolution, fill=fill, resolution_of=resolution_of)
 
     def bbo(self) -> F:
         """Best bid and offer of every book; see `marketdata.bbo`."""
@@ -239,13 +239,21 @@ class Accessor(_Suggestions, Generic[F]):
         """Ranges of buckets that are missing; see `marketdata.gaps`."""
         return asof.gaps(self._frame, resolution)
 
-    def align(self, resolution: str, *, start: Any = None, end: Any = None, fill: Fill = None) -> F:
+    def align(
+        self,
+        resolution: str,
+        *,
+        start: Any = None,
+        end: Any = None,
+        fill: Fill = None,
+        resolution_of: str | None = None,
+    ) -> F:
         """Every token on one common grid of buckets; see `marketdata.align`."""
-        return align(self._frame, resolution, start=start, end=end, fill=fill)
+        return align(self._frame, resolution, start=start, end=end, fill=fill, resolution_of=resolution_of)
 
-    def ohlc(self, resolution: str, value: str | None = None) -> F:
+    def ohlc(self, resolution: str, value: str | None = None, *, resolution_of: str | None = None) -> F:
         """First, greatest, least and last value of each bucket; see `marketdata.ohlc`."""
-        return returns.ohlc(self._frame, resolution, value)
+        return returns.ohlc(self._frame, resolution, value, resolution_of=resolution_of)
 
     def returns(self, value: str | None = None, *, how: returns.How = "simple", resolution: str | None = None) -> F:
         """Change of a value from the row before; see `marketdata.returns`."""

@@ -28,6 +28,7 @@
         ArchiveFullError        no room, or no right, to write
     MarketDataWarning
       UnweightedMeanWarning     means of unknown weight were averaged again
+      CoarseGridWarning         all times look like buckets wider than those named
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
@@ -227,6 +228,10 @@ class MarketDataWarning(UserWarning):
 
 class UnweightedMeanWarning(MarketDataWarning):
     """Means whose counts are unknown were averaged again, each with the same weight."""
+
+
+class CoarseGridWarning(MarketDataWarning):
+    """All times of a frame are on a grid that is coarser than the bucket width that was given or assumed."""
 
 
 class LeftOutWarning(MarketDataWarning):

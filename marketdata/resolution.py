@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -47,22 +48,23 @@ class Resolution(StrEnum):
                 pass
         allowed = ", ".join(cls)
         text = f"does not exist; the service has {allowed}."
-        if _read(value) is not None:
+        width = _read(value)
+        if width is not None and width.micros > cls.M1.micros:
             text += " An archive and df.md.resample take this one too: fetch a finer one of those, and resample it."
         raise ConfigError(text, argument="resolution", value=value)
 
 
-_MINUTE, _DAY = 60_000_000, 86_400_000_000
-_UNITS = {"m": _MINUTE, "h": 60 * _MINUTE, "d": _DAY, "w": 7 * _DAY}
+_SECOND, _DAY = 1_000_000, 86_400_000_000
+_UNITS = {"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": _DAY, "w": 7 * _DAY}
 # The epoch was a Thursday.
 _MONDAY = 4 * _DAY
 
 
 @dataclass(frozen=True)
 class BucketWidth:
-    """Width of buckets ``floor(t / width) * width`` from the epoch: minutes that divide a day, days, a week."""
+    """Width of buckets ``floor(t / width) * width`` from the epoch: seconds that divide a day, days, a week."""
 
-    text: str
+    text: str = field(compare=False)
     micros: int
     offset: int = 0
 
@@ -80,14 +82,25 @@ class BucketWidth:
             return ts // self.micros * self.micros
         return (ts - self.offset) // self.micros * self.micros + self.offset
 
+    def divides(self, other: BucketWidth) -> bool:
+        """Whether each bucket of another width consists of whole buckets of this one."""
+        return other.micros % self.micros == 0 and (other.offset - self.offset) % self.micros == 0
+
+    @classmethod
+    def of_grid(cls, step: int) -> BucketWidth | None:
+        """The widest bucket whose starts include all multiples of a step [microseconds]; None if below a second."""
+        micros = step if step % _DAY == 0 else math.gcd(step, _DAY)
+        unit = next((u for u in ("d", "h", "m", "s") if micros % _UNITS[u] == 0), None)
+        return None if unit is None else cls(f"{micros // _UNITS[unit]}{unit}", micros)
+
     @classmethod
     def of(cls, value: object) -> BucketWidth:
         """Read a bucket size as a user writes it; else a ConfigError."""
         found = value if isinstance(value, cls) else _read(value)
         if found is None:
             raise ConfigError(
-                "does not exist; allowed are whole minutes or hours that divide a day (1m 5m 15m 1h 4h ...), whole "
-                "days (1d 2d ...) and 1w.",
+                "does not exist; allowed are whole seconds, minutes or hours that divide a day (1s 30s 1m 5m 15m 1h "
+                "4h ...), whole days (1d 2d ...) and 1w.",
                 argument="resolution",
                 value=value,
             )
@@ -95,7 +108,7 @@ class BucketWidth:
 
 
 def _read(value: object) -> BucketWidth | None:
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", value, re.ASCII) if isinstance(value, str) else None
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
     if match is None:
         return None
     micros = int(match[1]) * _UNITS[match[2]]
@@ -105,8 +118,6 @@ def _read(value: object) -> BucketWidth | None:
     return BucketWidth(str(value), micros) if whole else None
 
 
+WEEK = BucketWidth.of("1w")
 # Widths of the points that an archive stores.
-BASES = {"1s": BucketWidth("1s", 1_000_000), "1m": BucketWidth.of("1m")}
-# Grids that a frame is compared with: the widest on which its times are is taken for its own.
-_GRIDS = ("1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
-GRIDS = tuple(map(BucketWidth.of, _GRIDS))
+BASES = {base: BucketWidth.of(base) for base in ("1s", "1m")}

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import assume
-
 Row = dict[str, Any]
 Rows = list[Row]
 IDS = ("market_id", "token_id", "token_label")
 WEEK, MONDAY = 604_800, 4 * 86_400
-GRIDS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, WEEK)
 
 
 def floor(ts: int, width: int) -> int:
@@ -33,18 +30,6 @@ def by_token(rows: Rows) -> dict[Any, Rows]:
     for row in rows:
         out.setdefault((row["market_id"], row.get("token_id")), []).append(row)
     return out
-
-
-def is_coarse(rows: Rows, width: int) -> int | None:
-    """The widest grid that all times of a token are on, and not by chance."""
-    found = (coarser_grid({row["ts"] for row in token}, width) for token in by_token(rows).values())
-    return max((grid for grid in found if grid), default=None)
-
-
-def coarser_grid(times: set[int], width: int) -> int | None:
-    """The widest grid that these times are all on, and not by chance."""
-    likely = [g for g in GRIDS if g > width and len(times) >= 3 and (g / width) ** len(times) >= 4**3]
-    return max((g for g in likely if all(floor(ts, g) == ts for ts in times)), default=None)
 
 
 def snapshots(rows: Rows) -> list[tuple[Row, list[tuple[float, float]], list[tuple[float, float]]]]:
@@ -126,12 +111,6 @@ def on_grid(rows: Rows, width: int, forward: bool, blank: Callable[[Row], Rows])
                 filled = {c: 0 if c.endswith("_count") and there is None else v for c, v in row.items()}
                 out.append({**filled, "ts": ts, "observed": there is not None})
     return out
-
-
-def later(rows: Rows, width: int) -> Rows:
-    """Rows on a coarser grid, each where its own bucket ends."""
-    own = is_coarse(rows, width)
-    return [{**row, "ts": row["ts"] + own} for row in rows] if own else rows
 
 
 def joined(left: Rows, right: Rows, width: int, value: str, *, exact: bool, tolerance: int | None) -> Rows:
@@ -307,12 +286,3 @@ def complement(rows: Rows) -> Rows:
             out += mirrored
             out += [{**head, **ids, "side": side, "level": None, "price": None, "size": None}] if empty else []
     return sorted(out, key=lambda r: (r["market_id"], r["token_id"], r["ts"], r["side"] == "ask", r["level"] or 0))
-
-
-def assume_fine(columns: Any, resolution: str = "1m") -> None:
-    """Leave out draws whose times are on a coarser grid, which verbs refuse to call finer."""
-    times: dict[Any, set[int]] = {}
-    for ts, code in zip(columns.ts.tolist(), columns.token.tolist(), strict=True):
-        times.setdefault(code, set()).add(ts // 1_000_000 if ts % 1_000_000 == 0 else -1)
-    width = {"m": 60, "h": 3600, "d": 86_400}[resolution[-1]] * int(resolution[:-1])
-    assume(not any(coarser_grid(found, width) for found in times.values()))

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from kinds import KINDS, few, of_kind, rows
-from plain import assume_fine
 from test_packaging import ROOT, Environment
 
 import marketdata as md
@@ -67,8 +66,6 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
 @given(books=book_columns(), prices=price_columns(), metrics=metric_columns())
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
     """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
-    for drawn in (books, prices, metrics):
-        assume_fine(drawn)
     frames = {"books": to_frame(books, "polars"), "prices": to_frame(prices, "pandas")}
     got = list(md.replay(**frames, metrics=to_frame(metrics, "polars").lazy(), resolution="1m"))  # type: ignore[arg-type]
     assert [e.available_at for e in got] == sorted(e.available_at for e in got)

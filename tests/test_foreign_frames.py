@@ -103,52 +103,152 @@ def test_nan_is_missing_in_the_best_prices(kind: str) -> None:
         assert out.to_series(-1).to_list() == want
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        lambda f: md.available_at(f, "1m"),
-        lambda f: md.asof_join(f, f, right_resolution="1m"),
-        lambda f: list(md.replay(prices=f, resolution="1m")),
-        lambda f: md.resample(f, "1m"),
-        lambda f: md.align(f, "1m"),
-        lambda f: md.gaps(f, "1m"),
-        lambda f: md.returns(f, resolution="1m"),
-        lambda f: md.ohlc(f, "10m"),
-        lambda f: md.resample(f.lazy(), "1m").collect(),
-    ],
-    ids=["available_at", "asof_join", "replay", "resample", "align", "gaps", "returns", "ohlc", "lazy"],
-)
-def test_hours_are_not_called_minutes(verb: Any) -> None:
-    """A resolution finer than the frame's own grid is refused, with the grid."""
-    with pytest.raises(md.ConfigError, match=r"finer than the frame.*grid of 1h.*'1h'"):
-        verb(hourly())
+OF_MINUTES = {
+    "available_at": lambda f: md.available_at(f, "1m"),
+    "asof_join": lambda f: md.asof_join(f, f, right_resolution="1m"),
+    "replay": lambda f: list(md.replay(prices=f, resolution="1m")),
+    "resample": lambda f: md.resample(f, "1m"),
+    "align": lambda f: md.align(f, "1m", fill="forward"),
+    "gaps": lambda f: md.gaps(f, "1m"),
+    "returns": lambda f: md.returns(f, resolution="1m"),
+    "ohlc": lambda f: md.ohlc(f, "10m"),
+}
+
+
+@pytest.mark.parametrize("verb", OF_MINUTES)
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow"])
+def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: str) -> None:
+    """Where all times look like wider buckets, the warning has their number, their grid and the argument to give."""
+    given: Any = {"polars": hourly(), "pandas": hourly().to_pandas(), "arrow": hourly().to_arrow()}[kind]
+    argument = {"asof_join": "right_resolution"}.get(verb, "resolution_of" if verb in WITH_OWN_WIDTH else "resolution")
+    with pytest.warns(md.CoarseGridWarning, match=f"All 4 distinct times.* grid of 1h,.*Give {argument}='1h'"):
+        OF_MINUTES[verb](given)
+
+
+@pytest.mark.parametrize("verb", OF_MINUTES)
+def test_one_sparse_token_changes_nothing_for_the_others(verb: str) -> None:
+    """A token whose few rows happen to be five minutes apart moves no row and is no reason for a warning."""
+    dense, sparse = prices([float(i) for i in range(9)]), prices([0, 5, 10], token_id="2")
+
+    def of_first(rows: Any) -> list[Any]:
+        if isinstance(rows, list):
+            return [e for e in rows if e.token_id == "1"]
+        return rows.filter(token_id="1", **({"observed": True} if "observed" in rows.columns else {})).rows()
+
+    assert of_first(OF_MINUTES[verb](pl.concat([dense, sparse]))) == of_first(OF_MINUTES[verb](dense))
 
 
 @pytest.mark.parametrize("export", [md.to_hftbacktest, md.to_nautilus_quotes, md.to_nautilus_depth])
-def test_events_of_hours_are_not_given_the_times_of_minutes(export: Any) -> None:
-    """An event array of hourly books called minutes would be known 59 minutes too early."""
+def test_events_are_of_the_width_that_the_rows_have(export: Any) -> None:
+    """Hours called minutes are warned of, rows off the grid refused; widths of archives are taken, seconds too."""
     frame = pl.concat([book(60 * i) for i in range(3)])
-    with pytest.raises(md.ConfigError, match="finer than the frame"):
+    with pytest.warns(md.CoarseGridWarning, match="grid of 1h"):
         list(export(frame, "1m"))
     assert len(list(export(frame, "1h"))) > 0
+    seconds = pl.concat([book(i / 60) for i in (0, 1, 7)])
+    with pytest.raises(md.ConfigError, match="off the grid of 1m; give the bucket width of the rows"):
+        list(export(seconds, "1m"))
+    events = list(export(seconds, "1s"))
+    first = events[0]["exch_ts"] if export is md.to_hftbacktest else events[0]["ts_event"]
+    assert first == (int(T0.timestamp()) + 1) * 10**9
+    for width, minutes in (("5m", 5), ("4h", 240), ("1w", 10_080)):
+        rows = pl.concat([book(minutes * i + 4 * 1440) for i in range(3)])
+        assert len(list(export(rows, width))) > 0
 
 
-@pytest.mark.parametrize(("finer", "grid"), [("1m", 10), ("10m", 60), ("1h", 360), ("6h", 1440)])
-def test_three_rows_of_a_resolution_tell_that_it_is_not_finer(finer: str, grid: int) -> None:
-    """Of any two resolutions of the interface next to each other three rows are enough, and two may be by chance."""
-    assert len(md.gaps(prices([0, grid]), finer)) == 1
-    for frame in (prices([0, grid, 3 * grid]), prices([0, grid, 3 * grid]).to_pandas()):
-        with pytest.raises(md.ConfigError, match="finer than the frame"):
-            md.gaps(frame, finer)
+WITH_OWN_WIDTH = {
+    "resample": lambda f, own: md.resample(f, "6h", resolution_of=own),
+    "resample lazy": lambda f, own: md.resample(f.lazy(), "6h", resolution_of=own).collect(),
+    "fill": lambda f, own: md.resample(f, "6h", fill="forward", resolution_of=own),
+    "align": lambda f, own: md.align(f, "6h", fill="forward", resolution_of=own),
+    "ohlc": lambda f, own: md.ohlc(f, "6h", resolution_of=own),
+}
+
+
+@pytest.mark.parametrize("verb", WITH_OWN_WIDTH)
+def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
+    """Rows of 4h are in no bucket of 6h: the second would be known two hours after its bucket had ended."""
+    with pytest.raises(md.ConfigError, match="4h does not divide 6h"):
+        WITH_OWN_WIDTH[verb](prices([0, 240, 480]), "4h")
+
+
+@pytest.mark.parametrize(("own", "wanted"), [(10, "15m"), (240, "6h"), (2880, "3d"), (10_080, "10d")])
+def test_a_grid_that_does_not_divide_is_warned_of(own: int, wanted: str) -> None:
+    """Without the argument all rows on a grid that cuts buckets of the wanted width are a warning."""
+    books = pl.concat([book(own * i + (4 * 1440 if own == 10_080 else 0)) for i in range(6)])
+    with pytest.warns(md.CoarseGridWarning, match=r"All 6 distinct times"):
+        md.resample(books, wanted)
+
+
+@pytest.mark.parametrize("verb", ["resample", "align", "ohlc"])
+def test_finer_rows_need_a_fill(verb: str) -> None:
+    """Hours that are said to be hours become minutes with fill only."""
+    with pytest.raises(md.ConfigError, match=r"finer than the rows, which are of 1h; fill='forward'"):
+        getattr(md, verb)(hourly(), "1m", resolution_of="1h")
+
+
+def test_a_given_width_is_not_warned_of() -> None:
+    """With resolution_of= the frame is of that width, whatever its times look like."""
+    rows = md.resample(hourly(), "1m", resolution_of="1m").select("ts", "price").rows()
+    assert rows == hourly().select("ts", "price").rows()
+    assert md.align(hourly(), "1h", resolution_of="1h")["observed"].all()
 
 
 def test_upsampled_rows_are_not_there_before_they_were_known() -> None:
     """With a fill an hour appears when it has ended, in resample and align."""
-    for out in (md.resample(hourly(), "1m", fill="forward"), md.align(hourly(), "1m", fill="forward")):
+    for verb in (md.resample, md.align):
+        out = verb(hourly(), "1m", fill="forward", resolution_of="1h")  # type: ignore[operator]
         for ts, price in out.select("ts", "price").rows():
             known = [v for k, v in enumerate(hourly()["price"]) if at(60 * (k + 1)) <= ts]
             assert price == (known[-1] if known else None)
         assert out["ts"].min() == at(60)
+
+
+@pytest.mark.parametrize("seconds", [1, 5, 10, 30])
+def test_verbs_take_seconds(seconds: int) -> None:
+    """Recordings of seconds are resampled, aligned, joined, replayed and counted as such."""
+    frame, width = prices([i * seconds / 60 for i in (0, 1, 2, 7)]), f"{seconds}s"
+    assert md.resample(frame, width)["ts"].to_list() == frame["ts"].to_list()
+    assert md.align(frame, width, fill="forward").height == 8
+    assert md.gaps(frame, width)["missing"].to_list() == [4]
+    assert md.ohlc(frame, width).height == 4
+    assert md.returns(frame, resolution=width)["returns"].null_count() == 2
+    known = frame["ts"] + dt.timedelta(seconds=seconds)
+    assert md.available_at(frame, width)["available_at"].to_list() == known.to_list()
+    assert [e.available_at for e in md.replay(prices=frame, resolution=width)] == known.to_list()
+    joined = md.asof_join(frame, frame, right_resolution=width, allow_exact_matches=True)
+    assert joined["price_right"].to_list() == [None, *frame["price"].to_list()[:3]]
+    report = md.check(frame, width).filter(pl.col("check").is_in(["off_grid", "mixed_resolutions"]))
+    assert report["n_failed"].to_list() == [0, 0]
+
+
+def test_join_columns_do_not_overwrite() -> None:
+    """A suffix that would give a column of the result the name of another one is refused."""
+    frame = prices([0, 1, 2])
+    for left, suffix in ((frame, ""), (frame.with_columns(price_right=9.0), "_right")):
+        for one, other in ((left, frame), (left.lazy(), frame.lazy())):
+            with pytest.raises(md.ConfigError, match="in the result twice"):
+                pl.DataFrame() if md.asof_join(one, other, right_resolution="1m", suffix=suffix) is None else None
+
+
+@pytest.mark.parametrize("by", [None, (), "market_id"])
+def test_market_rows_are_joined_with_token_rows(by: Any) -> None:
+    """Metrics take the latest price of any token that was known; prices of two tokens at one time are refused."""
+    metrics = pl.DataFrame({"ts": [at(0), at(5)], "market_id": "m", "volume": 1.0, "liquidity": 1.0, "spread": 0.1})
+    metrics = metrics.with_columns(pl.col("ts").dt.cast_time_unit("us"))
+    right = pl.concat([prices([0, 1, 2], [0.1, 0.2, 0.3]), prices([3], [0.7], token_id="0", token_label="No")])
+    for one in (right, right.reverse()):
+        out = md.asof_join(metrics, one, by=by, right_resolution="1m")
+        assert out["price"].to_list() == [None, 0.7]
+    with pytest.raises(md.NotTidyError, match="right has two different rows"):
+        md.asof_join(metrics, pl.concat([right, prices([3])]), by=by, right_resolution="1m")
+
+
+@pytest.mark.parametrize("end", [T0 - dt.timedelta(hours=1), T0])
+def test_an_aligned_range_begins_before_its_end(end: dt.datetime) -> None:
+    """A start that is not before the end is an error, not an empty frame."""
+    with pytest.raises(md.ConfigError, match="not before the end"):
+        md.align(prices([0, 1, 2]), "1m", start=T0, end=end)
 
 
 @pytest.mark.parametrize("bad", ["ts", "market_id", "token_id"])
@@ -306,7 +406,7 @@ def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: s
         Resolution.of(text)
 
 
-@pytest.mark.parametrize("text", ["7m", "0h", "5h", "2w", "1s", "1.5h", "m", 60, None, "-1h", "1H"])
+@pytest.mark.parametrize("text", ["7m", "0h", "5h", "2w", "7s", "1.5h", "m", 60, None, "-1h", "1H"])
 def test_a_width_that_does_not_divide_a_day_is_refused(text: Any) -> None:
     """Seven minutes would begin somewhere else each day."""
     with pytest.raises(md.ConfigError, match="divide a day"):

@@ -111,8 +111,12 @@ class ArchiveStore:
         return {} if base == BASES["1m"] else {_BASE: base.text.encode()}
 
     def width(self, resolution: Any) -> BucketWidth:
-        """The bucket width of a resolution, which may be the base."""
-        return self.base if resolution == self.base.text else BucketWidth.of(resolution)
+        """The bucket width of a resolution; ConfigError if the base does not divide it."""
+        width = BucketWidth.of(resolution)
+        if not self.base.divides(width):
+            problem = f"is refused: the archive stores points of {self.base}, which does not divide it."
+            raise ConfigError(problem, argument="resolution", value=resolution)
+        return width
 
     def writer(self, view: View) -> AbstractContextManager[None]:
         """One writer of a view at a time, among the processes of one machine."""

@@ -16,7 +16,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, closed, in_query, kind_name, read, run, source_of
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
@@ -36,6 +36,7 @@ def available_at(frame: F, resolution: str) -> F:
 
     A bucket is named by its start, but covers what happened until its end: using it at its ``ts`` looks ahead. Returns
     the frame, of any tidy kind, with one more column ``available_at`` [UTC]: ``ts`` + ``resolution``, the bucket width.
+    CoarseGridWarning if all times look like wider buckets.
 
     Examples
     --------
@@ -44,14 +45,14 @@ def available_at(frame: F, resolution: str) -> F:
     '2026-01-01T01:00:00+00:00'
     """
     width = BucketWidth.of(resolution)
-    return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True)
+    watch = warn_if_coarser(width, "resolution")
+    return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
 def _available_at(table: Any, width: BucketWidth) -> Any:
     if not table.is_eager:
         return table.data.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))
-    ordered = table.in_order(unique=False)
-    refuse_finer(ordered.array("ts"), ordered.groups, width)
+    table.in_order(unique=False)  # for its checks
     known = pl.Series(KNOWN, table.array("ts") + width.micros).cast(pl.Datetime("us", "UTC"))
     names = [c for c in table.names if c != KNOWN]
     return Result(known.to_frame(), [Taken(table.source, {c: c for c in names}, table.rows)], [*names, KNOWN])
@@ -85,7 +86,8 @@ def asof_join(
         Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
         market (an index, weather, polls).
     right_resolution : str, optional
-        Bucket width of ``right``, if it has no column ``available_at``. ConfigError if finer than its times.
+        Bucket width of ``right``, if it has no column ``available_at``. CoarseGridWarning if its times look like wider
+        buckets.
     tolerance : str or timedelta, optional
         Greatest age of a match: ``on`` - ``available_at`` ("30m", "2h", "1d").
     allow_exact_matches : bool
@@ -156,16 +158,25 @@ def _joined(left: Any, right: Any, how: _Join) -> Any:
 
 
 def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
-    """The columns of ``right`` that are added, by their new names."""
+    """The columns of ``right`` that are added, by their new names; ConfigError if one would be in the result twice."""
     ids = {*keys, *ID_COLUMNS}
-    return {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
+    out = {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
+    stamp = () if KNOWN in right else (KNOWN + suffix if KNOWN in left else KNOWN,)
+    names = [*left, *out.values(), *stamp]
+    taken = sorted({c for c in names if names.count(c) > 1})
+    if taken:
+        raise ConfigError(
+            f"suffix={suffix!r} is refused: {', '.join(map(repr, taken))} would be in the result twice; give another "
+            "suffix, or rename the columns."
+        )
+    return out
 
 
 def _found(left: EagerTable, right: EagerTable, *, keys: tuple[str, ...], how: _Join) -> Result:
     on, tolerance, suffix = how.on, how.tolerance, how.suffix
     left.check()
     right.check()
-    known = _known(right, keys, how.width)
+    known = _known(right, how.width)
     moments = left.instants(on)
     codes = _codes(left, right, keys)
     sought, kept = left.order([], codes[0], moments), right.order([], codes[1], known)
@@ -191,17 +202,13 @@ def _found(left: EagerTable, right: EagerTable, *, keys: tuple[str, ...], how: _
     return Result(stamps.cast(pl.Datetime("us", "UTC")), taken, [*left.names, *more.values(), name])
 
 
-def _known(right: EagerTable, keys: tuple[str, ...], width: BucketWidth | None) -> Ints:
+def _known(right: EagerTable, width: BucketWidth | None) -> Ints:
     if KNOWN in right.names:
         return right.instants(KNOWN)
     assert width is not None
-    ids = right
-    if keys != tuple(right.who):
-        ids = EagerTable(right.source, "series")
-        ids.keys = [c for c in keys if c in ID_COLUMNS]
-    ids = ids.in_order(unique=False)
-    refuse_finer(ids.array("ts"), ids.groups, width)
-    return right.instants("ts") + width.micros
+    ts = right.array("ts")
+    warn_of_grid(ts, width, "right_resolution")
+    return ts + width.micros
 
 
 def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
@@ -265,8 +272,8 @@ def gaps(frame: F, resolution: str) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 
     One row per gap of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
-    number of buckets. A row off the grid counts for the bucket that contains it. ConfigError if ``resolution``, the
-    bucket width, is finer than the times of the frame.
+    number of buckets. A row off the grid counts for the bucket that contains it. CoarseGridWarning if all times look
+    like buckets wider than ``resolution``.
 
     Examples
     --------
@@ -274,14 +281,13 @@ def gaps(frame: F, resolution: str) -> F:
     [2]
     """
     width = BucketWidth.of(resolution)
-    return run(frame, partial(_gaps, width=width), _KINDS)
+    return run(frame, partial(_gaps, width=width), _KINDS, watch=warn_if_coarser(width, "resolution"))
 
 
 def _gaps(table: Any, width: BucketWidth) -> Any:
     if not table.is_eager:
         return _gap_rows(table, width)
     table = table.in_order(unique=False)
-    refuse_finer(table.array("ts"), table.groups, width)
     ts = width.floor(table.array("ts"))
     step = np.diff(ts, prepend=ts[:1])
     step[table.groups] = 0

@@ -79,6 +79,7 @@ def run(
     further: bool = False,
     reduce: Callable[[EagerTable], Result | pl.DataFrame] | None = None,
     finish: Callable[[EagerTable], Any] | None = None,
+    watch: Callable[[Any], None] | None = None,
 ) -> F:
     """Call a function of a `Table` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
@@ -87,7 +88,8 @@ def run(
     ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
     read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
     streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
-    parts of the rows can no longer be separated, the function gets all of them.
+    parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees the table of a frame in
+    memory first, for warnings that all rows decide.
     """
     frame, kinds = read(frame), tuple(kinds)
     again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
@@ -106,7 +108,10 @@ def run(
             return in_query(query, again)  # type: ignore[return-value]
         parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
         return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
-    return closed(function(opened(frame, kinds)), frame)  # type: ignore[no-any-return]
+    table = opened(frame, kinds)
+    if watch is not None and table.is_eager:
+        watch(table)
+    return closed(function(table), frame)  # type: ignore[no-any-return]
 
 
 def _put_in_order(frame: F) -> F:

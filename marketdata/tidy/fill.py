@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, is_batches, is_lazy, kind_name, run, source_of
-from marketdata.tidy.grids import coarser_grid, refuse_finer
+from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_if_coarser
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, is_count
 from marketdata.tidy.table import EagerTable, from_codes
-from marketdata.times import to_datetime, to_micros
+from marketdata.times import to_micros, to_range
 from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
@@ -44,21 +44,20 @@ def filled(table: EagerTable, width: BucketWidth, fill: Fill) -> Result:
     return _books(table, grid, fill) if table.kind == "books" else _on_grid(table, grid, fill)
 
 
-def upsampled(table: EagerTable, width: BucketWidth, fill: Fill) -> EagerTable:
-    """A table in order, rows of a coarser grid placed where their own buckets end; ConfigError if that needs a fill."""
-    if fill is None:
-        refuse_finer(table.array("ts"), table.groups, width)
-        return table
-    own = coarser_grid(table.array("ts"), table.groups, width)
-    return table if own is None else table.moved(own.micros)
-
-
-def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill: Fill = None) -> F:
+def align(
+    frame: F,
+    resolution: str,
+    *,
+    start: Any = None,
+    end: Any = None,
+    fill: Fill = None,
+    resolution_of: str | None = None,
+) -> F:
     """Put every token on one common grid of buckets.
 
     One row per token (market) and bucket: the columns of the frame, and ``observed``, false where the row was filled
     in; also for a token without a row in the grid. Takes one row per (token, ts), already on the grid (of books `bbo`
-    or `to_wide`), of pandas, polars or Arrow. ConfigError if a row is off the grid.
+    or `to_wide`), of pandas, polars or Arrow. ConfigError if a row is off the grid, or ``start`` is not before ``end``.
 
     Parameters
     ----------
@@ -68,31 +67,35 @@ def align(frame: F, resolution: str, *, start: Any = None, end: Any = None, fill
         Half-open range; see `Client.books`. By default from the first to the last row of the frame.
     fill : {None, "null", "forward"}
         For a bucket without a row: nulls, or all values of the row before, however far back; an observed null stays
-        null. A coarser frame is refused without ``fill``; with it each row is where its bucket ends.
+        null.
+    resolution_of : str, optional
+        Bucket width of the rows; see `resample`.
 
     Examples
     --------
     >>> md.align(md.testing.prices("polars")[[0, 2]], "1m").select("price", "observed").rows()
     [(0.4, True), (None, False), (0.43, True)]
     """
-    width = BucketWidth.of(resolution)
+    width, own = BucketWidth.of(resolution), known_width(resolution_of)
     check_fill(frame, fill)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
-    aligned = partial(_aligned, width=width, start=first, end=last, fill=fill)
-    return run(frame, aligned, ["series"], together="all", further=True)
+    if start is not None and end is not None:
+        first, last = to_range(start, end)
+    later = own.micros if own is not None and is_upsampled(own, width, fill=fill is not None) else 0
+    aligned = partial(_aligned, width=width, start=first, end=last, fill=fill, later=later)
+    watch = warn_if_coarser(width, "resolution_of") if own is None else None
+    return run(frame, aligned, ["series"], together="all", further=True, watch=watch)
 
 
-def _aligned(table: EagerTable, width: BucketWidth, start: int | None, end: int | None, fill: Fill) -> Result:
+def _aligned(
+    table: EagerTable, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int
+) -> Result:
     table.check()
-    table = upsampled(table.in_order([c for c in table.names if c not in ("ts", *ID_COLUMNS)]), width, fill)
+    table = table.in_order([c for c in table.names if c not in ("ts", *ID_COLUMNS)])
+    table = table.moved(later) if later else table
     ts = table.array("ts")
-    off = np.flatnonzero(width.floor(ts) != ts)
-    if len(off):
-        raise ConfigError(
-            f"Some rows are off the grid of {width}; use md.resample(frame, '{width}') first. One is at "
-            f"{to_datetime(int(ts[off[0]])).isoformat()}."
-        )
+    refuse_off_grid(ts, width, f"use md.resample(frame, '{width}') first")
     start = (int(ts.min()) if len(ts) else 0) if start is None else start
     end = (int(ts.max()) + 1 if len(ts) else 0) if end is None else end
     begin = width.floor(start + width.micros - 1)

@@ -1,47 +1,105 @@
-"""The grid that the times of a frame are on."""
+"""The width of the buckets of a frame: an argument says it, and what looks wider is a warning, never a shift."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
-from marketdata.errors import ConfigError
-from marketdata.resolution import GRIDS, BucketWidth
-from marketdata.tidy.runs import run_ends
+import numpy as np
+import polars as pl
+
+from marketdata.errors import CoarseGridWarning, ConfigError, warn
+from marketdata.resolution import WEEK, BucketWidth
+from marketdata.times import to_datetime
 from marketdata.wire.columns import Ints
 
-# Fewer times are on a coarse grid by chance: of n random times 1 in ratio ** n. Three are enough between resolutions of
-# the interface, each of which is four times the one before, or more.
+# Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
 _ENOUGH, _CHANCES = 3, 4**3
-_SAMPLE = 64
+_SAMPLE, _BLOCK = 64, 1 << 17
 
 
-def coarser_grid(ts: Ints, groups: Ints, width: BucketWidth) -> BucketWidth | None:
-    """The widest grid above a width that all times of a token are on, not by chance; ``ts`` rises within ``groups``."""
-    if not len(ts):
-        return None
-    ends = run_ends(groups, len(ts))
-    # A sample of the times shows that most tokens are on no coarser grid.
-    some = ts[groups[:, None] + (ends - groups)[:, None] * np.arange(_SAMPLE) // _SAMPLE]
-    found = None
-    for grid in GRIDS:
-        if grid.micros <= width.micros:
-            continue
-        for token in np.flatnonzero((grid.floor(some) == some).all(axis=1)).tolist():
-            own = ts[groups[token] : ends[token]]
-            count = min(1 + int(np.count_nonzero(own[1:] != own[:-1])), _SAMPLE)
-            likely = count >= _ENOUGH and (grid.micros / width.micros) ** count >= _CHANCES
-            if likely and bool((grid.floor(own) == own).all()):
-                found = grid
-                break
-    return found
+def known_width(resolution_of: str | None) -> BucketWidth | None:
+    """The argument ``resolution_of``: the bucket width of the rows of a frame, None if it is not known."""
+    return None if resolution_of is None else BucketWidth.of(resolution_of)
 
 
-def refuse_finer(ts: Ints, groups: Ints, width: BucketWidth) -> None:
-    """ConfigError if a width is finer than the grid of a token (`coarser_grid`): rows would be known too early."""
-    own = coarser_grid(ts, groups, width)
-    if own is not None:
+def is_upsampled(own: BucketWidth | None, width: BucketWidth, *, fill: bool = False) -> bool:
+    """Whether a known width is wider than the wanted one; ConfigError if that needs a fill, or buckets would be cut."""
+    if own is None or own.divides(width):
+        return False
+    if not width.divides(own):
         raise ConfigError(
-            f"resolution={str(width)!r} is finer than the frame: all times of a token are on a grid of {own}. Give "
-            f"{str(own)!r}, for a row covers what happened until the end of its bucket; "
-            f"md.resample(frame, {str(width)!r}, fill='forward') makes finer rows of it."
+            f"resolution={str(width)!r} is refused for rows of {own}, as {own} does not divide {width}: a row would be "
+            "in a bucket that ends before the row was known. Give a multiple of the width, or start from finer rows."
         )
+    if not fill:
+        raise ConfigError(
+            f"resolution={str(width)!r} is finer than the rows, which are of {own}; fill='forward' makes finer rows of "
+            "them, each value from the end of its own bucket on."
+        )
+    return True
+
+
+def warn_if_coarser(width: BucketWidth, argument: str) -> Callable[[Any], None]:
+    """For `run`: warn if all times of a table look like buckets of another width, which ``argument`` can say."""
+
+    def check(table: Any) -> None:
+        warn_of_grid(table.array("ts"), width, argument)
+
+    return check
+
+
+def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
+    """CoarseGridWarning if all times are on a grid that does not divide a width."""
+    found = coarser_grid(ts, width)
+    if found is None:
+        return
+    grid, count = found
+    other = f", and {argument}={str(width)!r} if not" if argument == "resolution_of" else ""
+    warn(
+        f"All {count:,} distinct times of the frame are on a grid of {grid}, so its buckets look {grid} wide, but are "
+        f"taken as known at the end of buckets of {width}.",
+        CoarseGridWarning,
+        hint=f"Give {argument}={str(grid)!r} if they are{other}.",
+    )
+
+
+def coarser_grid(ts: Ints, width: BucketWidth) -> tuple[BucketWidth, int] | None:
+    """The widest grid that all times are on, and their number, if not by chance and if it does not divide a width."""
+    grid, step, first = None, 0, int(ts[0]) if len(ts) else 0
+    for a, b in pairwise([0, *range(_SAMPLE, len(ts), _BLOCK), len(ts)]):
+        apart = ts[a:b] - first
+        if not step or (apart % step).any():
+            step = math.gcd(step, int(np.gcd.reduce(apart)))
+            grid = _grid_of(first, step)
+            # Further times only make it finer.
+            if grid is None or grid.divides(width):
+                return None
+    if grid is None:
+        return None
+    count = pl.Series(ts).n_unique()
+    ratio = grid.micros // math.gcd(grid.micros, width.micros)
+    return (grid, count) if count >= _ENOUGH and ratio**count >= _CHANCES else None
+
+
+def _grid_of(first: int, step: int) -> BucketWidth | None:
+    """The widest buckets that begin at a time and at all steps from it."""
+    if step % WEEK.micros == 0 and WEEK.floor(first) == first:
+        return WEEK
+    return BucketWidth.of_grid(math.gcd(first, step)) if first or step else None
+
+
+def own_times(ts: Ints, width: BucketWidth) -> None:
+    """Refuse times that are no starts of buckets of the width that was given, and warn if they look like wider ones."""
+    refuse_off_grid(ts, width, "give the bucket width of the rows, such as resolution='1s'")
+    warn_of_grid(ts, width, "resolution")
+
+
+def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str) -> None:
+    """ConfigError if a time is no start of a bucket."""
+    off = np.flatnonzero(width.floor(ts) != ts)
+    if len(off):
+        first = to_datetime(int(ts[off[0]])).isoformat()
+        raise ConfigError(f"Some rows are off the grid of {width}; {advice}. One is at {first}.")

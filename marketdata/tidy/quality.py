@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marketdata.resolution import GRIDS, BucketWidth, Resolution
+from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.backends import closed, in_memory, is_lazy, opened, read
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
@@ -23,6 +23,8 @@ _FAR = 0.05
 # An unchanged book for so many snapshots is quiet; for longer it may be stuck.
 _STALE = 60
 _SHOWN = 3
+_USUAL = ("1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
+_USUAL_WIDTHS = tuple(map(BucketWidth.of, _USUAL))
 _Rows = NDArray[np.bool_]
 
 
@@ -101,12 +103,13 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
     step = np.diff(ts, prepend=ts[:1])
     inner = step[~view.fresh]
     steps = inner[inner > 0]
-    usual = width.micros if width else _usual(steps)
+    width = width or _usual(steps)
+    usual = width.micros
     n = len(view.snapshots)
     wide = ~view.fresh & (step > usual)
     # A hole is shown by the row behind it.
     yield view.finding("gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide])
-    off = view.snapshots[ts % usual != 0]
+    off = view.snapshots[width.floor(ts) != ts]
     yield view.finding("off_grid", "warning", "ts is no start of a bucket", n, off)
     close = ~view.fresh & (step > 0) & (step < usual)
     yield view.finding("mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close])
@@ -115,13 +118,13 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
     yield view.finding("duplicates", "error", "the same row is here twice", len(view), same)
 
 
-def _usual(steps: Ints) -> int:
+def _usual(steps: Ints) -> BucketWidth:
     """The widest bucket that fits into the most common step."""
     if not len(steps):
-        return Resolution.M1.micros
+        return BASES["1m"]
     values, counts = np.unique(steps, return_counts=True)
     commonest = int(values[np.argmax(counts)])
-    return max((g.micros for g in GRIDS if g.micros <= commonest), default=Resolution.M1.micros)
+    return max((w for w in _USUAL_WIDTHS if w.micros <= commonest), key=lambda w: w.micros, default=BASES["1m"])
 
 
 def _levels(view: _View) -> Iterator[_CheckResult]:

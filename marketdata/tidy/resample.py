@@ -13,23 +13,23 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
-from marketdata.resolution import GRIDS, BucketWidth, Resolution
+from marketdata.resolution import BASES, BucketWidth, Resolution
 from marketdata.tidy import nested, runs
 from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
 from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.fill import Fill, check_fill, filled, upsampled
-from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.fill import Fill, check_fill, filled
+from marketdata.tidy.grids import coarser_grid, is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.schema import ASK, BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
-_BUCKET, _FIRST, _LAST = "__bucket", "__first", "__last"
+_BUCKET, _LAST = "__bucket", "__last"
 _COARSE = Resolution.M10.micros
 
 
-def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
+def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
     Books and bbo: the rows of the last snapshot of each token and bucket. Prices and metrics: one row per token
@@ -37,41 +37,52 @@ def resample(frame: F, resolution: str, *, fill: Fill = None) -> F:
     behind it. ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row; with ``fill`` it has
     one, where ``observed`` is false and counts are 0.
 
-    Warns with UnweightedMeanWarning if means of the service (10m or coarser, without counts) are averaged again (not
-    checked in a lazy frame), and with LeftOutWarning if further columns are left out of means, as they are not numbers.
+    Warns with UnweightedMeanWarning if means without counts are averaged again, with CoarseGridWarning if all times
+    look like buckets of another width that does not divide ``resolution`` (frames in memory), and with LeftOutWarning
+    if further columns are left out of means, as they are not numbers. ConfigError if ``resolution_of`` does not divide
+    ``resolution``.
 
     Parameters
     ----------
     resolution : str
-        Whole minutes or hours that divide a day ("1m", "15m", "4h"), whole days ("1d", "2d"), or "1w" from Monday.
+        Whole seconds, minutes or hours that divide a day ("10s", "1m", "4h"), whole days ("1d", "2d"), or "1w" from
+        Monday.
     fill : {None, "null", "forward"}
         For a bucket without data between the first and the last row of the frame: no row; nulls, of books the marker
-        rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only. A frame coarser than
-        ``resolution`` is refused without ``fill``; with it each row is where its own bucket ends, when it was known.
+        rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only.
+    resolution_of : str, optional
+        Bucket width of the rows of the frame. By default not wider than 1m, nor than ``resolution``. Rows wider than
+        ``resolution`` need ``fill``, which places each where its own bucket ends, when it was known.
 
     Examples
     --------
     >>> md.resample(md.testing.prices("polars", buckets=2), "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    width = BucketWidth.of(resolution)
+    width, own = BucketWidth.of(resolution), known_width(resolution_of)
+    is_finer = is_upsampled(own, width, fill=fill is not None)
+    watch = warn_if_coarser(width, "resolution_of") if own is None else None
     if fill is not None:
         check_fill(frame, fill)
-        return run(frame, partial(_resampled, width=width, fill=fill), _KINDS, further=True)
-    whole, reduce, finish = (partial(step, width=width) for step in (_resampled, _reduced, _of_parts))
-    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish)
+        whole = partial(_resampled, width=width, own=own, fill=fill, is_finer=is_finer)
+        return run(frame, whole, _KINDS, further=True, watch=watch)
+    whole = partial(_resampled, width=width, own=own)
+    reduce, finish = (partial(step, width=width) for step in (_reduced, _of_parts))
+    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish, watch=watch)
 
 
-def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None) -> Any:
+def _resampled(
+    table: Any, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
+) -> Any:
     values = _averaged(table) if table.kind in ("prices", "metrics") else None
     if not table.is_eager:
         return last_rows(table, width) if values is None else mean_rows(table, values, width)
     counts = [v + COUNT for v in values or () if v + COUNT in table.names]
     ordered = table.in_order([*(values or ()), *counts], unique=values is not None)
-    ordered = upsampled(ordered, width, fill)
+    ordered = ordered.moved(own.micros) if own is not None and is_finer else ordered
     out = last(ordered, width) if values is None else means(ordered, values, counts, width)
-    if values is not None and not counts:
-        _warn_unweighted(ordered.array("ts"), out.data.height)
+    if values is not None and not counts and out.data.height < len(ordered):
+        _warn_unweighted(ordered.array("ts"), own)
     if fill is None:
         return out
     native = source_of(closed(out, table.source.native))
@@ -79,51 +90,30 @@ def _resampled(table: Any, width: BucketWidth, *, fill: Fill = None) -> Any:
 
 
 def _reduced(table: EagerTable, width: BucketWidth) -> Any:
-    """Fewer rows with the same result: last rows of books, means and counts of values; one row that shows the grid."""
+    """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
     if table.kind not in ("prices", "metrics"):
         ordered = table.in_order(unique=False)
-        starts = _bucket_starts(ordered, width)
-        rows = np.unique(
-            np.concatenate(
-                (runs.last_rows(ordered.array("ts"), starts, ordered.groups), _telling(ordered, starts, width))
-            )
-        )
-        return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])])
+        rows = ordered.rows[runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups)]
+        return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])
     values = _averaged(table)
     counts = [v + COUNT for v in values if v + COUNT in table.names]
     ordered = table.in_order([*values, *counts])
     starts, ts = _bucket_starts(ordered, width), ordered.column("ts")
     ends = runs.run_ends(starts, len(ordered)) - 1
-    out = means(ordered, values, counts, width).data
-    first, last_of = ts.gather(starts).alias(_FIRST), ts.gather(ends).alias(_LAST)
-    return out.with_columns(ts.gather(_telling(ordered, starts, width)), first, last_of)
+    return means(ordered, values, counts, width).data.with_columns(ts.gather(starts), ts.gather(ends).alias(_LAST))
 
 
 def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
     if table.kind not in ("prices", "metrics"):
-        return _resampled(table, width)
+        return last(table.in_order(unique=False), width)
     values = [v for v in table.names if v + COUNT in table.names]
     table = table.in_order(unique=False)
-    refuse_finer(table.array("ts"), table.groups, width)
-    first, last_of = (table.instants(c) for c in (_FIRST, _LAST))
+    first, last_of = table.array("ts"), table.instants(_LAST)
     new = np.zeros(len(table), bool)
     new[table.groups] = True
     if ((first[1:] <= last_of[:-1]) & ~new[1:]).any():
         raise Overlap
     return means(table, values, [v + COUNT for v in values], width)
-
-
-def _telling(ordered: EagerTable, starts: Ints, width: BucketWidth) -> Ints:
-    """A row of each bucket, if possible one off all coarser grids."""
-    ts = ordered.array("ts")
-    off = np.ones(len(ts), bool)
-    for grid in GRIDS:
-        if grid.micros > width.micros:
-            off &= grid.floor(ts) != ts
-    if not len(starts):
-        return starts
-    found = np.maximum.reduceat(np.where(off, np.arange(len(ts)), -1), starts)
-    return np.where(found < 0, runs.run_ends(starts, len(ts)) - 1, found)
 
 
 def last(ordered: EagerTable, width: BucketWidth) -> Result:
@@ -204,11 +194,16 @@ def _averaged(table: Any) -> list[str]:
     return numbers
 
 
-def _warn_unweighted(ts: Ints, buckets: int) -> None:
-    # Finer values are mostly found among the first.
-    if buckets < len(ts) and all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)):
+def _warn_unweighted(ts: Ints, own: BucketWidth | None) -> None:
+    base = BASES["1m"]
+    if own is None:
+        # Finer values are mostly found among the first.
+        is_coarse = all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
+    else:
+        is_coarse = own.micros > base.micros
+    if is_coarse:
         warn(
-            "These values are on a grid of 10m or coarser and carry no counts, so they look like means already; each "
-            "is given the same weight. Resample from 1m values for the mean over their base points.",
+            "These values are of buckets wider than 1m and carry no counts, so they look like means already; each is "
+            "given the same weight. Resample from 1m values for the mean over their base points.",
             UnweightedMeanWarning,
         )

@@ -13,7 +13,7 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import PolarsSource, Result, beside, run
 from marketdata.tidy.engines import EngineTable, within_0_1
-from marketdata.tidy.grids import refuse_finer
+from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.quotes import top
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import BBO, Kind, value_columns
@@ -65,27 +65,29 @@ def _result(ordered: EagerTable, **values: Floats) -> Result:
     return beside(ordered, ["ts", *ordered.keys], numbers)
 
 
-def ohlc(frame: F, resolution: str, value: str | None = None) -> F:
+def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: str | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
     number of values. ``value`` is a column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of
-    books; ``resolution`` is a bucket width of `resample`. Nulls are left out; a bucket without a value has no row. Of
-    prices at 1m these are extremes of means over a minute, not of trades.
+    books; ``resolution`` and ``resolution_of`` are bucket widths as in `resample`. Nulls are left out; a bucket without
+    a value has no row. Of prices at 1m these are extremes of means over a minute, not of trades.
 
     Examples
     --------
     >>> md.ohlc(md.testing.prices("polars"), "1h").select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    return run(frame, partial(_ohlc, width=BucketWidth.of(resolution), value=value), KINDS, further=True)
+    width, own = BucketWidth.of(resolution), known_width(resolution_of)
+    is_upsampled(own, width)
+    watch = warn_if_coarser(width, "resolution_of") if own is None else None
+    return run(frame, partial(_ohlc, width=width, value=value), KINDS, further=True, watch=watch)
 
 
 def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
     table, chosen = value_of(table, value)
     if not table.is_eager:
         return _ohlc_rows(table, width, chosen)
-    refuse_finer(table.array("ts"), table.groups, width)
     values = table.array(chosen)
     there = np.flatnonzero(~np.isnan(values))
     values, ts = values[there], width.floor(table.array("ts")[there])
@@ -148,7 +150,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     if how not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
     width = None if resolution is None else BucketWidth.of(resolution)
-    return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True)
+    watch = None if width is None else warn_if_coarser(width, "resolution")
+    return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 
 def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None) -> Any:
@@ -162,7 +165,6 @@ def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None)
     before[1:] = v[:-1]
     before[table.groups] = np.nan
     if width is not None:
-        refuse_finer(table.array("ts"), table.groups, width)
         before[1:][np.diff(ts) != width.micros] = np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
         if how == "simple":

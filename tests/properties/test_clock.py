@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
-from plain import assume_fine
 
 import marketdata as md
 from marketdata.resolution import Resolution
@@ -52,7 +51,6 @@ def points(columns: PriceColumns) -> list[tuple[int, Token, float | None]]:
 )
 def test_a_join_sees_what_was_known_and_no_more(kind: str, left: Any, right: Any, exact: bool, resolution: str) -> None:
     """Each row meets the last row of its token whose bucket had ended, as a plain search finds it."""
-    assume_fine(right, resolution)
     width = Resolution.of(resolution).micros
     want = []
     for ts, token, price in points(left):
@@ -81,14 +79,12 @@ def stamped(row: tuple[Any, ...]) -> tuple[Any, ...]:
 )
 def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.DataObject) -> None:
     """Whatever is changed in rows that are known only at a time or later, joins before it stay the same."""
-    assume_fine(right)
     moment = START + cut * MINUTE
     late = right.ts + MINUTE >= moment
     price = np.where(late, data.draw(st.floats(0, 1)), right.price)
     changed = PriceColumns(right.tokens, right.token, right.ts, {"price": price})
     dropped = right.take(np.flatnonzero(~late))
     frame = of_kind(left, kind)
-    assume_fine(dropped)
 
     def before(known: Any) -> list[tuple[Any, ...]]:
         return [r for r in rows(md.asof_join(frame, of_kind(known, kind), right_resolution="1m")) if r[0] <= moment]
@@ -101,8 +97,6 @@ def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.Data
 def test_series_do_not_look_ahead(columns: Any, cut: int, how: str) -> None:
     """Returns and grids filled from before are the same for a frame that ends at a time."""
     moment = START + cut * MINUTE
-    assume_fine(columns)
-    assume_fine(columns.between(0, moment))
     whole, head = to_frame(columns, "polars"), to_frame(columns.between(0, moment), "polars")
     rng = {"start": to_datetime(START), "end": to_datetime(START + 41 * MINUTE), "fill": "forward"}
 
@@ -144,7 +138,6 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
 @given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()))
 def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
     """Rows and holes of a token together cover every minute from its first to its last row, once."""
-    assume_fine(columns)
     holes = nw.from_native(md.gaps(of_kind(columns, kind), "1m"))
     out = rows(holes.rename({"start": "ts"}).to_native())
     ids = 1 if hasattr(columns.tokens[0], "token_id") and columns.tokens[0].token_id is None else 3
@@ -168,7 +161,6 @@ def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
 )
 def test_a_grid_holds_every_minute_and_says_what_was_seen(kind: str, columns: Any, fill: str) -> None:
     """Each token has each minute; a filled row repeats the whole row before, or is null, and is marked."""
-    assume_fine(columns)
     seen = {(token, ts): price for ts, token, price in points(columns)}
     stamps = [ts for _, ts in seen]
     want = []
@@ -203,7 +195,6 @@ def test_align_refuses_what_does_not_fit() -> None:
 @given(kind=st.sampled_from(KINDS), columns=price_columns(), resolution=st.sampled_from(list(Resolution)))
 def test_ohlc_equals_a_plain_walk(kind: str, columns: Any, resolution: Resolution) -> None:
     """First, greatest, least and last value of each bucket that has one."""
-    assume_fine(columns, resolution)
     found: dict[Any, list[float]] = {}
     for ts, token, price in points(columns):
         if price is not None:
@@ -215,7 +206,6 @@ def test_ohlc_equals_a_plain_walk(kind: str, columns: Any, resolution: Resolutio
 @given(kind=st.sampled_from(KINDS), columns=price_columns(), near=st.booleans())
 def test_returns_and_log_odds_equal_a_plain_walk(kind: str, columns: Any, near: bool) -> None:
     """Each move is exact, from the row before of the token; null where a value is, or across a hole if asked."""
-    assume_fine(columns)
     frame = of_kind(columns, kind)
     moves: dict[str, list[Any]] = {"simple": [], "change": [], "log": [], "log_odds": []}
     before: dict[Token, tuple[int, float | None]] = {}

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
-from plain import assume_fine
 
 import marketdata as md
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_frame
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::marketdata.UnweightedMeanWarning", "ignore::marketdata.CoarseGridWarning"
+)
 fills = st.sampled_from(["null", "forward"])
 # Drawn times may lie far apart: finer grids would have millions of rows.
 resolutions = st.sampled_from([Resolution.H1, Resolution.H6, Resolution.D1])
@@ -57,7 +58,6 @@ def test_filled_buckets_equal_a_plain_walk_and_are_marked(
     kind: str, columns: Any, resolution: Resolution, fill: str
 ) -> None:
     """With a fill each token has every bucket: null or the whole bucket before, never observed, and without weight."""
-    assume_fine(columns, resolution)
     plain = md.resample(to_frame(columns, "polars"), str(resolution))
     ids = 3 if "token_id" in plain.columns else 1
     counts = [k for k, name in enumerate(plain.columns) if name.endswith("_count")]

@@ -27,12 +27,11 @@ Rows = plain.Rows
 
 
 class Case(NamedTuple):
-    """A verb: the view that it takes, the call, what a loop gives, and the width that it calls the rows."""
+    """A verb: the view that it takes, the call, and what a loop gives."""
 
     view: str
     call: Callable[[Any], Any]
     want: Callable[[Rows], Rows]
-    told: int | None = None
 
 
 def blank_books(row: dict[str, Any]) -> Rows:
@@ -173,55 +172,48 @@ def matrix(rows: Rows) -> Rows:
 
 
 CASES: dict[str, Case] = {
-    "resample books": Case("books", lambda f: md.resample(f, "1h"), lambda r: plain.resampled_books(r, 3600), 3600),
-    "resample books to 15m": Case(
-        "books", lambda f: md.resample(f, "15m"), lambda r: plain.resampled_books(r, 900), 900
-    ),
-    "resample prices": Case("prices", lambda f: md.resample(f, "1h"), lambda r: plain.means(r, 3600, ("price",)), 3600),
+    "resample books": Case("books", lambda f: md.resample(f, "1h"), lambda r: plain.resampled_books(r, 3600)),
+    "resample books to 15m": Case("books", lambda f: md.resample(f, "15m"), lambda r: plain.resampled_books(r, 900)),
+    "resample prices": Case("prices", lambda f: md.resample(f, "1h"), lambda r: plain.means(r, 3600, ("price",))),
     "resample prices to weeks": Case(
-        "prices", lambda f: md.resample(f, "1w"), lambda r: plain.means(r, plain.WEEK, ("price",)), plain.WEEK
+        "prices", lambda f: md.resample(f, "1w"), lambda r: plain.means(r, plain.WEEK, ("price",))
     ),
-    "resample metrics": Case(
-        "metrics", lambda f: md.resample(f, "4h"), lambda r: plain.means(r, 14_400, VALUES), 14_400
-    ),
+    "resample metrics": Case("metrics", lambda f: md.resample(f, "4h"), lambda r: plain.means(r, 14_400, VALUES)),
     "fill books": Case(
         "books",
         lambda f: md.resample(f, "1h", fill="forward"),
-        lambda r: plain.on_grid(plain.resampled_books(plain.later(r, 3600), 3600), 3600, True, blank_books),
+        lambda r: plain.on_grid(plain.resampled_books(r, 3600), 3600, True, blank_books),
     ),
     "fill books with nulls": Case(
         "books",
         lambda f: md.resample(f, "1h", fill="null"),
-        lambda r: plain.on_grid(plain.resampled_books(plain.later(r, 3600), 3600), 3600, False, blank_books),
+        lambda r: plain.on_grid(plain.resampled_books(r, 3600), 3600, False, blank_books),
     ),
     "fill prices": Case(
         "prices",
         lambda f: md.resample(f, "1h", fill="forward"),
-        lambda r: plain.on_grid(plain.means(plain.later(r, 3600), 3600, ("price",)), 3600, True, blank_values),
+        lambda r: plain.on_grid(plain.means(r, 3600, ("price",)), 3600, True, blank_values),
     ),
     "fill metrics": Case(
         "metrics",
         lambda f: md.resample(f, "1h", fill="null"),
-        lambda r: plain.on_grid(plain.means(plain.later(r, 3600), 3600, VALUES), 3600, False, blank_values),
+        lambda r: plain.on_grid(plain.means(r, 3600, VALUES), 3600, False, blank_values),
     ),
     "bbo": Case("books", md.bbo, plain.bbo),
     "mid": Case("books", md.mid, lambda r: [{c: x[c] for c in ("ts", *IDS, "mid")} for x in plain.bbo(r)]),
     "spread": Case("books", md.spread, lambda r: [{c: x[c] for c in ("ts", *IDS, "spread")} for x in plain.bbo(r)]),
-    "gaps": Case("prices", lambda f: md.gaps(f, "1m"), lambda r: plain.gaps(r, 60), 60),
-    "gaps of books": Case("books", lambda f: md.gaps(f, "5m"), lambda r: plain.gaps(r, 300), 300),
+    "gaps": Case("prices", lambda f: md.gaps(f, "1m"), lambda r: plain.gaps(r, 60)),
+    "gaps of books": Case("books", lambda f: md.gaps(f, "5m"), lambda r: plain.gaps(r, 300)),
     "align": Case(
         "prices",
         lambda f: md.align(f, "1m", fill="forward"),
-        lambda r: plain.on_grid(plain.later(r, 60), 60, True, blank_values),
+        lambda r: plain.on_grid(r, 60, True, blank_values),
     ),
-    "align metrics": Case(
-        "metrics", lambda f: md.align(f, "1m"), lambda r: plain.on_grid(r, 60, False, blank_values), 60
-    ),
+    "align metrics": Case("metrics", lambda f: md.align(f, "1m"), lambda r: plain.on_grid(r, 60, False, blank_values)),
     "asof_join": Case(
         "prices",
         lambda f: once(md.asof_join(f, f, right_resolution="1m")),
         lambda r: plain.joined(r, r, 60, "price", exact=False, tolerance=None),
-        60,
     ),
     "asof_join near": Case(
         "prices",
@@ -229,10 +221,9 @@ CASES: dict[str, Case] = {
             md.asof_join(f, f, right_resolution="10m", tolerance="1h", allow_exact_matches=True, suffix="_r")
         ),
         lambda r: plain.joined(r, r, 600, "price", exact=True, tolerance=3600),
-        600,
     ),
-    "ohlc": Case("prices", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(r, 3600, "price"), 3600),
-    "ohlc of books": Case("books", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(plain.bbo(r), 3600, "mid"), 3600),
+    "ohlc": Case("prices", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(r, 3600, "price")),
+    "ohlc of books": Case("books", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(plain.bbo(r), 3600, "mid")),
     **{
         f"returns {how}": Case(
             "prices", lambda f, h=how: md.returns(f, how=h), lambda r, h=how: plain.returns(r, "price", h, None)
@@ -243,7 +234,7 @@ CASES: dict[str, Case] = {
         "books", lambda f: md.returns(f, how="change"), lambda r: plain.returns(plain.bbo(r), "mid", "change", None)
     ),
     "returns next to each other": Case(
-        "prices", lambda f: md.returns(f, resolution="1m"), lambda r: plain.returns(r, "price", "simple", 60), 60
+        "prices", lambda f: md.returns(f, resolution="1m"), lambda r: plain.returns(r, "price", "simple", 60)
     ),
     "log_odds": Case(
         "prices",
@@ -253,33 +244,32 @@ CASES: dict[str, Case] = {
     "ladder": Case("books", lambda f: md.ladder(f, 1_767_229_200), lambda r: plain.ladder(r, 1_767_229_200)),
     "to_wide": Case("books", lambda f: md.to_wide(f, 3), lambda r: plain.wide(r, 3)),
     "from_wide": Case("books", lambda f: md.from_wide(md.to_wide(f, 3)), plain.with_markers),
-    "replay books": Case("books", lambda f: replayed(f, "books"), books_of, 60),
-    "replay prices": Case("prices", lambda f: replayed(f, "prices"), lambda r: r, 60),
-    "replay metrics": Case("metrics", lambda f: replayed(f, "metrics"), lambda r: r, 60),
+    "replay books": Case("books", lambda f: replayed(f, "books"), books_of),
+    "replay prices": Case("prices", lambda f: replayed(f, "prices"), lambda r: r),
+    "replay metrics": Case("metrics", lambda f: replayed(f, "metrics"), lambda r: r),
 }
 CASES |= {
     "available_at": Case(
         "prices",
         lambda f: in_order(once(md.available_at(f, "10m"))),
         lambda r: [{**x, "known": x["ts"] + 600} for x in r],
-        600,
     ),
     "check books": Case("books", lambda f: report(f, "crossed", "locked", "one_sided"), lambda r: [oddities(r)]),
     "check prices": Case("prices", lambda f: report(f, "outside_0_1"), lambda _: [{"outside_0_1": 0}]),
     "pivot": Case(
         "prices", lambda f: md.pivot(f).reset_index() if hasattr(md.pivot(f), "reset_index") else md.pivot(f), matrix
     ),
-    "hftbacktest": Case("books", hft_events, hft_wanted, 60),
-    "nautilus quotes": Case("books", nautilus_quotes, quotes_wanted, 60),
-    "nautilus depth": Case("books", nautilus_depth, depth_wanted, 60),
+    "hftbacktest": Case("books", hft_events, hft_wanted),
+    "nautilus quotes": Case("books", nautilus_quotes, quotes_wanted),
+    "nautilus depth": Case("books", nautilus_depth, depth_wanted),
 }
 CASES |= {
     "overround": Case("books", md.overround, plain.overround),
     "arbitrage": Case("books", md.arbitrage, plain.arbitrage),
     "complement": Case("books", md.complement, lambda r: plain.complement(r) if not alone(r) else []),
-    "concat": Case("prices", lambda f: in_order(plain_rows(md.resample(md.concat([f, f]), "1m"))), doubled, 60),
+    "concat": Case("prices", lambda f: in_order(plain_rows(md.resample(md.concat([f, f]), "1m"))), doubled),
 }
-# What a call may say of these rows beside "finer than the frame".
+# Rows that a call refuses.
 REFUSED: dict[str, Callable[[Rows], bool]] = {
     "complement": alone,
     "pivot": ids_shared,
@@ -320,18 +310,17 @@ def close(a: Any, b: Any) -> bool:
 
 def judged(name: str, case: Case, drawn: foreign.Foreign, call: Callable[[Any], Any] | None = None) -> tuple[str, str]:
     """Whether the verb was "right" or "refused" as it should, "wrong", or failed with an error that is "untyped"."""
-    coarse = case.told is not None and plain.is_coarse(drawn.rows, case.told)
-    coarse = coarse or (name in REFUSED and REFUSED[name](drawn.rows))
+    is_refused = name in REFUSED and REFUSED[name](drawn.rows)
     try:
         got = plain_rows((call or case.call)(drawn.frame))
     except (md.NotTidyError, md.ArchiveError) as error:
         return ("refused" if drawn.fault and len(str(error)) > 30 else "wrong"), f"{error}"
     except md.ConfigError as error:
-        return ("refused" if coarse or drawn.fault else "wrong"), f"{error}"
+        return ("refused" if is_refused or drawn.fault else "wrong"), f"{error}"
     except Exception as error:
         return "untyped", f"{type(error).__name__}: {error}"
-    if coarse:
-        return "wrong", "a coarser frame was not refused"
+    if is_refused:
+        return "wrong", "these rows were not refused"
     want = case.want(drawn.rows)
     missing = {c for row in want[:1] for c in row} - {c for row in got[:1] for c in row}
     same = len(got) == len(want) and not (missing and got)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
-from plain import assume_fine
 
 import marketdata as md
 from marketdata.resolution import Resolution
@@ -22,7 +21,9 @@ from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.tidy.runs import resample_columns
 
 # Drawn points may all lie on a coarse grid.
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::marketdata.UnweightedMeanWarning", "ignore::marketdata.CoarseGridWarning"
+)
 resolutions = st.sampled_from(list(Resolution))
 
 
@@ -60,7 +61,6 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
 @given(kind=st.sampled_from(KINDS), books=book_columns(), resolution=resolutions)
 def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
     """Resampled books are the last snapshots that a plain walk finds, empty and one-sided ones included."""
-    assume_fine(books, resolution)
     frame = of_kind(books, kind)
     assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
 
@@ -68,7 +68,6 @@ def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resol
 @given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
 def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
     """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
-    assume_fine(columns, resolution)
     out = nw.from_native(md.resample(of_kind(columns, kind), resolution))
     out = out.collect() if isinstance(out, nw.LazyFrame) else out
     want = exact_means(columns, resolution.micros)
@@ -97,7 +96,6 @@ def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolut
     """Resampling in steps equals resampling at once, because counts are carried."""
     frame = of_kind(columns, kind)
     steps = sorted({*path, Resolution.D1}, key=lambda r: r.micros)
-    assume_fine(columns, steps[0])
     out = frame
     for step in steps:
         out = md.resample(out, step)
@@ -107,7 +105,6 @@ def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolut
 @given(columns=st.one_of(book_columns(), price_columns(), metric_columns()), resolution=resolutions)
 def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution) -> None:
     """The rule on columns, which the service and the archive use, equals the rule on frames."""
-    assume_fine(columns, resolution)
     frame = to_frame(columns, "polars")
     want = to_frame(resample_columns(columns, resolution), "polars")
     assert close(rows(md.resample(frame, resolution).select(want.columns)), rows(want))
@@ -143,7 +140,6 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
 @given(kind=st.sampled_from(KINDS), books=book_columns(step=7_000_000), resolution=resolutions)
 def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolution: Resolution) -> None:
     """On irregular times the rows are those that a plain walk finds, too."""
-    assume_fine(books, resolution)
     assert rows(md.resample(of_kind(books, kind), resolution)) == last_books(books, resolution.micros)
 
 
@@ -156,7 +152,6 @@ def test_frames_in_other_zones_are_converted_not_misread(
     zone: str | None, columns: Any, resolution: Resolution
 ) -> None:
     """The same instants in any zone, or without one (then UTC), fall into the same UTC buckets."""
-    assume_fine(columns, resolution)
     panda, polar = to_frame(columns, "pandas"), to_frame(columns, "polars")
     want = rows(md.resample(polar, resolution))
     assert close(rows(md.resample(panda.assign(ts=panda["ts"].dt.tz_convert(zone)), resolution)), want)

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import BucketWidth, Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.runs import group_starts
+from marketdata.tidy.grids import own_times
 from marketdata.wire.columns import BookColumns
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
@@ -48,9 +47,9 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     >>> md.to_hftbacktest(books, "1m")["px"][:4].tolist()
     [0.0, 0.39, 0.38, 1.0]
     """
-    width = Resolution.of(resolution).micros
+    width = BucketWidth.of(resolution)
     delay = round(number("latency", latency, least=0.0) * 1e9)
-    books = book_columns(frame, resolution)
+    books = book_columns(frame, width)
     if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
         raise ConfigError("The frame has several tokens; an event array is of one. Filter by token_id first.")
     counts = books.counts
@@ -61,7 +60,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     held[clears] = False
     side = np.tile(np.array([_BUY, _SELL]), len(books))
     out["ev"] = np.repeat(side, counts + 1) | _SEEN_BY_BOTH | np.where(held, _SNAPSHOT, _CLEAR)
-    out["exch_ts"] = np.repeat((books.ts + width) * 1000, (counts + 1).reshape(-1, 2).sum(axis=1))
+    out["exch_ts"] = np.repeat((books.ts + width.micros) * 1000, (counts + 1).reshape(-1, 2).sum(axis=1))
     out["local_ts"] = out["exch_ts"] + delay
     # A clear reaches from the best price to its own: to the end of all prices.
     out["px"][clears] = np.tile([0.0, 1.0], len(books))
@@ -69,9 +68,9 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     return out
 
 
-def book_columns(frame: Any, resolution: str) -> BookColumns:
-    """Tidy books of any frame kind as columns, in tidy order; a resolution finer than their grid is refused."""
+def book_columns(frame: Any, width: BucketWidth) -> BookColumns:
+    """Tidy books of any frame kind as columns, in tidy order; ConfigError if a row is no bucket of this width."""
     books = to_columns("books", frame)
     assert isinstance(books, BookColumns)
-    refuse_finer(books.ts, group_starts(books.token), BucketWidth.of(resolution))
+    own_times(books.ts, width)
     return books

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.tidy.export.hftbacktest import book_columns
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.schema import require
@@ -37,7 +37,8 @@ def to_nautilus_quotes(
     >>> quote["bid_price"], quote["ask_price"]
     ('0.39', '0.41')
     """
-    width, books = Resolution.of(resolution).micros, book_columns(frame, resolution)
+    width = BucketWidth.of(resolution)
+    books = book_columns(frame, width)
     for name, at, bids, asks in _texts(books, width, venue, _decimals(books, digits)):
         if bids and asks:
             (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
@@ -54,7 +55,8 @@ def to_nautilus_depth(
     ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
     level, an order without a side, of price and size 0, counted 0. Deeper levels are cut.
     """
-    width, books = Resolution.of(resolution).micros, book_columns(frame, resolution)
+    width = BucketWidth.of(resolution)
+    books = book_columns(frame, width)
     places = _decimals(books, digits)
     none = _order("NO_ORDER_SIDE", *(f"{0:.{n}f}" for n in places))
     for name, at, *levels in _texts(books, width, venue, places):
@@ -143,7 +145,7 @@ def write_nautilus_catalog(
     from nautilus_trader.model.instruments import BinaryOption
     from nautilus_trader.persistence.catalog import ParquetDataCatalog
 
-    columns = book_columns(books, resolution)
+    columns = book_columns(books, BucketWidth.of(resolution))
     places = digits or (max(3, _digits(columns.levels[:, 0])), _digits(columns.levels[:, 1]))
     held = {f"{columns.tokens[i].token_id}.{venue}" for i in np.unique(columns.token)}
     options = to_nautilus_instruments(markets, venue=venue, digits=places, currency=currency)
@@ -172,7 +174,7 @@ def _decimals(books: BookColumns, digits: tuple[int, int] | None) -> tuple[int, 
     return digits or found
 
 
-def _texts(books: BookColumns, width: int, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+def _texts(books: BookColumns, width: BucketWidth, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
     named: dict[str, Any] = {}
     for i in np.unique(books.token).tolist():
@@ -188,7 +190,7 @@ def _texts(books: BookColumns, width: int, venue: str, places: tuple[int, int]) 
         a, b, c = ends[2 * i : 2 * i + 3]
         yield (
             f"{books.tokens[books.token[i]].token_id}.{venue}",
-            int(books.ts[i] + width) * 1000,
+            int(books.ts[i] + width.micros) * 1000,
             pairs[a:b],
             pairs[b:c],
         )

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.grids import refuse_finer
-from marketdata.tidy.runs import group_starts
+from marketdata.tidy.grids import own_times
 from marketdata.times import to_datetime
 from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
 from marketdata.wire.views import View
@@ -74,7 +73,7 @@ def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[
     last, seen = None, set[Token]()
     for frame in _frames(source):
         columns = to_columns(view, frame)
-        refuse_finer(columns.ts, group_starts(columns.token), width)
+        own_times(columns.ts, width)
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:
             raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
