@@ -413,6 +413,10 @@ class Archive(Generic[Frame]):
             store.points[choice("view", view, VIEWS)], view, ranges, store.base, store.width(resolution), token_id
         )
 
+    def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
+        """Ranges [microseconds UTC] that may have points of a market, whatever the coverage; see `columns`."""
+        return query.stored_ranges(self._store.points[choice("view", view, VIEWS)], market_id, rng)
+
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; see `pull`."""
         out = copy.copy(self)
@@ -703,9 +707,11 @@ class Archive(Generic[Frame]):
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back and compare it with the row counts and content hashes of the coverage; see `books`.
 
-        One row per damaged range: ``view market_id start end problem``; none if all is as it was written. With
-        ``repair`` what is proven damaged becomes missing, for the next pull or add to fill. ArchiveError if the storage
-        fails, which says nothing about the data: nothing is changed.
+        One row per damaged range: ``view market_id start end problem``; none if all is as it was written. A damaged
+        file of coverage or records is a row without a range. With ``repair`` what is proven damaged becomes missing,
+        for the next pull or add to fill; lost coverage is made again from the points, as ``recorded``, and records of
+        markets from what points know, with the rest for the next pull. ArchiveError if the storage fails, which says
+        nothing about the data: nothing is changed.
 
         Examples
         --------
@@ -728,7 +734,10 @@ class Archive(Generic[Frame]):
 
     def _damage_frame(self, damage: list[maintenance.Damage], frame: FrameKind | None) -> Any:
         columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "problem": "text"}
-        rows = [(d.view, d.market_id, to_datetime(d.range.start), to_datetime(d.range.end), d.problem) for d in damage]
+        rows = []
+        for d in damage:
+            start, end = (None, None) if d.range is None else map(to_datetime, d.range)
+            rows.append((d.view, d.market_id, start, end, d.problem))
         return query.frame_of(rows, columns, frame or self._frame)
 
     def _read(

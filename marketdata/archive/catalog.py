@@ -110,7 +110,8 @@ class Catalog:
             self._number = version.number
 
     def _stored(self, version: Version) -> pa.Table:
-        parts = [self.table.read(file) for file in version.files]
+        with errors.repairable():
+            parts = [self.table.read(file) for file in version.files]
         with errors.parsing(f"The {self.kind} table"):
             return _by_id([table_rows(self.kind, []), *(part.cast(SCHEMAS[self.kind]) for part in parts)])
 

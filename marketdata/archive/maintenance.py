@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.catalog import KINDS
-from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, within
+from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, subtract, within
 from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import files_of, read
+from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.content_hash import content_hash
+from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
 from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
-from marketdata.archive.store import ArchiveStore, by_market, minutes_of
+from marketdata.archive.store import WAIT, ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
-from marketdata.tidy.arguments import number
+from marketdata.tidy.arguments import choice, number
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
 from marketdata.wire.views import VIEWS, View, empty
@@ -35,17 +38,18 @@ _TAIL_FILES = 64
 _TAIL_BYTES = 500_000
 # What `verify` reads at once.
 _READ_BYTES = 16_000_000
+_COVERAGE = "coverage"
 # A younger file that no commit names may belong to a write in progress [s].
 _IN_PROGRESS = 3_600.0
 _LONGEST = 24 * 365 * 1000
 
 
 class Damage(NamedTuple):
-    """Something that is not as it was written."""
+    """Something that is not as it was written; a file of coverage or records has the table as ``view``, no range."""
 
-    view: View
+    view: str
     market_id: str
-    range: Range
+    range: Range | None
     problem: str
 
 
@@ -145,14 +149,26 @@ def _sweep(table: Table) -> list[str]:
 
 def verify(store: ArchiveStore) -> list[Damage]:
     """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
-    return [damage for view in VIEWS for damage in _check(store, view)]
+    lost = [damage for name in (*KINDS, _COVERAGE) for damage in _unreadable(name, store.tables[name])]
+    is_known = all(one.view != _COVERAGE for one in lost)
+    return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
 
 
-def _check(store: ArchiveStore, view: View) -> Iterator[Damage]:
-    """Compare the files and the points of a view, some markets at a time."""
+def _unreadable(name: str, table: Table) -> Iterator[Damage]:
+    """The files of a table of records or of the coverage that cannot be read."""
+    for file in table.version().files:
+        try:
+            table.read(file)
+        except ArchiveCorruptError as problem:
+            yield Damage(name, "", None, problem.problem)
+
+
+def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
+    """Compare the files and, where the coverage is known, the points of a view, some markets at a time."""
     table = store.points[view]
     version = table.version()
-    records = {m: store.coverage.records(v, m) for v, m in store.coverage.keys() if v == view}  # noqa: SIM118  no dict
+    keys = store.coverage.keys() if is_known else []
+    records = {market: store.coverage.records(v, market) for v, market in keys if v == view}
     broken: dict[DataFile, str] = {}
     for file in version.files:
         try:
@@ -220,6 +236,8 @@ def _compare_records(
 def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
     if record.state == CoverageState.MISSING:
         return None
+    if record.state == CoverageState.EMPTY and len(found):
+        return f"{len(found)} points are stored where the range is recorded as empty"
     if record.rows is not None and len(found) != record.rows:
         return f"{len(found)} points are stored where {record.rows} were written"
     if record.digest is not None and content_hash(found) != record.digest:
@@ -228,26 +246,38 @@ def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Make what is proven damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed."""
+    """Make what is proven damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed.
+
+    Coverage and records that are damaged, or wrong, are made again from the points.
+    """
     damage = verify(store)
-    if not damage:
+    names = {one.view for one in damage}
+    is_known = _COVERAGE not in names
+    for name in names if is_known else {*names, *VIEWS}:
+        for file in store.tables[name].version().files:
+            _salvage(store, name, file)
+    _add_records(store, names)
+    if not is_known:
+        for view in VIEWS:
+            for market in _stored_markets(store, view):
+                _record_again(store, view, market, set(CoverageState))
         return damage
-    for view in {one.view for one in damage}:
-        table = store.points[view]
-        for file in table.version().files:
-            _salvage(store, table, view, file)
     for one in damage:
-        known = within(store.coverage.records(one.view, one.market_id), one.range)
-        lost = [Interval(one.market_id, p.start, p.end, CoverageState.MISSING) for p in known]
-        if lost:
-            store.commit(one.view, empty(one.view), lost)
+        if one.range is None:
+            continue
+        view = choice("view", one.view, VIEWS)
+        known = within(store.coverage.records(view, one.market_id), one.range)
+        if {p.state for p in known} == {CoverageState.EMPTY}:
+            _record_again(store, view, one.market_id, {CoverageState.EMPTY})
+        elif known:
+            lost = [Interval(one.market_id, p.start, p.end, CoverageState.MISSING) for p in known]
+            store.commit(view, empty(view), lost)
     return damage
 
 
-def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> None:
+def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
     """Replace a damaged file by those of its row groups that can still be read."""
-    kept: list[pa.Table] = []
-    damaged = False
+    table, kept, damaged = store.tables[name], list[pa.Table](), False
     try:
         count = table.footer(file, fresh=True).metadata.num_row_groups
     except ArchiveCorruptError:
@@ -259,10 +289,60 @@ def _salvage(store: ArchiveStore, table: Table, view: View, file: DataFile) -> N
             damaged = True
     if not damaged:
         return
-    rows = to_table(from_tables(view, kept).sort())
-    made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
-    with store.writer(view):
+    made: list[DataFile] = []
+    if name in store.points:
+        view = choice("view", name, VIEWS)
+        rows = to_table(from_tables(view, kept).sort())
+        made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
+    elif kept:
+        rows = pa.concat_tables(kept)
+        made = table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+    with lock(store.root, name, WAIT, f"writing {name}"):
         table.plan(lambda version: (made, [file]) if file in version.files else None)
+
+
+def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
+    """Add what points, and records of markets, know of records that are lost; a pull knows the rest."""
+    catalog = store.catalog
+    if "markets" in lost:
+        for view, table in store.points.items():
+            for file in table.version().files:
+                columns = from_tables(view, [table.read(file)])
+                catalog["markets"].upsert(seen_markets(columns, catalog["markets"]))
+    if "events" in lost:
+        catalog["events"].upsert(derive_events(every := catalog["markets"].records(), every))
+    if "series" in lost:
+        catalog["series"].upsert(derive_series(every := catalog["markets"].records(), every))
+
+
+def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
+    """The markets with points or with a coverage record."""
+    table = store.points[view]
+    found = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict
+    for file in table.version().files:
+        found.update(table.read(file).column("market_id").unique().to_pylist())
+    return sorted(found)
+
+
+def _record_again(store: ArchiveStore, view: View, market: str, states: Container[CoverageState]) -> None:
+    """Record the points as added where there is no record of these states that is right."""
+    with store.writer(view):
+        version = store.points[view].version()
+        points = read(store.points[view], view, market, version=version)
+        records = store.coverage.records(view, market)
+        wrong, lost, right = list[Range](), list[Range](), list[Range]()
+        for record in records:
+            inside = points.between(record.start, record.end)
+            if record.state in states and _difference(record, inside) is not None:
+                (wrong if len(inside) else lost).append(record.range)
+            elif record.state != CoverageState.MISSING:
+                right.append(record.range)
+        now, seq = time.time_ns() // 1000, 2 * version.number + 1  # after all of this version, before those of the next
+        new = [CoverageRecord(*one, CoverageState.MISSING, None, None, now, seq) for one in lost]
+        for one in subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost]):
+            part = points.between(*one)
+            new.append(CoverageRecord(*one, CoverageState.RECORDED, len(part), content_hash(part), now, seq))
+        store.coverage.append({(view, market): new})
 
 
 def rebuild(store: ArchiveStore) -> None:

@@ -18,8 +18,8 @@ from marketdata.archive.coverage.policy import (
     MINUTE,
     Gap,
     ServerTime,
+    answered,
     coverage_after,
-    finalize_pauses,
     gaps_to_fetch,
     minutes,
     whole_minutes,
@@ -199,10 +199,15 @@ class _Sink:
             for k, _, done, _ in windows:
                 ranges.setdefault(self._todo[k][1], []).append(done)
             beside = {market: self._beside(view, market, done) for market, done in ranges.items()}
-            for k, proven, done, times in _together(windows):
+            answers = list(_together(windows))
+            for k, proven, done, times in answers:
+                if proven:
+                    beside[self._todo[k][1]] += answered(done, times)
+            for k, proven, done, times in answers:
                 _, market, gap = self._todo[k]
-                entries = coverage_after(done, times, self._clock, proven=proven, tries=gap.tries)
-                for entry in finalize_pauses(entries, beside[market]):
+                for entry in coverage_after(
+                    done, times, self._clock, proven=proven, tries=gap.tries, beside=beside[market]
+                ):
                     intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
                     fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))

@@ -94,6 +94,16 @@ def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> 
     return sorted(some, key=lambda f: (f.market_min or "", f.ts_min))
 
 
+def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
+    """Ranges of row groups that may have points of a market in a range, by their statistics; disjoint, in order."""
+    footers = (table.footer(file) for file in files_of(table.version(), [market], wanted))
+    return union(
+        Range(int(footer.ts_min[group]), int(footer.ts_max[group]) + 1)
+        for footer in footers
+        for group in footer.groups([market], *wanted)
+    )
+
+
 def inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Sequence[Range]]) -> Any:
     """Which points lie in a range of their market."""
     merged = {market: union(some) for market, some in ranges.items()}
@@ -203,9 +213,11 @@ def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, 
 
 def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
     """Warn or raise for what of a range is missing or uncertain."""
-    if not missing and all(record.state not in _UNCERTAIN for record in records):
+    # What waits to be fetched again, as empty ranges do, is complete as far as anybody knows.
+    open_ = [p for p in records if p.state != CoverageState.PROVISIONAL or not p.tries]
+    uncertain = {state: union(p.range for p in open_ if p.state == state) for state in _UNCERTAIN}
+    if not missing and not any(uncertain.values()):
         return
-    uncertain = {state: union(p.range for p in records if p.state == state) for state in _UNCERTAIN}
     reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
     reasons += [(f"are {state} in {_show(found)}", found) for state, found in uncertain.items() if found]
     what = " and ".join(text for text, _ in reasons)

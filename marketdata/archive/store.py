@@ -34,7 +34,7 @@ from marketdata.wire.views import VIEWS, View, empty
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
 # How long a writer waits for another one of the same view [s].
-_WAIT = 600.0
+WAIT = 600.0
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 # What stays as it is when points are added to it.
@@ -120,7 +120,7 @@ class ArchiveStore:
 
     def writer(self, view: View) -> AbstractContextManager[None]:
         """One writer of a view at a time, among the processes of one machine."""
-        return lock(self.root, view, _WAIT, f"writing {view}")
+        return lock(self.root, view, WAIT, f"writing {view}")
 
     def commit(
         self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None

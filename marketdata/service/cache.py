@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,6 @@ RECHECK_SECONDS = 2.0
 WITHOUT_POINTS = ("missing", "empty_observed")
 Index = NDArray[np.int64]
 Intervals = tuple[Ints, Ints]
-_NOTHING: Intervals = np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 class ServedArchive(Protocol):
@@ -50,6 +49,10 @@ class ServedArchive(Protocol):
         self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
     ) -> AnyColumns:
         """Points of a market, sorted."""
+        ...
+
+    def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
+        """Disjoint ranges, in order, outside of which a market has no points."""
         ...
 
     def records(self, kind: Any) -> list[dict[str, Any]]:
@@ -195,7 +198,7 @@ class _Known(NamedTuple):
 
 
 class CoverageCache:
-    """Which ranges have points, so that a request over years with little data is quick."""
+    """Which ranges have points by the coverage, as the start page shows them."""
 
     # Points are committed before their coverage: what was read right after a commit is read again a little later.
 
@@ -204,10 +207,6 @@ class CoverageCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._by_view: dict[View, _Known] = {}
-
-    def of(self, view: View, market_id: str, version: int) -> Intervals:
-        """Starts and ends of the disjoint covered intervals of a market, sorted [microseconds]."""
-        return self.by_market(view, version).get(market_id, _NOTHING)
 
     def warm(self) -> None:
         """Read the coverage for the first request."""
@@ -234,7 +233,7 @@ def covered_intervals(coverage: Any, view: View) -> dict[str, Intervals]:
     frame = nw.from_native(coverage, eager_only=True)
     if not len(frame):
         return {}
-    may_hold = ~nw.col("state").cast(nw.String).is_in(WITHOUT_POINTS)
+    may_hold = ~nw.col("state").cast(nw.String).is_in(WITHOUT_POINTS) | (nw.col("rows").fill_null(0) > 0)
     frame = frame.filter((nw.col("view").cast(nw.String) == view) & may_hold)
     markets = frame["market_id"].cast(nw.String).to_list()
     starts, ends = (_micros(frame[name]) for name in ("start", "end"))
@@ -261,17 +260,13 @@ def _merged(spans: list[tuple[int, int]]) -> Intervals:
     return pairs[:, 0], pairs[:, 1]
 
 
-def chunk_ranges(covered: Intervals, subject: Subject, start: int, end: int) -> Iterator[Range]:
-    """Grid cells of chunks that may have points of [start, end), in time order."""
+def chunk_ranges(stored: Sequence[Range], subject: Subject, start: int, end: int) -> Iterator[Range]:
+    """Grid cells of chunks that may have points of [start, end), in time order; ``stored`` is disjoint and sorted."""
     length, width = subject.chunk_micros, subject.resolution.micros
-    starts, ends = covered
     at = start // width * width
-    i = int(np.searchsorted(ends, start, side="right"))
-    while i < len(starts) and starts[i] < end:
-        at = max(at, int(starts[i]) // width * width)
-        if at >= min(int(ends[i]), end):
-            i += 1
-            continue
-        cell = at // length * length
-        yield Range(cell, cell + length)
-        at = cell + length
+    for one in stored:
+        at = max(at, one.start // width * width)
+        while at < min(one.end, end):
+            cell = at // length * length
+            yield Range(cell, cell + length)
+            at = cell + length

@@ -85,11 +85,11 @@ class Pages:
         HTTPException 400 if one bucket has more points than the limit.
         """
         version = self._source.version(subject.view)
-        covered = self.coverage.of(subject.view, subject.market_id, version)
+        stored = self._source.stored_ranges(subject.view, subject.market_id, rng)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = ServedPage(), 0, time.monotonic()
-        for seen, cell in enumerate(chunk_ranges(covered, subject, max(first, rng.start), rng.end)):
+        for seen, cell in enumerate(chunk_ranges(stored, subject, max(first, rng.start), rng.end)):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
@@ -109,7 +109,7 @@ class Pages:
                     raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
                 if position is not None and any(low <= part * len(chunk.buckets) < stop for part in LOOKS_AHEAD):
-                    following = next(chunk_ranges(covered, subject, cell.end, rng.end), None)
+                    following = next(chunk_ranges(stored, subject, cell.end, rng.end), None)
                     if following is not None:
                         self._read_ahead((subject, following, rng, version))
                 return page

@@ -18,7 +18,6 @@ from marketdata.archive.coverage.policy import (
     Gap,
     ServerTime,
     coverage_after,
-    finalize_pauses,
     gaps_to_fetch,
 )
 from marketdata.archive.coverage.state import CoverageState
@@ -38,11 +37,16 @@ def span(start: int, end: int) -> Range:
     return Range(start * MINUTE, end * MINUTE)
 
 
+def known(start: int, end: int, state: CoverageState = FINAL) -> CoverageRecord:
+    return CoverageRecord(*span(start, end), state, None, None, 0, 0)
+
+
 def answered(
     start: int, end: int, points: list[int], now: int = NOW, tries: int = 0
 ) -> list[tuple[int, int, str, int]]:
     times = np.array(sorted(points), dtype=np.int64) * MINUTE
-    found = coverage_after(span(start, end), times, at(now), proven=True, tries=tries)
+    beside = known(start - DAY, start), known(end, end + DAY)
+    found = coverage_after(span(start, end), times, at(now), proven=True, tries=tries, beside=beside)
     return [(r.start // MINUTE, r.end // MINUTE, str(r.state), r.tries) for r in found]
 
 
@@ -51,7 +55,7 @@ def test_a_sparse_market_of_three_months_is_a_few_records() -> None:
     points = list(range(0, 90 * DAY, 120))
     assert answered(0, 90 * DAY, points) == [
         (0, 1, "final", 0),
-        (1, points[-1], "empty_observed", 2),
+        (1, points[-1], "provisional", 3),
         (points[-1], 90 * DAY, "final", 0),
     ]
     recent = answered(0, 90 * DAY, points, now=90 * DAY)
@@ -69,7 +73,8 @@ def test_holes_far_from_each_other_stay_apart() -> None:
         (200, 300, "empty_observed"),
         (300, 400, "final"),
     ]
-    assert [r[2] for r in answered(0, 400, [t for t in points if t != 150 and t < 199])].count("empty_observed") == 1
+    nearer = answered(0, 400, [t for t in points if t not in {150, 199}])
+    assert [r[2] for r in nearer] == ["final", "provisional", "final"]
 
 
 @pytest.mark.fault("AR27")
@@ -130,11 +135,59 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
 ) -> None:
     """Less than an hour, final on both sides, and asked before: so it is no hole."""
     end = 100 + length
-    beside = [
-        CoverageRecord(*span(a, b), s, 1, 1, 0, 0) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None
-    ]
-    (found,) = finalize_pauses([silent(100, end, 400, tries)], beside)
+    beside = [known(a, b, s) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None]
+    now = at(400 + 60)
+    (found,) = coverage_after(span(100, end), np.empty(0, np.int64), now, proven=True, tries=tries, beside=beside)
     assert (found.state, found.tries) == (state, 0 if state == FINAL else tries)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "states"),
+    [
+        (FINAL, FINAL, ["final"]),
+        (None, FINAL, ["empty_observed", "final"]),
+        (FINAL, None, ["final", "empty_observed"]),
+        (RECORDED, PROVISIONAL, ["empty_observed", "final", "empty_observed"]),
+        (EMPTY, FINAL, ["empty_observed", "final"]),
+        (FINAL, EMPTY, ["final", "empty_observed"]),
+    ],
+)
+def test_silence_at_an_end_of_an_answer_is_judged_with_what_is_beside_it(
+    left: CoverageState | None, right: CoverageState | None, states: list[str]
+) -> None:
+    """Twenty minutes before the first point and behind the last are final only between what is final.
+
+    Beside forty empty minutes they are an hour without a point; beside what is not known they may be.
+    """
+    start, end = NOW - 300, NOW - 100
+    beside = [known(start - 40, start, left)] if left else []
+    beside += [known(end, end + 40, right)] if right else []
+    beside += [known(start - 100, start - 40), known(end + 40, end + 50)]
+    times = np.arange(start + 20, end - 20) * MINUTE
+    found = coverage_after(span(start, end), times, at(NOW), proven=True, beside=beside)
+    assert [str(r.state) for r in found] == states
+
+
+@pytest.mark.parametrize(("length", "states"), [(59, ["final"]), (60, ["empty_observed", "final"])])
+def test_empty_ranges_that_touch_are_one_hole(length: int, states: list[str]) -> None:
+    """Silence of this answer and of two earlier ones is one hole, up to what is final."""
+    start, more = NOW - 300, length - 20
+    cuts = start - more - 9, start - more, start - 10, start
+    beside = [known(a, b, s) for a, b, s in zip(cuts, cuts[1:], (FINAL, EMPTY, EMPTY), strict=False)]
+    times = np.arange(start + 20, NOW - 200) * MINUTE
+    beside.append(known(NOW - 200, NOW - 100))
+    found = coverage_after(span(start, NOW - 200), times, at(NOW), proven=True, beside=beside)
+    assert [str(r.state) for r in found] == states
+
+
+def test_a_point_that_has_not_settled_ends_a_hole() -> None:
+    """Silence up to the settle time is final if a point soon follows, and else is fetched again."""
+    for last, state in ((NOW - 9, "final"), (None, "empty_observed")):
+        points = [*range(NOW - 100, NOW - 20), *([] if last is None else [last])]
+        times = np.array(points, dtype=np.int64) * MINUTE
+        found = coverage_after(span(NOW - 100, NOW), times, at(NOW), proven=True, beside=[known(0, NOW - 100)])
+        at_the_end = next(r for r in found if r.start < (NOW - 10) * MINUTE <= r.end)
+        assert str(at_the_end.state) == state
 
 
 @given(
@@ -147,15 +200,19 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
 def test_every_minute_of_an_answer_is_established_once(
     points: set[int], start: int, length: int, age: int, tries: int
 ) -> None:
-    """Coverage after an answer is touching ranges that make it up; no hole near now is final, and no open minute."""
+    """Coverage after an answer is touching ranges that make it up; no hole near now is final, and no open minute.
+
+    No range with a point is empty.
+    """
     end, now = start + length, start + length + age
     found = answered(start, end, list(points), now, tries)
     assert [r[0] for r in found] == [start, *(r[1] for r in found[:-1])]
     assert found[-1][1] == end
     settled = (now * MINUTE - FINALIZE_AFTER) // MINUTE
-    for a, b, state, _ in found:
+    for a, b, state, empty_answers in found:
         assert a < b
-        assert (state == "provisional") == (b > settled)
+        assert (state == "provisional" and not empty_answers) == (b > settled)
+        assert state != "empty_observed" or points.isdisjoint(range(a, b))
     inside = sorted(p for p in points if start <= p < min(end, settled))
     final = union(span(a, b) for a, b, state, _ in found if state == "final")
     for before, after in itertools.pairwise(inside):
@@ -185,7 +242,9 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
     asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)
     assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
-    answered_ = [p.range for p in records if p.state in (FINAL, EMPTY) or (p.state == RECORDED and p.tries)]
+    answered_ = [
+        p.range for p in records if p.state in (FINAL, EMPTY) or (p.state in (RECORDED, PROVISIONAL) and p.tries)
+    ]
     for gap in gaps(answered_, limit):
         assert gaps(asked, gap) == []
     for p in records:

@@ -362,3 +362,18 @@ def test_ranges_are_those_of_whole_buckets() -> None:
 
     assert whole_minutes(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
     assert whole_minutes(Range(0, MINUTE)) == Range(0, MINUTE)
+
+
+@pytest.mark.fault("AR27")
+@pytest.mark.parametrize("page", [7, 1000])
+def test_an_hour_that_comes_late_is_fetched_by_hourly_pulls(archive: Archive, source: Source, page: int) -> None:
+    """Silence that lies on both sides of a pull's settle time is a hole as one that an answer holds whole."""
+    source.page = page
+    source.points = {("prices", M, 0, n): n / 1000 for n in range(600)}
+    late = {key: source.points.pop(key) for key in list(source.points) if 150 <= key[3] < 240}
+    for hour in range(9 * 24):
+        source.now = START + (200 + 60 * hour) * MINUTE
+        if hour == 6:
+            source.points |= late
+        archive.pull(source, M, views=["prices"], start=minute(0), end=minute(600), progress=False)
+    assert held(archive) == source.points

@@ -10,6 +10,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.fetch.http.transport import Transport
 from marketdata.times import to_micros
 from marketdata.wire.views import VIEWS
@@ -126,3 +127,68 @@ def test_a_second_pull_of_an_event_makes_no_request(
     monkeypatch.setattr(Transport, "get", lambda _, segments, *__, **___: asked.append(segments))
     assert archive.pull(client, event=event, views=["prices"], start=start, end=end).is_empty()
     assert [segments for segments in asked if segments != ("usage",)] == []
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Archive:
+    """Two days of prices with two holes and twelve minutes between them."""
+    prices = md.testing.prices("polars", buckets=2880)
+    hours = (prices["ts"] - prices["ts"].min()).dt.total_minutes() / 60
+    archive = Archive(tmp_path / "sparse", frame="polars")
+    some = prices.filter((hours < 6) | ((hours >= 16) & (hours < 16.2)) | (hours >= 30))
+    archive.add(markets=md.testing.markets(), prices=some, complete=True)
+    return archive
+
+
+SPARSE: dict[str, Any] = {"markets": "rain", "views": ["prices"], "start": "2026-01-01", "end": "2026-01-03"}
+
+
+def rows_of(archive: Archive) -> Any:
+    columns = archive.columns("prices", "rain")
+    return list(zip(columns.token.tolist(), columns.ts.tolist(), columns.values["price"].tolist(), strict=True))
+
+
+def test_an_archive_that_was_pulled_is_served_whole(sparse: Archive, tmp_path: Path) -> None:
+    """Points between two holes are in no range that is empty, and a pull from a pulled archive has them."""
+    from_, archive = sparse, sparse
+    for name in ("first", "second"):
+        archive = Archive(tmp_path / name, frame="polars")
+        with md.serve(from_) as service, md.Client(service.base_url, service.api_key) as client:
+            archive.pull(client, **SPARSE)
+        assert rows_of(archive) == rows_of(sparse)
+        assert sum(archive.coverage().filter(state="empty_observed")["rows"]) == 0
+        assert archive.verify().is_empty()
+        from_ = archive
+
+
+@pytest.mark.parametrize("state", ["empty_observed", "missing", None])
+def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
+    sparse: Archive, state: str | None, tmp_path: Path
+) -> None:
+    """A range with points that is recorded as empty or as missing, or not at all, is served."""
+    coverage = sparse._store.coverage
+    (record,) = coverage.records("prices", "rain")
+    if state is None:
+        coverage.table.plan(lambda version: ([], version.files))
+    else:
+        coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state))]})
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    with md.serve(sparse) as service, md.Client(service.base_url, service.api_key) as client:
+        archive.pull(client, **SPARSE)
+    assert rows_of(archive) == rows_of(sparse)
+
+
+@pytest.mark.parametrize("rows", ["as written", "none"])
+def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archive, rows: str) -> None:
+    """A repair records them by what is stored, and loses none, whether the record counts them or not."""
+    coverage = sparse._store.coverage
+    (record,) = coverage.records("prices", "rain")
+    count, digest = (record.rows, record.digest) if rows == "as written" else (0, 0)
+    coverage.append({("prices", "rain"): [record._replace(state=CoverageState.EMPTY, rows=count, digest=digest)]})
+    before = rows_of(sparse)
+    assert sparse.verify()["problem"].str.contains("empty").to_list() == [True]
+    assert sparse.verify(repair=True).height == 1
+    assert rows_of(sparse) == before
+    assert sparse.verify().is_empty()
+    assert sparse.coverage()["state"].to_list() == ["recorded"]
+    assert len(sparse.prices("rain", on_missing="raise")) == len(before)

@@ -169,3 +169,55 @@ def test_a_checkpoint_that_is_damaged_loses_nothing(archive: Archive, harm: Call
     assert again.verify().is_empty()
     again.add(books=books(M, 0, 5, size=50.0))
     assert len(held(Archive(archive.location, frame="polars"))) == len(before)
+
+
+@pytest.mark.parametrize("table", ["coverage", "markets", "events"])
+def test_a_torn_file_of_coverage_or_records_is_made_again_from_the_points(filled: Archive, table: str) -> None:
+    """It is an error that names the repair, and then no point is lost, and what was known of the market's tokens is."""
+    before = everything(filled)
+    for path in Path(filled.location, table).glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-100])
+    read: dict[str, Callable[[Archive], Any]] = {
+        "coverage": lambda a: a.books(M),
+        "markets": lambda a: a.find_market(M),
+        "events": lambda a: a.events(),
+    }
+    torn_archive = Archive(filled.location, frame="polars")
+    with pytest.raises(ArchiveCorruptError, match=r"verify\(repair=True\)"):
+        read[table](torn_archive)
+    found = torn_archive.verify()
+    assert set(found["view"]) == {table}
+    assert found["start"].null_count() == found.height > 0
+    assert torn_archive.verify(repair=True).equals(found)
+    again = Archive(filled.location, frame="polars")
+    assert again.verify().is_empty()
+    assert everything(again) == before
+    assert again.find_market(M) is not None
+    assert set(again.coverage()["state"]) == ({"recorded"} if table == "coverage" else {"recorded", "final"})
+    assert len(again.books(M, on_missing="partial")) > 0
+    again.add(books=books(M, 200, 5))
+    assert again.verify().is_empty()
+
+
+def test_coverage_that_was_lost_in_part_is_what_fits_the_points(archive: Archive) -> None:
+    """Records that are left and no longer fit are made again as recorded; those that fit stay; no point is lost."""
+    source = Source()
+    source.points = {("prices", M, 0, n): n / 600 for n in range(300)}
+    ask: dict[str, Any] = {"views": ["prices"]}
+    parts = [(START / 1e6 + 6_000 * n, START / 1e6 + 6_000 * (n + 1)) for n in range(3)]
+    archive.pull(source, M, start=parts[0][0], end=parts[1][1], **ask)
+    known = set(Path(archive.location, "coverage").glob("*.parquet"))
+    source.points["prices", M, 0, 50] = 0.9
+    archive.pull(source, M, start=parts[0][0], end=parts[0][1], refresh=True, **ask)
+    archive.pull(source, M, start=parts[2][0], end=parts[2][1], **ask)
+    for path in set(Path(archive.location, "coverage").glob("*.parquet")) - known:
+        path.write_bytes(path.read_bytes()[:-100])
+    torn_archive = Archive(archive.location, frame="polars")
+    assert not torn_archive.verify(repair=True).is_empty()
+    again = Archive(archive.location, frame="polars")
+    assert again.verify().is_empty()
+    assert points_of("prices", again.columns("prices", M)) == source.points
+    assert set(again.coverage()["state"]) == {"recorded"}
+    again.pull(source, M, start=parts[0][0], end=parts[2][1], **ask)
+    assert points_of("prices", again.columns("prices", M)) == source.points
+    assert set(again.coverage()["state"]) == {"final"}

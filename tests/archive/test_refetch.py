@@ -6,13 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from marketdata.archive.coverage.intervals import CoverageRecord, overlay
 from marketdata.archive.coverage.policy import (
     Gap,
     ServerTime,
+    answered,
     coverage_after,
     gaps_to_fetch,
     minutes,
@@ -65,7 +66,7 @@ def asked(record: CoverageRecord) -> int:
     """How many answers had no points there, or none beside those that were added."""
     if record.state == CoverageState.EMPTY:
         return record.tries + 1
-    return record.tries if record.state == CoverageState.RECORDED else 0
+    return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,11 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
             want[minute] = CoverageState.FINAL, 0
         else:
             want[minute] = CoverageState.EMPTY, tries
-    records = coverage_after(done, np.array(sorted(map(at, points)), np.int64), clock, proven=proven, tries=tries)
+    times = np.array(sorted(map(at, points)), np.int64)
+    # Of an hour in which a point ends the silence, before it and behind it.
+    both = (at(-9), at(first)), (cut, at(999))
+    beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 1, 0, 0) for a, b in both if inside]
+    records = coverage_after(done, times, clock, proven=proven, tries=tries, beside=beside)
     assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
     assert all(a.end == b.start for a, b in itertools.pairwise(records))
     assert all(r.start < r.end for r in records)
@@ -209,3 +214,44 @@ def test_the_last_settled_minute_and_the_first_open_one(minute: int) -> None:
         for a, b, state in ((0, minute, CoverageState.FINAL), (minute, 2, CoverageState.PROVISIONAL))
         if a < b
     ]
+
+
+@st.composite
+def late_hours(draw: st.DrawFn) -> tuple[int, int, int, list[int], int]:
+    """An hour or more that comes late, when, the times of pulls meanwhile, and how many minutes lie between points."""
+    first = draw(st.integers(60, 300))
+    length = draw(st.integers(60, 200))
+    arrival = first + length + draw(st.integers(0, 5 * 24 * 60))
+    steps = draw(st.lists(st.integers(1, 90), min_size=10, max_size=30))
+    return first, length, arrival, steps, draw(st.integers(1, 20))
+
+
+@settings(max_examples=40)
+@given(late_hours())
+@example((150, 90, 400, [60] * 20, 1))
+def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[int, int, int, list[int], int]) -> None:
+    """Where all points of an hour come within five days, pulls over nine days have them.
+
+    The model is a set of minutes; a range with points is never empty.
+    """
+    first, length, arrival, steps, every = late
+    missing = set(range(first, first + length))
+    records: list[CoverageRecord] = []
+    stored: set[int] = set()
+    now, pulls = 100, itertools.chain(steps, itertools.repeat(60))
+    while now < 9 * 24 * 60 + arrival:
+        now += next(pulls) if now < 600 else 720
+        clock = ServerTime(at(now) + 30_000_000)
+        there = {n for n in range(0, min(now, 600), every) if n not in missing or now >= arrival}
+        asked = gaps_to_fetch(records, Range(at(0), at(600)), clock)
+        times = np.array(sorted(map(at, there)), np.int64)
+        beside = [r for r in records if not any(g.start < r.end and r.start < g.end for g in asked)]
+        beside += [r for gap in asked for r in answered(gap.range, times)]
+        for gap in asked:
+            stored = {n for n in stored if not gap.start <= at(n) < gap.end}
+            stored |= {n for n in there if gap.start <= at(n) < gap.end}
+            after = coverage_after(gap.range, times, clock, proven=True, tries=gap.tries, beside=beside)
+            records = overlay(r._replace(seq=i) for i, r in enumerate([*records, *after]))
+        for r in records:
+            assert r.state != CoverageState.EMPTY or not any(r.start <= at(n) < r.end for n in stored)
+    assert stored == set(range(0, 600, every))

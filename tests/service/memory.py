@@ -64,6 +64,10 @@ class MemoryArchive:
                     return dict(record), token["label"]
         return None
 
+    def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
+        times = sorted({ts for _, ts in self.points[view, market_id] if rng.start <= ts < rng.end})
+        return [Range(ts, ts + MINUTE) for ts in times]
+
     def coverage(self) -> pl.DataFrame:
         rows = [
             (view, market, to_datetime(ts), to_datetime(ts + MINUTE), "final", 1)

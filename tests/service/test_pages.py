@@ -15,6 +15,7 @@ from service.memory import MINUTE, MemoryArchive
 from service.web import START
 from starlette.exceptions import HTTPException
 
+from marketdata.archive.coverage.intervals import union
 from marketdata.resolution import Resolution
 from marketdata.service import cache
 from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
@@ -108,9 +109,7 @@ def test_every_walk_is_the_loop(
 )
 def test_chunks_cover_what_is_covered(spans: list[tuple[int, int]], begin: int, length: int) -> None:
     """The cells that are read hold every held minute of the range, rise, and each touches something held."""
-    rows = [("prices", "m", to_datetime(a * MINUTE), to_datetime((a + n) * MINUTE), "final", n) for a, n in spans]
-    none = np.empty(0, np.int64), np.empty(0, np.int64)
-    held = covered_intervals(pl.DataFrame(rows, schema=COVERAGE, orient="row"), "prices").get("m", none)
+    held = union(Range(a * MINUTE, (a + n) * MINUTE) for a, n in spans)
     subject = Subject("prices", "m", None, Resolution.M1, 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(cache.POINTS, "prices", 7)
@@ -124,19 +123,20 @@ def test_chunks_cover_what_is_covered(spans: list[tuple[int, int]], begin: int, 
 
 
 def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
-    """Coverage of unknown size counts as held; what is missing or was empty does not."""
+    """Coverage of unknown size counts as held; what is missing or was empty does not, unless it has rows."""
     rows = [
         ("prices", "m", to_datetime(0), to_datetime(MINUTE), "final", None),
         ("prices", "m", to_datetime(2 * MINUTE), to_datetime(3 * MINUTE), "missing", 0),
         ("prices", "m", to_datetime(4 * MINUTE), to_datetime(5 * MINUTE), "empty_observed", 0),
         ("books", "m", to_datetime(6 * MINUTE), to_datetime(7 * MINUTE), "final", 3),
         ("prices", "m", to_datetime(8 * MINUTE), to_datetime(9 * MINUTE), "provisional", 1),
+        ("prices", "m", to_datetime(10 * MINUTE), to_datetime(11 * MINUTE), "empty_observed", 1),
     ]
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
     for kind in (frame, frame.to_pandas()):
         starts, ends = covered_intervals(kind, "prices")["m"]
-        assert (starts // MINUTE).tolist() == [0, 8]
-        assert (ends // MINUTE).tolist() == [1, 9]
+        assert (starts // MINUTE).tolist() == [0, 8, 10]
+        assert (ends // MINUTE).tolist() == [1, 9, 11]
     assert covered_intervals(frame.clear(), "prices") == {}
 
 
@@ -145,13 +145,13 @@ def test_what_was_read_right_after_a_commit_is_read_again() -> None:
     archive, now = MemoryArchive(), [0.0]
     archive.put("prices", "m", "1", 0, 0.5)
     coverage = CoverageCache(archive, clock=lambda: now[0])
-    assert len(coverage.of("prices", "m", 1)[0]) == 1
+    assert len(coverage.by_market("prices", 1)["m"][0]) == 1
     archive.points["prices", "m"]["1", 10 * MINUTE] = 0.5
-    assert len(coverage.of("prices", "m", 1)[0]) == 1
+    assert len(coverage.by_market("prices", 1)["m"][0]) == 1
     now[0] = 3.0
-    assert len(coverage.of("prices", "m", 1)[0]) == 2
+    assert len(coverage.by_market("prices", 1)["m"][0]) == 2
     archive.points["prices", "m"]["1", 20 * MINUTE] = 0.5
-    assert len(coverage.of("prices", "m", 2)[0]) == 3
+    assert len(coverage.by_market("prices", 2)["m"][0]) == 3
 
 
 def one_chunk(size: int) -> PriceColumns:

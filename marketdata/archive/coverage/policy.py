@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,10 +45,11 @@ class Gap(NamedTuple):
 
 
 class ServerTime(NamedTuple):
-    """The server's time, and how long after its end a bucket is final [microseconds]."""
+    """The time, how long after its end a bucket is final, and how far the server is ahead of it [microseconds]."""
 
     now: int
     finalize_after: int = FINALIZE_AFTER
+    ahead: int = 0
 
     @property
     def final_before(self) -> int:
@@ -57,8 +58,8 @@ class ServerTime(NamedTuple):
 
     @property
     def edge(self) -> int:
-        """End of the bucket that is open now: nothing later can be known."""
-        return self.now // MINUTE * MINUTE + MINUTE
+        """End of the bucket that is open by the server's clock: nothing later can be known."""
+        return (self.now + self.ahead) // MINUTE * MINUTE + MINUTE
 
 
 def whole_minutes(wanted: Range) -> Range:
@@ -82,15 +83,15 @@ def gaps_to_fetch(
 
 
 def _empty_answers(record: CoverageRecord) -> int:
-    """How often the service answered that it has no points there, or none beside those that were added."""
+    """How often the service answered that it has no points there, or none beside those that are stored."""
     if record.state == CoverageState.EMPTY:
         return record.tries + 1
-    return record.tries if record.state == CoverageState.RECORDED else 0
+    return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
 def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
     """The record of points in the range of ``entry`` that were added, and that the service does not have."""
-    times = {CoverageState.FINAL: _MOST_TRIES + 1, CoverageState.EMPTY: _empty_answers(entry)}.get(entry.state, 0)
+    times = _MOST_TRIES + 1 if entry.state == CoverageState.FINAL else _empty_answers(entry)
     return entry._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
 
 
@@ -116,60 +117,90 @@ def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
             yield from due
 
 
-def finalize_pauses(entries: Iterable[CoverageRecord], held: Iterable[CoverageRecord]) -> Iterator[CoverageRecord]:
-    """Records where empty ranges of less than an hour between final ones are final too, once fetched twice."""
-    # The empty minutes of a followed market are fetched before the next point shows how long they last, and just after
-    # its time a point may only be late.
-    final = [p for p in held if p.state == CoverageState.FINAL]
-    ends, starts = {p.end for p in final}, {p.start for p in final}
-    for entry in entries:
-        is_pause = entry.state == CoverageState.EMPTY and entry.tries and entry.end - entry.start < HOLE
-        if is_pause and entry.start in ends and entry.end in starts:
-            yield entry._replace(state=CoverageState.FINAL, tries=0)
-        else:
-            yield entry
+def answered(done: Range, times: Ints) -> Iterator[CoverageRecord]:
+    """An answer as what lies beside another one: empty, final from its first point to its last one, empty."""
+    inside = times[(times >= done.start) & (times < done.end)]
+    first, last = (int(inside.min()), int(inside.max()) + MINUTE) if len(inside) else (done.end, done.end)
+    states = CoverageState.EMPTY, CoverageState.FINAL, CoverageState.EMPTY
+    for start, end, state in zip((done.start, first, last), (first, last, done.end), states, strict=True):
+        if start < end:
+            yield CoverageRecord(start, end, state, None, None, 0, 0)
 
 
 def coverage_after(
-    done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int = 0
+    done: Range,
+    times: Ints,
+    clock: ServerTime,
+    *,
+    proven: bool,
+    tries: int = 0,
+    beside: Iterable[CoverageRecord] = (),
 ) -> list[CoverageRecord]:
     """The coverage of a fetched range; rows and hashes are filled in when it is stored.
 
     An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
-    late. Long ago such a hole between two points is fetched again once, after a week. Holes with few points between are
-    one record. ``proven``: whether the end of the pagination was; ``tries``: empty answers before.
+    late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
+    range is judged with what lies ``beside`` it, and without that is observed empty, however short. Holes with few
+    points between are one record, provisional as it has points. ``proven``: whether the end of the pagination was;
+    ``tries``: empty answers before.
     """
     cut = min(max(clock.final_before, done.start), done.end)
-    out = _after_closing(Range(done.start, cut), times, clock, proven=proven, tries=tries) if done.start < cut else []
+    out: list[CoverageRecord] = []
+    if done.start < cut and not proven:
+        out.append(_record(done.start, cut, CoverageState.UNPROVEN, clock, tries))
+    elif done.start < cut:
+        # What lies behind the settle time is no more than seen yet, but ends a hole.
+        beside = [*beside, *answered(Range(cut, done.end), times)]
+        out += _after_closing(Range(done.start, cut), times, clock, tries, beside)
     if cut < done.end:
         state = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN
         out.append(_record(cut, done.end, state, clock, 0))
     return out
 
 
-def _after_closing(done: Range, times: Ints, clock: ServerTime, *, proven: bool, tries: int) -> list[CoverageRecord]:
+def _after_closing(
+    done: Range, times: Ints, clock: ServerTime, tries: int, beside: Sequence[CoverageRecord]
+) -> list[CoverageRecord]:
     """The coverage of a range whose buckets will not change."""
-    if not proven:
-        return [_record(*done, CoverageState.UNPROVEN, clock, tries)]
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
+    before = _silence({p.end: p for p in beside}, done.start)
+    after = _silence({p.start: p for p in beside}, done.end)
     # Nothing arrives that late.
     old = clock.now - REFETCH_AFTER[-1]
-    if tries >= _MOST_TRIES or (not len(inside) and done.end <= old):
+    # An empty range is fetched before the next point shows how long it lasts, and just after its time a point may only
+    # be late: less than an hour between points is final once it was fetched twice.
+    is_pause = tries > 0 and before + done.end - done.start + after < HOLE
+    if tries >= _MOST_TRIES or (not len(inside) and (done.end <= old or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
     out: list[CoverageRecord] = []
     at = done.start
-    for start, end, answers in _holes(done, inside, old):
-        if start > at:
-            out.append(_record(at, start, CoverageState.FINAL, clock, 0))
-        out.append(_record(start, end, CoverageState.EMPTY, clock, max(tries, answers)))
-        at = end
+    for hole in _holes(done, inside, old, before, after):
+        if hole.start > at:
+            out.append(_record(at, hole.start, CoverageState.FINAL, clock, 0))
+        out.append(_record(hole.start, hole.end, CoverageState.EMPTY, clock, max(tries, hole.tries)))
+        if ((inside >= hole.start) & (inside < hole.end)).any():
+            answers = _empty_answers(out[-1])
+            out[-1] = out[-1]._replace(state=CoverageState.PROVISIONAL, tries=answers)
+        at = hole.end
     if at < done.end:
         out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
     return out
 
 
-def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
-    """Ranges of an hour or more without points, and their tries: all near now, long ago those between points."""
+def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
+    """How long it is empty from ``at`` to what is final; an hour, which is a hole, where that is not known."""
+    length = 0
+    while (record := touching.get(at)) is not None and record.state == CoverageState.EMPTY:
+        length += record.end - record.start
+        at = record.start if record.end == at else record.end
+    return length if record is not None and record.state == CoverageState.FINAL else HOLE
+
+
+def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list[Gap]:
+    """Ranges of an hour or more without points, and their tries: all near now, long ago those between points.
+
+    ``before`` and ``after``: how long it is empty beside the range.
+    """
     # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
     if not len(inside):
         return [Gap(*done)]
@@ -177,17 +208,17 @@ def _holes(done: Range, inside: Ints, old: int) -> list[Gap]:
     # Before the first point and after the last one a market may not be active: long ago that is final.
     recent = max(done.start, -(-old // MINUTE) * MINUTE)
     first, last = int(inside[0]), int(inside[-1]) + MINUTE
-    found = [Gap(recent, first)] if first - recent >= HOLE else []
+    found = [Gap(recent, first)] if recent < first and before + first - done.start >= HOLE else []
     for i in np.flatnonzero(np.diff(inside) > HOLE).tolist():
         start, end = int(inside[i]) + MINUTE, int(inside[i + 1])
         found.append(Gap(start, end, once if end <= old else 0))
-    if done.end - max(last, recent) >= HOLE:
+    if max(last, recent) < done.end and done.end - last + after >= HOLE:
         found.append(Gap(max(last, recent), done.end))
     out: list[Gap] = []
     for hole in found:
-        before = out[-1] if out else None
-        if before is not None and before.tries == hole.tries and hole.start - before.end < FEW:
-            out[-1] = before._replace(end=hole.end)
+        last_one = out[-1] if out else None
+        if last_one is not None and last_one.tries == hole.tries and hole.start - last_one.end < FEW:
+            out[-1] = last_one._replace(end=hole.end)
         else:
             out.append(hole)
     return out

@@ -8,9 +8,9 @@ from enum import StrEnum
 class CoverageState(StrEnum):
     """What is known about a range of a market's view.
 
-    ``final``: complete, will not change. ``provisional``: complete when fetched, but buckets may still change.
-    ``recorded``: points that were added, not stated to be complete. ``empty_observed``: fetched, without points.
-    ``unproven``: stored, but perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
+    ``final``: complete, will not change. ``provisional``: complete when fetched, and fetched again, as it is young or
+    has long gaps. ``recorded``: points that were added, not stated to be complete. ``empty_observed``: fetched, without
+    a point. ``unproven``: stored, but perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
     """
 
     FINAL = "final"

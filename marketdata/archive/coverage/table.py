@@ -112,7 +112,8 @@ class CoverageTable:
         self._files = {path: rows for path, rows in self._files.items() if path in paths}
         for path, file in paths.items():
             if path not in self._files:
-                self._files[path] = _plain(self.table.read(file))
+                with errors.repairable():
+                    self._files[path] = _plain(self.table.read(file))
         self._rows = pa.concat_tables([SCHEMA.empty_table(), *self._files.values()])
         self._known = {}
         self.__dict__.pop("_index", None)
@@ -229,8 +230,9 @@ def _merged(rows: pa.Table) -> pa.Table:
     known = rows["rows"].is_valid().to_numpy(zero_copy_only=False)
     begins = np.ones(rows.num_rows, dtype=bool)
     same = (start[1:] == end[:-1]) & (known[1:] == known[:-1])
-    # Ranges without points that are due at different times stay apart.
-    fetched = np.where(pc.equal(rows["state"], CoverageState.EMPTY), _ints(rows, "fetched_at") // _APART, 0)
+    # Ranges that are due at different times stay apart.
+    waits = pc.is_in(rows["state"], pa.array([CoverageState.EMPTY, CoverageState.PROVISIONAL], pa.string()))
+    fetched = np.where(waits, _ints(rows, "fetched_at") // _APART, 0)
     same &= fetched[1:] == fetched[:-1]
     for name in ("view", "market_id", "state", "tries"):
         values = rows[name].combine_chunks()

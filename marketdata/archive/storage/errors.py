@@ -138,6 +138,16 @@ def parsing(what: str) -> Iterator[None]:
         raise ArchiveCorruptError(f"{what} is damaged: {one_line(problem)}.", hint=REPAIR) from problem
 
 
+@contextlib.contextmanager
+def repairable() -> Iterator[None]:
+    """Damage of coverage or records as an ArchiveCorruptError that names the repair: the points tell what is lost."""
+    try:
+        yield
+    except ArchiveCorruptError as problem:
+        hint = "Run archive.verify(repair=True): it makes coverage and records anew from the points, which are whole."
+        raise ArchiveCorruptError(problem.problem, hint=hint) from problem
+
+
 def one_line(problem: BaseException) -> str:
     """The first lines of a report of several coloured lines, as plain text."""
     text = _DRAWN.sub(" ", str(problem)).partition("stack backtrace")[0].partition("\n   0:")[0]
