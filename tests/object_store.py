@@ -20,6 +20,8 @@ FAILURES = (
     ("403 Forbidden", "ExpiredToken"),
     ("400 Bad Request", "ExpiredToken"),
 )
+# A commit is answered, and its answer lost on the way back.
+LOST = ("", "Lost")
 # The file handler of deltalake keeps the interpreter's lock while it waits, so a thread could not answer it.
 _SERVER = """
 import json, sys, threading
@@ -58,10 +60,17 @@ def answer(environ, start):
     with lock:
         method = environ["REQUEST_METHOD"]
         seen[method] = seen.get(method, 0) + 1
-        fails = left == 1
-        left -= left > 0
+        lost = bool(failure) and failure["code"] == "Lost"
+        commits = method == "PUT" and environ["PATH_INFO"].endswith(".json")
+        counts = left > 0 and (commits or not lost)
+        fails = counts and left == 1
+        left -= counts
     if not fails:
         return backend(environ, start)
+    if lost:
+        b"".join(backend(environ, lambda *_: None))
+        environ["werkzeug.socket"].shutdown(2)
+        raise ConnectionAbortedError
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     start(failure["status"], [("Content-Type", "application/xml")])
     return [f"<Error><Code>{failure['code']}</Code><Message>no</Message></Error>".encode()]
@@ -86,8 +95,8 @@ class Bucket:
     client: Any
 
     def tell(self, nth: int = 0, failure: tuple[str, str] = FAILURES[0]) -> tuple[bool, dict[str, int]]:
-        """Let the n-th request from now on fail (0: none); whether the last one that was told did, and the
-        requests since then by method.
+        """Let the n-th request from now on fail (0: none), or the n-th that commits lose its answer; whether the last
+        one that was told did, and the requests since then by method.
         """
         status, code = failure
         asked = urlencode({"nth": nth, "status": status, "code": code})

@@ -132,14 +132,16 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
 
 
 def _sweep(table: Table) -> list[str]:
-    """Remove files of writers that were killed before they committed. Foreign files stay."""
+    """Remove files of writers that were killed before they committed, or in it. Foreign files stay."""
     if table.remote:
         return []
     gone = []
     with errors.writing(f"Vacuuming {table.uri}"):
         named = {file.path for file in table.version().files} | set(table.vacuum(0, dry_run=True))
-        for path in Path(table.uri).iterdir():
-            if not OURS.fullmatch(path.name) or path.name in named or path.is_symlink():
+        root = Path(table.uri)
+        files = [path for path in root.iterdir() if OURS.fullmatch(path.name) and path.name not in named]
+        for path in (*files, *(root / LOG_FOLDER).glob("*.json#*")):
+            if path.is_symlink():
                 continue
             if time.time() - path.stat().st_mtime > _IN_PROGRESS:
                 path.unlink(missing_ok=True)

@@ -56,8 +56,9 @@ class Query:
             # polars takes all options of a storage as text but one.
             options: Any = {k: int(v) if k == "max_retries" else v for k, v in (self.options or {}).items()}
             rows = pl.scan_parquet(
-                list(self.files), schema=schema, missing_columns="insert", storage_options=options or None
-            )
+                list(self.files), schema=schema, missing_columns="insert", storage_options=options or None,
+                glob=False,
+            )  # fmt: skip
         rows, ids = self._within(rows), id_columns(self.view)
         if self.view != "books":
             values = [name for name in schema if name not in {"ts", *ids}]

@@ -271,7 +271,7 @@ class ArchiveStore:
                     }
                 )
         finally:
-            table.discard_unnamed(new)
+            table.discard(new)
 
     def _count(
         self,

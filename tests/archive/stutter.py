@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from archive.source import MARKETS, START, Source, points_of
+from archive.source import MARKETS, START, Source, columns_of, points_of
 from archive.test_faults import books, prices
 
 from marketdata.archive import Archive
@@ -49,6 +49,11 @@ def pull(archive: Archive) -> None:
     archive.pull(source, M, views=["books"], start=start + 600, end=start + 2400, refresh=True, progress=False)
 
 
+def metrics(market: str, first: int, count: int) -> Any:
+    """Points of a table that `fill` does not create."""
+    return columns_of("metrics", market, [(0, n) for n in range(first, first + count)], [(1.0, 2.0)] * count)
+
+
 def elsewhere(end: str) -> Path:
     """A path in a folder that does not stutter."""
     return Path(tempfile.gettempdir(), f"stuttered{end}")
@@ -68,6 +73,8 @@ def imported(archive: Archive) -> None:
 
 WRITES: dict[str, Callable[[Archive], Any]] = {
     "add": lambda a: a.add(books=books(M, 10, 30, size=5.0), markets=[{"market_id": M, "slug": "new"}]),
+    "add metrics": lambda a: a.add(metrics=metrics(M, 0, 30)),
+    "add(replace=True)": lambda a: a.add(books=books(M, 10, 25, size=6.0), replace=True),
     "pull": pull,
     "import": imported,
     "compact": lambda a: a.compact(),
@@ -109,6 +116,7 @@ def points(archive: Archive) -> dict[Any, Any]:
     return {
         **points_of("books", archive.columns("books", M)),
         **points_of("prices", archive.columns("prices", N)),
+        **points_of("metrics", archive.columns("metrics", M)),
     }
 
 

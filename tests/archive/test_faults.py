@@ -8,6 +8,8 @@ import errno
 import os
 import random
 import shutil
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,11 @@ def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
 
 def held(archive: Archive, view: View = "books", market: str = M) -> dict[Any, Any]:
     return points_of(view, archive.columns(view, market))
+
+
+def again(archive: Archive) -> Archive:
+    """The same archive as another process sees it."""
+    return Archive(archive.location, frame="polars")
 
 
 def data_files(archive: Archive, view: View = "books") -> list[Path]:
@@ -217,6 +224,92 @@ def test_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
             fresh.books(list(MARKETS))
     first.write_bytes(bodies[0])
     assert Archive(filled.location, frame="polars").verify().is_empty()
+
+
+@pytest.mark.fault("AR46")
+@pytest.mark.parametrize("left", [None, "00000000000000000000.json#1", "00000000000000000000.json#12"])
+@pytest.mark.parametrize("table", ["prices", "coverage", "markets"])
+def test_a_table_whose_creation_was_cut_off_is_created_again(archive: Archive, table: str, left: str | None) -> None:
+    """An empty folder of a log, or one with a temporary file of its first commit, is a table that is not there yet."""
+    log = Path(archive.location, table, "_delta_log")
+    log.mkdir(parents=True)
+    if left:
+        (log / left).write_bytes(b"{")
+        os.utime(log / left, (0, 0))
+    for n in (0, 10):
+        archive.add(prices=prices(M, n, 10), markets=[{"market_id": M, "slug": "s"}])
+    assert len(held(again(archive), "prices")) == 20
+    assert archive.verify().is_empty()
+    assert left is None or left in archive.vacuum()
+    assert len(held(again(archive), "prices")) == 20
+
+
+@pytest.mark.fault("AR38")
+@pytest.mark.parametrize("where", ["DeltaTable", "update_incremental", "Store.open"])
+def test_damage_is_not_read_out_of_words(filled: Archive, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Whatever an error of the storage says, it is no damage: nothing is given up, and the next call works."""
+    before, fresh = held(filled), again(filled)
+    assert held(fresh) == before
+    other = again(filled)
+    other.add(books=books(M, 120, 5))
+    words = "unexpected end: invalid JSON error, parquet error, corrupt, missing field, 404 not found, NoSuchKey"
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(words)
+
+    target = {
+        "DeltaTable": "deltalake.DeltaTable",
+        "update_incremental": "deltalake.DeltaTable.update_incremental",
+        "Store.open": "marketdata.archive.storage.parquet.Store.open",
+    }[where]
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patch.setattr(target, fail)
+        one = again(filled) if where == "DeltaTable" else fresh
+        said: list[type[Exception]] = []
+        for verb in (lambda: one.books(M), lambda: one.verify(repair=True), lambda: one.add(books=books(M, 0, 5))):
+            try:
+                verb()
+            except ArchiveError as problem:
+                said.append(type(problem))
+        assert set(said) == {ArchiveError}
+    assert {k: v for k, v in held(one).items() if k in before}.keys() == before.keys()
+    assert again(filled).verify().is_empty()
+
+
+@pytest.mark.fault("AR48")
+@pytest.mark.parametrize(
+    "name", ["a\0b", "y" * 5000, "a%20b", "a\nb", "a\\b", "a\ud800b", b"a\xffb"], ids=lambda name: ascii(name[:9])
+)
+def test_a_path_that_storage_cannot_take_is_refused(tmp_path: Path, name: str | bytes) -> None:
+    """A NUL, a line end, a backslash, an escape, half a surrogate and 5,000 characters are a ConfigError at once."""
+    folder = os.fsencode(tmp_path) + b"/" + name if isinstance(name, bytes) else f"{tmp_path}/{name}"
+    with pytest.raises(ConfigError, match="Use another folder"):
+        Archive(os.fsdecode(folder) if isinstance(folder, bytes) else folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.fault("AR49")
+def test_an_archive_that_was_idle_sees_what_came_since(archive: Archive) -> None:
+    """Also if the commits that came first were removed from the log, as a checkpoint does after 30 days."""
+    archive.add(prices=prices(M, 0, 10, value=0.1))
+    assert len(held(archive, "prices")) == 10
+    other = again(archive)
+    for n in range(12):
+        other.add(prices=prices(M, n, 10, value=0.2))
+    for path in Path(archive.location).rglob("*.json"):
+        os.utime(path, (time.time() - 40 * 86_400,) * 2)
+    for _ in range(2):  # the first checkpoint replaces the commits, the second removes them
+        other.compact()
+        other.add(prices=prices(M, 5, 10, value=0.3))
+    other.compact()
+    other.vacuum(retention_hours=0)
+    log = Path(archive.location, "prices", "_delta_log")
+    assert not (log / f"{archive._store.points['prices']._version.number + 1:020d}.json").exists()
+    assert held(archive, "prices") == held(again(archive), "prices")
+    archive.add(prices=prices(M, 0, 5, value=0.4))
+    assert held(archive, "prices") == held(again(archive), "prices")
+    assert archive.verify().is_empty()
 
 
 @pytest.mark.fault("AR16")

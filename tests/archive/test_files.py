@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import re
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +181,28 @@ def test_the_past_can_be_read_and_not_written(archive: Archive) -> None:
     with pytest.raises(ConfigError, match="as_of"):
         past.add(books=books(M, 0, 10))
     assert held(Archive(archive.location, as_of=0)) == {}
+
+
+@pytest.mark.fault("AR49")
+def test_a_past_that_is_no_longer_kept_is_refused(archive: Archive, tmp_path: Path) -> None:
+    """as_of= before what is left of the log says the earliest time that can be read, which is then read."""
+    for n in range(12):
+        archive.add(prices=prices(M, n, 10))
+    for path in Path(archive.location).rglob("*.json"):
+        os.utime(path, (time.time() - 40 * 86_400,) * 2)
+    archive.compact()
+    archive.add(prices=prices(M, 0, 5, value=0.3))
+    archive.compact()
+    shutil.copytree(archive.location, tmp_path / "copy", copy_function=shutil.copyfile)
+    month = dt.datetime.now(dt.UTC) - dt.timedelta(days=35)
+    for location, then in ((archive.location, month), (archive.location, 0), (tmp_path / "copy", month)):
+        past: Any = Archive(location, frame="polars", as_of=then)
+        for read in (lambda a: a.prices([M]), lambda a: a.coverage(), lambda a: a.scan("prices")):
+            with pytest.raises(ConfigError, match=r"is before 20.*the earliest time") as info:
+                read(past)
+        if location == archive.location:
+            (earliest,) = re.findall(r"before (\S+),", str(info.value))
+            read(Archive(location, frame="polars", as_of=earliest))
 
 
 def test_other_engines_read_the_tables(archive: Archive) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from archive.test_faults import books, held, prices
 from archive.test_machine import ArchiveMachine
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from object_store import FAILURES, Bucket
+from object_store import FAILURES, LOST, Bucket
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -115,9 +115,11 @@ COPIES = count()
 VERBS = [verb for verb in (*WRITES, *READS) if verb != "rebuild"]
 
 
-def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Counter[str]:
-    """Let each of these requests of the verbs fail, once and without a second try, each with another error of S3."""
-    options = {**store.options, "max_retries": "0"}
+def stuttering(
+    store: Bucket, verbs: Iterable[str], calls: Iterable[int], failures: Sequence[Any] = FAILURES, retries: int = 0
+) -> Counter[str]:
+    """Let each of these requests of the verbs fail once, each with another error of S3."""
+    options = {**store.options, "max_retries": str(retries)}
     if not store.client.list_objects_v2(Bucket="history", Prefix="base/")["KeyCount"]:
         fill(Archive("s3://history/base", frame="polars", storage_options=options))
 
@@ -127,7 +129,7 @@ def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Cou
         return Archive(f"s3://history/copy-{number}", frame="polars", storage_options=options)
 
     def armed(_: Archive, n: int) -> None:
-        store.tell(n, FAILURES[n % len(FAILURES)])
+        store.tell(n, failures[n % len(failures)])
 
     def disarmed() -> bool:
         return store.tell()[0]
@@ -142,6 +144,14 @@ def stuttering(store: Bucket, verbs: Iterable[str], calls: Iterable[int]) -> Cou
 def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str, step: int) -> None:
     """500, 503, 403 and an expired token of every n-th request: a typed error, old points or new, none given up."""
     assert stuttering(object_store, [verb], range(1, 1000, step))
+
+
+@pytest.mark.fault("AR45")
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("verb", ["add", "add(replace=True)", "pull", "compact"])
+def test_a_commit_whose_answer_is_lost_is_recognised(object_store: Bucket, verb: str, retries: int) -> None:
+    """Whichever commit is made without an answer, of points, coverage or records: its files stay, the verb is done."""
+    assert set(stuttering(object_store, [verb], range(1, 100), [LOST], retries)) == {f"{verb}: done"}
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,42 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     assert type(filled.sql("select 1 as one", frame="pandas")).__module__.startswith("pandas")
     empty = Archive(tmp_path / "empty", frame="polars")
     assert empty.sql("select * from prices").columns == ["market_id", "token_id", "token_label", "ts", "price"]
+
+
+def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Archive) -> None:
+    """The views are listed, intervals are durations, columns of one name get numbers, and months are refused."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    tables = {"books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage"}
+    assert set(filled.sql("show tables")["name"]) == tables
+    assert filled.sql("select max(ts) - min(ts) as span from prices").item() == dt.timedelta(minutes=179)
+    joined = filled.sql("select a.ts, b.ts, 1 as ts_1 from prices a join prices b using (market_id, ts) limit 1")
+    assert joined.columns == ["ts", "ts_1", "ts_1_1"]
+    assert filled.sql("select interval 26 hours + interval 1 day as span, null::interval as gap").row(0) == (
+        dt.timedelta(hours=50), None,
+    )  # fmt: skip
+    with pytest.raises(md.ConfigError, match="months"):
+        filled.sql("select interval 1 month as span")
+
+
+@pytest.mark.fault("AR48")
+@pytest.mark.parametrize("folder", ["data [2025]", "h*", "h?", "{h,g}", "50% #1"])
+def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, folder: str) -> None:
+    """Eager reads, scans, engines, SQL and an export have the rows of this folder, and none of one that matches."""
+    archive = Archive(tmp_path / folder, frame="polars")
+    archive.add(prices=prices(M, 0, 60))
+    archive.add(prices=prices(M, 60, 60))
+    shutil.copytree(tmp_path / folder, tmp_path / "h2")
+    assert archive.prices([M]).height == 120
+    for name in ("polars", "arrow", "dask", "duckdb"):
+        if name not in ("dask", "duckdb") or find_spec(name) is not None:
+            assert fetched(archive.scan("prices", engine=name)).height == 120, name  # type: ignore[call-overload]
+    if find_spec("duckdb") is not None:
+        assert archive.sql("select count(*) from prices").item() == 120
+    archive.export("prices", tmp_path / "out.csv")
+    assert pl.read_csv(tmp_path / "out.csv").height == 120
+    archive.compact()
+    archive.vacuum(retention_hours=0)
+    assert fetched(archive.scan("prices")).height == archive.verify().height + 120
 
 
 @pytest.mark.parametrize("statement", ["select nothing from prices", "select * from no_such_table"])

@@ -18,28 +18,6 @@ _OS_ERROR = re.compile(r"os error (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NO_RIGHT_WORDS = ("accessdenied", "access denied", "403 forbidden", "permissiondenied")
-_NO_OBJECT = ("nosuchkey", "404 not found")
-_NO_BUCKET = "nosuchbucket"
-# Errors of the log reader for bytes that are no commit log.
-_BAD_LOG = (
-    "json error",
-    "contiguous commit files",
-    "no table metadata or protocol",
-    "invalid json",
-    "parquet error",
-    "arrow error",
-    "invalid table",
-    "missing field",
-    "utf-8",
-    "utf8",
-    "eof while parsing",
-    "trailing characters",
-    "expected",
-    "no files in log segment",
-    "invalid version",
-    "invalid checkpoint",
-    "corrupt",
-)
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
 
 
@@ -54,24 +32,15 @@ def errno_of(problem: BaseException) -> int | None:
 
 def is_missing(problem: BaseException) -> bool:
     """Whether the storage says that this file or object does not exist."""
-    text = str(problem).lower()
-    if _NO_BUCKET in text:
-        return False
-    code = errno_of(problem)
-    if code is not None:
-        return code == errno.ENOENT
-    return isinstance(problem, FileNotFoundError) or any(word in text for word in _NO_OBJECT)
+    return isinstance(problem, FileNotFoundError) or errno_of(problem) == errno.ENOENT
 
 
 def is_newer(problem: BaseException) -> bool:
     """Whether a table cannot be read because its protocol is newer than this library."""
-    return "unsupported" in str(problem).lower()
+    from deltalake.exceptions import DeltaProtocolError
 
-
-def is_bad_log(problem: BaseException) -> bool:
-    """Whether the bytes of a commit log do not parse, which no failure of the storage is."""
-    text = str(problem).lower()
-    return errno_of(problem) is None and "generic s3" not in text and any(word in text for word in _BAD_LOG)
+    # The kind of an error of the kernel is only at the start of its message.
+    return isinstance(problem, DeltaProtocolError) or str(problem).startswith("Kernel error: Unsupported")
 
 
 @contextlib.contextmanager
@@ -83,15 +52,17 @@ def writing(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> Iterator[None]:
-    from deltalake.exceptions import DeltaError, DeltaProtocolError
+    from deltalake.exceptions import DeltaError
 
     try:
         yield
     except MarketDataError:
         raise
-    except DeltaProtocolError as problem:
-        raise ArchiveError(f"{what}: the archive was written by a newer format: {problem}.") from problem
     except (OSError, DeltaError, MemoryError) as problem:
+        if is_newer(problem):
+            raise ArchiveError(
+                f"{what} has a newer format ({one_line(problem)}). Read it with a newer version of deltalake."
+            ) from problem
         raise turn(what, problem) from problem
 
 

@@ -83,6 +83,12 @@ class Store:
         """A file for reading, unbuffered."""
         return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
 
+    def modified(self, name: str) -> int:
+        """When a file was written [microseconds UTC]."""
+        if self.remote:
+            return int(self._fs.get_file_info(name).mtime_ns) // 1000
+        return Path(self.uri, name).stat().st_mtime_ns // 1000
+
     def dataset(self, addresses: Sequence[str], schema: pa.Schema, style: Any) -> Any:
         """Files as an Arrow dataset; ``addresses`` are of `address`."""
         import pyarrow.dataset as ds

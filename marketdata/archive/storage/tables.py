@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from marketdata.errors import (
     PartialCoverageWarning,
     warn,
 )
-from marketdata.times import to_datetime
+from marketdata.times import to_datetime, to_text
 
 _FOOTERS = 4096
 _TRIES = 100
@@ -54,6 +55,8 @@ LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
 # replaced file back, or hide one, makes it differ.
 _FILES = "marketdata.files-1"
+# Also there: an id of the commit's own, by which its writer recognises it when the answer to it was lost.
+_COMMIT = "marketdata.commit"
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class Table:
         self._handle: Any = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
+        # The last checkpoint of a folder when its log was last read.
+        self._checkpoint: tuple[int, ...] | None = None
+        # Files of commits in an object store that may be made, or may yet be made.
+        self._offered: set[str] = set()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
         self.damage: str | None = None
 
@@ -131,24 +138,27 @@ class Table:
 
     def _moved(self) -> bool:
         """Whether there is a newer commit, even if a failing listing of the log leaves it out."""
+        if self._mark(f"{self._version.number + 1:020d}.json") is not None:
+            return True
+        # What a checkpoint replaces is removed after some time, with it the commit that would be the next one.
+        before, self._checkpoint = self._checkpoint, self._mark("_last_checkpoint")
+        return before != self._checkpoint
+
+    def _mark(self, name: str) -> tuple[int, ...] | None:
+        """What changes with a file of the log, or None without it."""
         try:
-            os.stat(f"{self._log}/{self._version.number + 1:020d}.json")  # noqa: PTH116  called for each market of a read
+            found = os.stat(f"{self._log}/{name}")  # noqa: PTH116  called for each market of a read
         except FileNotFoundError:
-            return False
+            return None
         except OSError as problem:
             raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
-        return True
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _update(self) -> None:
-        from deltalake.exceptions import DeltaError
-
         try:
             with errors.reading(f"The commit log of {self.uri}"):
                 self._handle.update_incremental()
-        except ArchiveError as problem:
-            is_bad = isinstance(problem.__cause__, DeltaError) and errors.is_bad_log(problem.__cause__)
-            if not is_bad and not isinstance(problem, ArchiveCorruptError):
-                raise
+        except ArchiveError:
             # A part of the log that a checkpoint replaces may be gone: read from the start.
             self._handle = None
             self._open()
@@ -164,13 +174,15 @@ class Table:
 
         what = ""
         with errors.reading(f"The commit log of {self.uri}"):
-            if not self.remote and not Path(self.uri).is_dir():
-                return
+            if not self.remote:
+                if not Path(self.uri).is_dir():
+                    return
+                self._checkpoint = self._mark("_last_checkpoint")
             for _ in range(_MOST_READS):
                 try:
                     handle = DeltaTable(self.uri, storage_options=self._options)
                     if self._as_of is not None:
-                        handle.load_as_version(to_datetime(self._as_of))
+                        self._go_back(handle, self._as_of)
                     break
                 except TableNotFoundError:
                     if self.remote:
@@ -179,7 +191,7 @@ class Table:
                         return
                     what = "it is gone"
                 except DeltaError as problem:
-                    if self.remote or errors.is_newer(problem) or not errors.is_bad_log(problem):
+                    if self.remote or errors.is_newer(problem):
                         raise
                     self._read_log()
                     what = errors.one_line(problem)
@@ -188,15 +200,29 @@ class Table:
                 return
         self._load(handle)
 
+    def _go_back(self, handle: Any, as_of: int) -> None:
+        """Load the version of a time; ConfigError if the log of that time is gone."""
+        handle.load_as_version(to_datetime(as_of))
+        # Without a version of that time the library loads the first that is left.
+        number = handle.version()
+        made = self.store.modified(f"{LOG_FOLDER}/{number:020d}.json")
+        if made > as_of and (number or (self._info(0) or {}).get("timestamp", 0) * 1000 <= as_of):
+            raise ConfigError(
+                f"is before {to_text(made)}, the earliest time at which {self.uri} can be read: "
+                "the commits of 30 days are kept, and a copy begins when it was made. Use that time or a later one.",
+                argument="as_of",
+                value=to_text(as_of),
+            )
+
     def _read_log(self) -> int:
         """Read all of the commit log, so that a failing storage raises; returns the number of its files."""
         if not self._log.is_dir():
             return 0
-        paths = list(self._log.iterdir())
+        # Not the temporary files of writers that were killed.
+        paths = [path for path in self._log.iterdir() if path.suffix in (".json", ".parquet")]
         for path in paths:
-            if path.suffix in (".json", ".parquet"):
-                with contextlib.suppress(FileNotFoundError):
-                    path.read_bytes()
+            with contextlib.suppress(FileNotFoundError):
+                path.read_bytes()
         return len(paths)
 
     def _load(self, handle: Any) -> None:
@@ -207,13 +233,17 @@ class Table:
                 f"{self.uri} has an earlier layout, without the columns {', '.join(lacking)}. Pull into a new one, or "
                 "export the points with the version of marketdata that wrote it and import them."
             )
-        if self._fingerprint_in(found.number) not in (None, found.fingerprint):
+        if not self._is_whole(found):
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
 
-    def _fingerprint_in(self, number: int) -> str | None:
-        """The fingerprint in this commit, or None; read by number: a handle's history begins at the newest."""
+    def _is_whole(self, version: Version) -> bool:
+        """Whether a version has the files that its last commit says."""
+        return (self._info(version.number) or {}).get(_FILES) in (None, version.fingerprint)
+
+    def _info(self, number: int) -> dict[str, Any] | None:
+        """What a commit says of itself, None if there is none; read by number: a handle's history is of the newest."""
         name = f"{LOG_FOLDER}/{number:020d}.json"
         try:
             with errors.reading(f"The commit {name} of {self.uri}"), self.store.open(name) as source:
@@ -221,10 +251,10 @@ class Table:
         except ArchiveCorruptError:
             return None
         try:
-            found = [json.loads(line).get("commitInfo", {}).get(_FILES) for line in lines if b"commitInfo" in line]
-        except (ValueError, AttributeError):
-            return "unreadable"
-        return found[0] if found else "nothing"
+            actions = [json.loads(line) for line in lines if b"commitInfo" in line]
+            return dict(next(action["commitInfo"] for action in actions if "commitInfo" in action))
+        except (ValueError, TypeError, StopIteration):
+            return {_FILES: "unreadable"}
 
     def _damaged(self, what: str) -> None:
         """Use the last version whose log is whole, with a warning."""
@@ -246,7 +276,7 @@ class Table:
             except DeltaError:
                 continue
             found = _version_of(handle, self.uri)
-            if self._fingerprint_in(number) in (None, found.fingerprint):
+            if self._is_whole(found):
                 return handle, found
         return None, self._nothing
 
@@ -279,13 +309,14 @@ class Table:
                     # Of two that create at once the slower one fails, and then finds the table.
                     if attempt == 2:
                         raise
+            self._flush(0)
             self._open()
 
     def commit(
         self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
     ) -> Version | None:
         """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
         gone = {file.path for file in drops}
@@ -296,23 +327,37 @@ class Table:
         with errors.writing(f"Committing to {self.uri}"), self._lock:
             if self._handle is None or self._handle.version() != version.number:
                 return None
+            identity, mine = uuid.uuid4().hex, {file.path for file in adds}
+            self._offered |= mine
             try:
                 self._handle.create_write_transaction(
                     actions, "append", self._handle.schema(),
-                    commit_properties=_properties({_FILES: after.fingerprint}),
+                    commit_properties=_properties({_FILES: after.fingerprint, _COMMIT: identity}),
                 )  # fmt: skip
-            except CommitFailedError:
-                return None
-            if not self.remote:
-                # The library does not flush its writes.
-                flush(self._log / f"{after.number:020d}.json")
-                flush(self._log)
+            except (DeltaError, OSError):
+                # If the answer of an object store was lost, the commit may be made, or the request still be under way.
+                found = self._info(after.number)
+                if found is None and self.remote:
+                    raise
+                self._offered -= mine
+                if found is None:
+                    raise
+                if found.get(_COMMIT) != identity:
+                    return None
+            self._offered -= mine
+            self._flush(after.number)
             self._handle.update_incremental()
             if self._handle.version() == after.number:
                 self._version = after
             else:
                 self._load(self._handle)
         return after
+
+    def _flush(self, number: int) -> None:
+        """Make a commit durable, which the library does not."""
+        if not self.remote:
+            for path in (self._log / f"{number:020d}.json", self._log, *([] if number else [Path(self.uri)])):
+                flush(path)
 
     def plan(
         self,
@@ -333,7 +378,7 @@ class Table:
                 version = self.version()
                 wanted = make(version)
                 adds = () if wanted is None else wanted[0]
-                self.discard(f for f in tried if f not in adds)
+                self.discard([f for f in tried if f not in adds])
                 tried = adds
                 if wanted is None:
                     return version
@@ -344,23 +389,21 @@ class Table:
                 # The loser waits, longer each time, so that all get their turn.
                 time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
         finally:
-            self.discard_unnamed(tried)
+            self.discard(tried)
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
 
-    def discard(self, files: Iterable[DataFile]) -> None:
-        """Delete files that no commit names."""
-        for file in files:
-            self.store.delete(file.path)
-
-    def discard_unnamed(self, files: Sequence[DataFile]) -> None:
-        """Delete files of a failed commit, unless it was committed although it was reported as failed."""
+    def discard(self, files: Sequence[DataFile]) -> None:
+        """Delete files of a refused commit, but none that the newest version names or a lost commit may name."""
         if not files:
             return
         try:
-            named = {file.path for file in self.version().files}
+            named = {file.path for file in self.version().files} | self._offered
         except Exception:
             return
-        self.discard(file for file in files if file.path not in named)
+        if self.damage is None:
+            for file in files:
+                if file.path not in named:
+                    self.store.delete(file.path)
 
     def put(self, rows: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> list[DataFile]:
         """Write rows to new files, for a commit to name; ``weights`` are level rows per row."""
