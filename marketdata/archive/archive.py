@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import re
 import threading
@@ -26,7 +27,7 @@ from marketdata.archive.scan import (
     to_spark,
 )
 from marketdata.archive.selection import Selection
-from marketdata.archive.storage.errors import reading
+from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
+# The storage library decodes percent signs, and takes backslashes for slashes.
+_REFUSED = re.compile(r"%[0-9a-fA-F]{2}|[\x00-\x1f\x7f\ud800-\udfff]" + ("" if os.sep == "\\" else r"|\\"))
 _MADE = "Is the path right? The first add or pull makes an archive there."
 
 
@@ -62,6 +65,7 @@ class Archive(Generic[Frame]):
         Options of the object store, such as keys, as deltalake takes them.
     as_of : time, optional
         Show the archive as it was then [UTC], read only: at most 30 days ago, and not before the last ``vacuum``.
+        ConfigError, with the earliest time, where what was stored then is no longer known.
     base : {"1m", "1s"}, optional
         Width of the points of a new archive, by default 1m; ConfigError if the archive has another one. At "1s" it is
         for own recordings, and takes no pull.
@@ -117,12 +121,7 @@ class Archive(Generic[Frame]):
         as_of: Any = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None:
-        location = os.fspath(path_or_url)
-        if not location:
-            raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
-        self._location = location if is_url(location) else str(Path(location.removeprefix("file://")).absolute())
-        if not is_url(location) and Path(self._location).is_file():
-            raise ConfigError(f"{location!r} is a file; an archive is a folder, which the first write makes.")
+        self._location = _located(os.fsdecode(path_or_url))
         self._frame = frame_kind(frame)
         self._client: Any = None
         self._progress: bool | None = None
@@ -535,7 +534,11 @@ class Archive(Generic[Frame]):
 
         Returns the rows of ``statement`` (dialect of DuckDB, times in UTC) as a ``frame``. Tables: ``books`` (tidy
         rows), ``snapshots`` (one row per snapshot), ``prices`` and ``metrics`` at 1m, ``markets events series
-        coverage``. ConfigError if DuckDB refuses it, ModuleNotFoundError if it is not installed.
+        coverage``; ``show tables`` lists them. Columns of one name get numbers, intervals are durations. ConfigError
+        if DuckDB refuses it, ModuleNotFoundError if it is not installed.
+
+        The statement runs as this process, with all of its rights: DuckDB reads and writes files and loads extensions
+        if it is told to. Run no statement of someone you do not trust.
 
         Examples
         --------
@@ -545,16 +548,16 @@ class Archive(Generic[Frame]):
         import polars as pl
 
         connection = sql.connect()
+        # Of the tables only those that the statement names are read; one that names none may list them.
+        named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
         for view, table in self._stored.points.items():
-            if re.search("books|snapshots" if view == "books" else view, statement, re.IGNORECASE):
+            if view in named or (view == "books" and "snapshots" in named):
                 what = query_of(self._store, view, None, query.ALL_TIME, "1m", nested=view == "books")
                 sql.define(connection, table, what)
-        if re.search("books", statement, re.IGNORECASE):
+        if "books" in named:
             sql.define_books(connection)
-        for name in ("markets", "events", "series", "coverage"):
-            if re.search(name, statement, re.IGNORECASE):
-                records = getattr(self, name)(frame="polars")
-                connection.register(name, records.to_arrow())
+        for name in named & {"markets", "events", "series", "coverage"}:
+            connection.register(name, getattr(self, name)(frame="polars").to_arrow())
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
         return cast("Frame", query.of_kind(rows, frame or self._frame))
 
@@ -783,6 +786,27 @@ class Archive(Generic[Frame]):
                 raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
             raise catalog.unknown(id_or_slug)
         return str(found["id"])
+
+
+def _located(location: str) -> str:
+    """The address, or the absolute path, of an archive; ConfigError for one that cannot be an archive's."""
+    if not location:
+        raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
+    if is_url(location):
+        return location
+    path = Path(location.removeprefix("file://")).absolute()
+    refused = _REFUSED.search(str(path))
+    problem = f"has {refused[0]!r}, which the storage library does not take in a path" if refused else ""
+    try:
+        if not problem and path.is_file():
+            problem = "is a file; an archive is a folder, which the first write makes"
+    except OSError as failed:
+        if failed.errno != errno.ENAMETOOLONG:
+            raise unavailable(f"The folder {location!r}", failed) from failed
+        problem = f"has {len(location):,} characters, more than the file system takes"
+    if problem:
+        raise ConfigError(f"{problem}. Use another folder.", argument="path_or_url", value=location)
+    return str(path)
 
 
 def _range(start: Any, end: Any) -> Range:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,9 @@ from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.tidy import nested
-from marketdata.times import to_text
+from marketdata.times import SECOND, to_text
 
+TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 _ROWS = "stored"
 
 
@@ -101,12 +103,30 @@ def answer(connection: Any, text: str) -> pa.Table:
         found = connection.sql(text)
         if found is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
-        return found.to_arrow_table()
+        return _plain(found.to_arrow_table())
     except duckdb.Error as problem:
         # Errors of an Arrow reader arrive as errors of input.
         if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
             raise ArchiveError(f"The archive could not be read: {problem}") from problem
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Columns that frames have: of different names, durations instead of intervals."""
+    names: list[str] = []
+    for name in rows.schema.names:
+        free = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(1)))
+        names.append(next(one for one in free if one not in names))
+    columns = []
+    for name, column in zip(names, rows.columns, strict=True):
+        if column.type == pa.month_day_nano_interval():
+            values = column.to_pylist()
+            if any(value is not None and value.months for value in values):
+                raise ConfigError(f"The column {name} has months, which are not of one length; cast it to varchar.")
+            micros = [None if v is None else v.days * 86_400 * SECOND + v.nanoseconds // 1000 for v in values]
+            column = pa.array(micros, pa.duration("us"))  # noqa: PLW2901
+        columns.append(column)
+    return pa.table(columns, names=names)
 
 
 def _quoted(name: str) -> str:

@@ -46,6 +46,22 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.fault("AR51")
+def test_a_coverage_state_of_a_later_version_says_so(archive: Archive) -> None:
+    """Reads and writes are an ArchiveError that names the state and what to do."""
+    from deltalake import DeltaTable, write_deltalake
+
+    archive.add(books=rows())
+    table = f"{archive.location}/coverage"
+    found = pa.table(DeltaTable(table).to_pyarrow_table())
+    later = pa.array(["golden"] * found.num_rows)
+    write_deltalake(table, found.set_column(found.schema.get_field_index("state"), "state", later), mode="overwrite")
+    fresh = Archive(archive.location, frame="polars")
+    for verb in (lambda: fresh.books("m"), fresh.verify, lambda: fresh.add(books=rows())):
+        with pytest.raises(ArchiveError, match=r"'golden'.*later"):
+            verb()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.fault("FR1")
 def test_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from marketdata.errors import ArchiveError
+
 
 class CoverageState(StrEnum):
     """What is known about a range of a market's view.
@@ -19,3 +21,10 @@ class CoverageState(StrEnum):
     EMPTY = "empty_observed"
     UNPROVEN = "unproven"
     MISSING = "missing"
+
+    @classmethod
+    def _missing_(cls, value: object) -> CoverageState:
+        raise ArchiveError(
+            f"The coverage of the archive has the state {value!r}, which this version of marketdata does not know.",
+            hint="Open it with the version of marketdata that wrote it, or a later one.",
+        )
