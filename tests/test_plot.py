@@ -262,18 +262,44 @@ def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
 
 
 def test_depth_shades_bids_below_and_asks_above(books, ax) -> None:
-    """At each time bids (positive) lie below asks (negative), and nothing is drawn in a gap."""
+    """At each time bids (positive) lie below asks (negative), and cells without a snapshot are no empty cells."""
     plot.depth(books, ax, token="Yes", bins=480)
-    shade = np.asarray(ax.collections[0].get_array())
+    shade = np.ma.filled(ax.collections[0].get_array(), np.nan)
     cells = shade.shape[1]
     assert shade.shape[0] == 100
     middle = np.arange(100)[:, None] * np.ones(cells)
     bids, asks = shade > 0, shade < 0
     assert np.where(bids, middle, 0).sum() / bids.sum() < np.where(asks, middle, 0).sum() / asks.sum()
-    assert (shade == 0).all(axis=0).any()
+    gaps = np.isnan(shade)
+    assert gaps.all(axis=0).any()
+    assert (gaps.all(axis=0) == gaps.any(axis=0)).all()
     assert ax.get_ylabel() == "price of Yes"
     heat = plot.depth(books, token="Yes", bins=480, backend="plotly").data[0]
     np.testing.assert_allclose(heat.z, shade, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_times_without_a_snapshot_are_hatched(backend: str) -> None:
+    """An empty book is an empty column, a missing one is hatched, and the axis says so."""
+    books = testing.books("polars", buckets=8, levels=1)
+    empty = pl.col("ts") == books["ts"].min() + pd.Timedelta("2min")
+    books = books.with_columns(pl.when(~empty).then(c).alias(c) for c in ("level", "price", "size"))
+    cut = books.filter(~pl.col("ts").is_between(*(books["ts"].min() + pd.Timedelta(f"{n}min") for n in (4, 5))))
+    for frame, wanted in ((books, []), (cut, [(4, 2)])):
+        figure = plot.depth(frame, token="Yes", backend=backend)
+        if backend == "plotly":
+            found = [
+                (b, w / 1000) for t in figure.data if t.type == "bar" for b, w in zip(times(t.base), t.x, strict=True)
+            ]
+            assert all(t.marker.pattern.shape == "/" for t in figure.data if t.type == "bar")
+            label = figure.layout.xaxis.title.text
+        else:
+            found = [(bar.get_x() * 86_400, bar.get_width() * 86_400) for bar in figure.patches]
+            assert all(bar.get_hatch() for bar in figure.patches)
+            label = figure.get_xlabel()
+        first = books["ts"].min().timestamp()
+        np.testing.assert_allclose(found, [(first + 60 * a, 60 * n) for a, n in wanted], atol=1e-3)
+        assert ("hatched: no snapshot" in label) is bool(wanted)
 
 
 def test_no_column_of_depth_is_narrower_than_the_step_of_the_frame() -> None:
@@ -359,6 +385,30 @@ def test_overview_is_one_page_marked_as_simulated(books, archive, backend: str) 
         assert out.getvalue()[1:4] == b"PNG"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_panels_of_an_overview_have_one_range_of_time(archive, backend: str) -> None:
+    """Where metrics begin before the books or end after them, mids leave that time free, and depth is hatched."""
+    metrics = archive.metrics(pair(archive), resolution="10m")
+    middle = metrics["ts"].iloc[[40, -40]]
+    inside = archive.books(pair(archive), *middle, resolution="10m", on_missing="partial")
+    figure = plot.overview(inside, metrics, backend=backend)
+    if backend == "plotly":
+        ranges = {axis.range for axis in figure.select_xaxes()}
+        (bars,) = (t for t in figure.data if t.type == "bar")
+        hatched = [times(bars.base)[0], times(bars.base)[-1] + bars.x[-1] / 1000]
+        (span,) = ([*times(r)] for r in ranges)
+    else:
+        axes = [
+            ax for ax in figure.axes if "probability" in ax.get_ylabel() + ax.get_title() or "[" in ax.get_title("left")
+        ]
+        axes.append(figure.axes[1])
+        (span,) = {tuple(v * 86_400 for v in ax.get_xlim()) for ax in axes}
+        patches = figure.axes[1].patches
+        hatched = [patches[0].get_x() * 86_400, (patches[-1].get_x() + patches[-1].get_width()) * 86_400]
+    np.testing.assert_allclose(span, [metrics["ts"].min().timestamp(), metrics["ts"].max().timestamp()], atol=1e-3)
+    np.testing.assert_allclose(hatched, span, atol=1e-3)
+
+
 def test_overview_without_metrics_has_two_panels(books) -> None:
     """Books alone give mids, and depth with its scale."""
     assert len(plot.overview(books).axes) == 3
@@ -380,6 +430,46 @@ def test_a_ladder_draws_the_levels_of_one_book(books, backend: str) -> None:
         title = figure.get_title("left")
     assert sorted((round(y, 9), round(w, 9)) for y, w in bars) == wanted
     assert title == f"Yes at {ts:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_line_of_a_ladder_is_the_total_up_to_a_price(backend: str) -> None:
+    """Between two levels, and at the better of them, it is at the sum of the levels up to there, and nowhere above."""
+    books = testing.books("polars", levels=3).filter(pl.col("ts") == pl.col("ts").min(), token_label="Yes")
+    figure = plot.ladder(books, backend=backend)
+    if backend == "plotly":
+        lines = {float(np.sign(t.x[-1])): (np.array(t.x), np.array(t.y)) for t in figure.data if t.type == "scatter"}
+    else:
+        lines = {float(np.sign(one.get_xdata()[-1])): one.get_data() for one in figure.lines}
+    for side, sign in (("bid", -1.0), ("ask", 1.0)):
+        x, y = lines[sign]
+        rows = books.filter(side=side)
+        for price in rows["price"]:
+            better = rows.filter(pl.col("price") >= price if side == "bid" else pl.col("price") <= price)
+            worse = sign * (y - price) > 1e-9
+            assert abs(x[~worse]).max() == better["size"].sum()
+            assert not worse.any() or abs(x[worse]).min() == better["size"].sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_side_without_orders_is_not_in_the_legend_of_a_ladder(backend: str) -> None:
+    """Bids alone are one entry, of their colour."""
+    books = testing.books("polars").with_columns(
+        pl.when(side="bid").then(pl.col(c)).alias(c) for c in ("level", "price", "size")
+    )
+    figure = plot.ladder(
+        books.filter((pl.col("side") == "bid") | (pl.col("price").is_null())).unique(
+            ["ts", "token_id", "side", "level"], maintain_order=True
+        ),
+        token="Yes",
+        backend=backend,
+    )
+    if backend == "plotly":
+        shown = [(t.name, t.marker.color) for t in figure.data if t.showlegend]
+    else:
+        handles, names = figure.get_legend_handles_labels()
+        shown = [(n, mpl.colors.to_hex(h.patches[0].get_facecolor())) for n, h in zip(names, handles, strict=True)]
+    assert shown == [("bids", plot.chart.BID)]
 
 
 def test_an_empty_ladder_has_the_axes_of_a_ladder() -> None:
@@ -446,6 +536,34 @@ def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
     np.testing.assert_allclose(sorted(bars), sorted(wanted), atol=1e-3)
     with pytest.raises(md.NotTidyError, match="state"):
         plot.coverage(held.drop(columns="state"), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_range_below_a_pixel_is_seen(backend: str) -> None:
+    """Five minutes that are missing among 200 days are a mark above the others, with one entry in the legend."""
+    start, minutes = pd.Timestamp("2026-01-01", tz="UTC"), [0, 144_000, 144_005, 288_000]
+    at = [start + pd.Timedelta(minutes=n) for n in minutes]
+    rows = [(at[i], at[i + 1], s) for i, s in enumerate(("final", "missing", "final"))]
+    held = pd.DataFrame(rows, columns=["start", "end", "state"]).assign(view="prices", market_id="m")
+    figure = plot.coverage(pd.concat([held, held.assign(view="books", state="final")]), backend=backend)
+    if backend == "plotly":
+        bars = [(b, w / 1000, t.name) for t in figure.data for b, w in zip(times(t.base), t.x, strict=True)]
+        legend = [t.name for t in figure.data if t.showlegend]
+    else:
+        names = [bar.get_label() for bar in figure.containers]
+        bars = [
+            (p.get_x() * 86_400, p.get_width() * 86_400, n)
+            for b, n in zip(figure.containers, names, strict=True)
+            for p in b
+        ]
+        legend = [text.get_text() for text in figure.get_legend().get_texts()]
+    assert legend == ["final", "missing"]
+    middle = start.timestamp() + 60 * 144_002.5
+    narrow = [(x, w) for x, w, _ in bars if w < 86_400]
+    assert narrow == [(x, w) for x, w, _ in bars[-2:]]
+    for x, width in narrow:
+        assert x + width / 2 == pytest.approx(middle, abs=1)
+        assert width == pytest.approx(60 * 288_000 / 400, rel=1e-3)
 
 
 def test_an_archive_names_its_markets_by_their_questions(archive) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+NOTHING, HATCH = "#eef0f2", "#c3c9d0"
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 BID, ASK = "#12908e", "#e5533d"
 INK, FAINT, GRID, FRAME = "#24292f", "#8c959f", "#eaeef2", "#d0d7de"
@@ -38,7 +39,6 @@ class Line:
     width: float = 1.0
     alpha: float = 1.0
     dashed: bool = False
-    steps: bool = False
     legend: str | None = None
     """Text of the legend; None leaves the line out of it."""
     details: Sequence[Detail] = ()
@@ -57,7 +57,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Heat:
-    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` its number of shares."""
+    """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` its number of shares.
+
+    Both are NaN where nothing is known.
+    """
 
     x_edges: Array
     y_edges: Array
@@ -77,6 +80,8 @@ class Bars:
     colour: str
     name: str
     details: Sequence[Detail] = ()
+    hatched: bool = False
+    in_legend: bool = True
 
 
 @dataclass(frozen=True)

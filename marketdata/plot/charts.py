@@ -17,6 +17,7 @@ from marketdata.plot.chart import (
     BID,
     FAINT,
     FURTHER,
+    NOTHING,
     PALETTE,
     Array,
     Band,
@@ -50,6 +51,8 @@ _STATES = {
 }
 _TOUCH = ("mid", "best_bid", "best_bid_size", "best_ask", "best_ask_size")
 _MOST_NAMED = 150
+_NARROWEST = 400
+"""Part of a chart of coverage that can be seen, one to two pixels of it."""
 _TALLEST = 40
 """Inches."""
 _SHARES = "shares at the price (bar) and up to it (line)"
@@ -130,8 +133,8 @@ def depth(
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
     Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares) in cells of
-    0.01, the mean over the snapshots of a column. ``token`` is an id or a label, by default the first token of the
-    frame's one market (Yes before No). For the others see `prices`.
+    0.01, the mean over the snapshots of a column; hatched where the frame has no snapshot. ``token`` is an id or a
+    label, by default the first token of the frame's one market (Yes before No). For the others see `prices`.
     """
     return _drawn([[_depth_panel(_levels(frame), token, bins)]], ax, title, backend, simulated=simulated)
 
@@ -182,9 +185,10 @@ def overview(
     rows, _ = _by_market(tokens, "mid", "mid [probability]", _band_marks, None, None)
     for panel in (one for row in rows for one in row if one):
         panel.x_label = ""
-    rows.append([_depth_panel(levels, None, 360)])
+    rows.append([depth_panel := _depth_panel(levels, None, 360)])
     if metrics_frame is not None and (seen := _metric_panels(metrics_frame, simulated=simulated)):
         rows.append([*seen])
+    _share_time([panel for row in rows for panel in row if panel], depth_panel)
     heights = [3, 2.4, 1.7][: len(rows)]
     chart = Chart(rows, (11, 8.2 if len(rows) > 2 else 6.4), title, simulated, heights, shared_x=True)
     return _backend(backend).draw(chart) if backend == "plotly" else _backend(backend).page(chart)
@@ -272,7 +276,8 @@ def coverage(
 ) -> Any:
     """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
-    Returns the chart, x: time [UTC], y: market and view. White: never fetched. Of more than 150 rows some are unnamed.
+    Returns the chart, x: time [UTC], y: market and view. White: never fetched; a range is drawn
+    1/400 of the chart wide at least. Of more than 150 rows some are unnamed.
     """
     source = source_of(in_memory(frame))
     schema.require("A coverage frame", _COVERAGE, source.names)
@@ -291,11 +296,18 @@ def coverage(
     starts, ends = (normalization.times(source.raw(c), c).to_numpy().astype("M8[us]") for c in ("start", "end"))
     at = np.array([place[both] for both in whose])
     states = np.array([state or "missing" for state in every], dtype=object)
-    for state in (*_STATES, *sorted(set(states) - _STATES.keys())):
-        if (here := states == state).any():
-            span = [Detail("from", starts[here].astype("M8[s]")), Detail("to", ends[here].astype("M8[s]"))]
-            colour = _STATES.get(state, FAINT)
-            panel.marks.append(Bars(at[here], starts[here], ends[here], 0.7, colour, state, span))
+    # A narrower range is widened and drawn above the others, or it would not be seen.
+    least = (ends.max() - starts.min()) // _NARROWEST if len(at) else np.timedelta64(0, "us")
+    lacking = np.maximum(least - (ends - starts), np.timedelta64(0, "us"))
+    left, right = starts - lacking // 2, ends + lacking // 2
+    is_narrow, named_states = lacking > np.timedelta64(0, "us"), set()
+    for narrow in (False, True):
+        for state in (*_STATES, *sorted(set(states) - _STATES.keys())):
+            if (here := (states == state) & (is_narrow == narrow)).any():
+                span = [Detail("from", starts[here].astype("M8[s]")), Detail("to", ends[here].astype("M8[s]"))]
+                colour, new = _STATES.get(state, FAINT), state not in named_states
+                named_states.add(state)
+                panel.marks.append(Bars(at[here], left[here], right[here], 0.7, colour, state, span, in_legend=new))
     size = (10, min(1.2 + 0.2 * len(rows), _TALLEST))
     return _drawn([[panel]], ax, title, backend, simulated=simulated, size=size)
 
@@ -532,12 +544,25 @@ def _depth_panel(levels: pl.DataFrame, token: str | None, bins: int) -> Panel:
     label, one = _chosen(levels, token)
     panel = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
-        panel.marks.append(_heat(one, bins))
+        heat = _heat(one, bins)
+        panel.marks.append(heat)
+        known, edges = np.isfinite(heat.shade[:, 0]).astype(np.int8), heat.x_edges
+        gaps = np.flatnonzero(np.diff(np.r_[1, known, 1]))
+        _mark_gaps(panel, edges[gaps[::2]], edges[gaps[1::2]])
     return panel
 
 
+def _mark_gaps(panel: Panel, start: Array, end: Array) -> None:
+    """Hatch the times without a snapshot, which are not times without orders."""
+    if len(start):
+        panel.x_label = "time [UTC], hatched: no snapshot"
+        details = [Detail("from", start.astype("M8[s]")), Detail("to", end.astype("M8[s]"))]
+        half = np.full(len(start), 0.5)
+        panel.marks.append(Bars(half, start, end, 1.0, NOTHING, "no snapshot", details, hatched=True, in_legend=False))
+
+
 def _heat(levels: pl.DataFrame, bins: int) -> Heat:
-    """log10 of the mean shares per cell of time and price: positive bids, negative asks."""
+    """log10 of the mean shares per cell of time and price: positive bids, negative asks; NaN without a snapshot."""
     times = levels["ts"].unique().sort().to_physical().to_numpy()
     step = int(np.median(np.diff(times))) if len(times) > 1 else _MINUTE
     first, last = times[0], times[-1] + step
@@ -552,11 +577,27 @@ def _heat(levels: pl.DataFrame, bins: int) -> Heat:
         price = np.clip(there["price"].to_numpy() - sign * 5e-4, 0.0, 1.0)
         ts, size = there["ts"].to_physical().to_numpy(), there["size"].to_numpy()
         total = np.histogram2d(ts, price, (edges, _EDGES), weights=size)[0]
-        mean = np.divide(total, snapshots, out=np.zeros_like(total), where=snapshots > 0)
+        mean = np.divide(total, snapshots, out=np.full_like(total, np.nan), where=snapshots > 0)
         shade += sign * np.log10(1.0 + mean)
         shares += mean
-    limit = float(np.quantile(np.abs(shade[shade != 0.0]), 0.99)) if shade.any() else 1.0
+    some = np.abs(shade[np.abs(shade) > 0.0])
+    limit = float(np.quantile(some, 0.99)) if len(some) else 1.0
     return Heat(edges.astype(np.int64).astype("M8[us]"), _EDGES, shade, shares, limit)
+
+
+def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
+    """Give all panels one range of time, that of all their marks."""
+    edges = [mark.x_edges[[0, -1]] for mark in depth_panel.marks if isinstance(mark, Heat)]
+    lines = [mark.x for panel in panels for mark in panel.marks if isinstance(mark, Line) and len(mark.x)]
+    if not lines:
+        return
+    ends = np.concatenate([*edges, *(x[[0, -1]] for x in lines)])
+    first, last = ends.min(), ends.max()
+    for panel in panels:
+        panel.x_range = (first, last)
+    for a, b in edges:
+        outer = np.array([(first, a), (b, last)])
+        _mark_gaps(depth_panel, *outer[outer[:, 0] < outer[:, 1]].T)
 
 
 def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
@@ -623,5 +664,8 @@ def _sides(rows: pl.DataFrame) -> Iterator[Bars | Line]:
         there = ~np.isnan(price)
         price, size, total = price[there], size[there], total[there]
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
-        yield Bars(price, np.zeros(len(size)), sign * size, height, colour, f"{side}s", details)
-        yield Line(sign * total, price, f"{side} total", colour, 1.0, 0.6, steps=True)
+        if len(price):
+            yield Bars(price, np.zeros(len(size)), sign * size, height, colour, f"{side}s", details)
+            # Up to the next level the total is that of the levels before.
+            x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
+            yield Line(x, y, f"{side} total", colour, 1.0, 0.6)

@@ -13,7 +13,23 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from marketdata.plot.chart import ASK, BID, FAINT, FRAME, GRID, INK, Array, Band, Bars, Chart, Dots, Heat, Line, Panel
+from marketdata.plot.chart import (
+    ASK,
+    BID,
+    FAINT,
+    FRAME,
+    GRID,
+    HATCH,
+    INK,
+    Array,
+    Band,
+    Bars,
+    Chart,
+    Dots,
+    Heat,
+    Line,
+    Panel,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +117,11 @@ def _fill_axes(ax: Axes, panel: Panel) -> None:
                 _heat(ax, mark)
             case Bars():
                 start, end = (date2num(x) if panel.time else x for x in (mark.start, mark.end))
-                style: dict[str, Any] = {"height": mark.height, "color": mark.colour, "label": mark.name}
+                style: dict[str, Any] = {"height": mark.height, "color": mark.colour}
+                if mark.in_legend:
+                    style["label"] = mark.name
+                if mark.hatched:
+                    style |= {"hatch": "//", "edgecolor": HATCH, "linewidth": 0}
                 ax.barh(mark.y, end - start, left=start, alpha=0.9, **style)
             case Dots():
                 _dots(ax, mark)
@@ -146,10 +166,7 @@ def _line(ax: Axes, mark: Line) -> None:
     style: dict[str, Any] = {"color": mark.colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
     if mark.dashed:
         style["linestyle"] = (0, (4, 3))
-    if mark.steps:
-        ax.step(mark.x, mark.y, where="mid", **style)
-    else:
-        ax.plot(mark.x, mark.y, **style)
+    ax.plot(mark.x, mark.y, **style)
 
 
 def _heat(ax: Axes, mark: Heat) -> None:

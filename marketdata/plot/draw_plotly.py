@@ -18,6 +18,7 @@ from marketdata.plot.chart import (
     FAINT,
     FRAME,
     GRID,
+    HATCH,
     INK,
     Array,
     Band,
@@ -118,7 +119,7 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
 
 def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
     dash = "5px,4px" if mark.dashed else None
-    line = {"color": mark.colour, "width": mark.width * 1.4, "dash": dash, "shape": "hvh" if mark.steps else None}
+    line = {"color": mark.colour, "width": mark.width * 1.4, "dash": dash}
     return go.Scatter(
         x=_axis(mark.x, panel),
         y=mark.y,
@@ -153,6 +154,7 @@ def _heat(mark: Heat) -> go.Heatmap:
         zmin=-mark.limit,
         zmax=mark.limit,
         colorscale=[[0.0, ASK], [0.5, "#ffffff"], [1.0, BID]],
+        hoverongaps=False,
         hovertemplate="%{x}<br>price %{y:.3f}<br>%{customdata:,.0f} shares<extra></extra>",
         colorbar={
             "tickvals": [-mark.limit, 0.0, mark.limit],
@@ -167,14 +169,15 @@ def _heat(mark: Heat) -> go.Heatmap:
 def _bars(mark: Bars, panel: Panel, seen: set[str]) -> go.Bar:
     times = panel.time
     width = (mark.end - mark.start).astype("m8[ms]").astype(np.int64) if times else mark.end - mark.start
+    pattern = {"shape": "/", "fgcolor": HATCH, "size": 7, "solidity": 0.2} if mark.hatched else None
     return go.Bar(
         y=mark.y,
         x=width,
         base=_axis(mark.start, panel),
         width=mark.height,
         orientation="h",
-        marker={"color": mark.colour, "line": {"width": 0}},
-        **_entry(mark.name, seen),
+        marker={"color": mark.colour, "line": {"width": 0}, "pattern": pattern},
+        **_entry(mark.name if mark.in_legend else None, seen),
         **_hover(mark.name, "", mark.details),
     )
 
