@@ -587,13 +587,18 @@ def test_keys_are_made_listed_and_revoked(folder) -> None:
 
 
 def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
-    """A file with one plan needs no --plan, one with more names them, and a plan it lacks is refused."""
+    """A file with one plan needs no --plan, one with more names them, and one it lacks or an empty one is refused."""
     one, two = folder / "one.toml", folder / "two.toml"
     assert marketdata("keys", "new", one, "--plan", "pro", cwd=folder).returncode == 0
     assert "(plan pro)" in marketdata("keys", "new", one, cwd=folder).stdout
     refused = marketdata("keys", "new", one, "--plan", "other", cwd=folder)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "pro" in refused.stderr
+    for path in (one, folder / "new.toml"):
+        empty = marketdata("keys", "new", path, "--plan", "", cwd=folder)
+        assert (empty.returncode, empty.stdout) == (2, "")
+        assert "--plan is empty" in empty.stderr
+    assert not (folder / "new.toml").exists()
     create_key_file(two, {"basic": AccessPlan("basic"), "pro": AccessPlan("pro")})
     several = marketdata("keys", "new", two, cwd=folder)
     assert several.returncode == 2

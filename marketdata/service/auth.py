@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 import hmac
 import logging
+import math
 import os
 import secrets
 import threading
@@ -97,9 +98,10 @@ class Entry:
             table.get("revoked", False),
         )
 
-    def is_valid(self, now: float) -> bool:
-        """Whether the key is valid at this Unix time."""
-        return not self.revoked and (self.expires is None or now < self.expires.timestamp())
+    @property
+    def ends(self) -> float:
+        """The Unix time from which on the key is invalid."""
+        return -math.inf if self.revoked else math.inf if self.expires is None else self.expires.timestamp()
 
 
 class Keys:
@@ -120,7 +122,8 @@ class Keys:
             if entry.plan not in plans:
                 raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; {_allowed(plans)}")
         self.entries, self.plans = entries, plans
-        self._by_hash = {entry.hash: entry for entry in entries}
+        # Of two entries of one key the stricter counts: the revoked one, else the one that expires first.
+        self._by_hash = {entry.hash: entry for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
 
     def grant(self, key: bytes) -> Grant | None:
         """The rights of a key; None if it is unknown, expired or revoked."""
@@ -128,7 +131,7 @@ class Keys:
         entry = self._by_hash.get(found)
         # The same work for every key: one hash, one look-up, one comparison.
         same = hmac.compare_digest(entry.hash if entry else bytes(32), found)
-        if entry is None or not same or len(key) > MAX_KEY or not entry.is_valid(self._clock()):
+        if entry is None or not same or len(key) > MAX_KEY or self._clock() >= entry.ends:
             return None
         return Grant(entry.key_id, self.plans[entry.plan], entry.organization)
 
@@ -259,13 +262,17 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
         place = ("keys",)
         if not isinstance(listed, list):
             raise EntryError(f"keys is {listed!r}; it needs entries [[keys]].")
-        entries = []
+        entries: list[Entry] = []
+        places: dict[str, int] = {}
         for number, table in enumerate(listed):
             place = "keys", number
             entries.append(Entry.read(table))
             key_id, plan = entries[-1].key_id, entries[-1].plan
             if plan not in plans:
                 raise EntryError(f"Key {key_id!r} names the plan {plan!r}; {_allowed(plans)}", "plan")
+            if (first := places.setdefault(key_id, number)) != number:
+                line = _line_of(text, ("keys", first, "id"))
+                raise EntryError(f"Another key, of line {line}, has the id {key_id!r}; give each key its own.", "id")
     except EntryError as problem:
         line = _line_of(text, place if problem.entry is None else (*place, problem.entry))
         raise ConfigError(f"{file}, line {line}: {problem}") from None

@@ -90,6 +90,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = -1
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; trailers, which come after the head, are none."""
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """A head is whole."""
         self._in_head = False

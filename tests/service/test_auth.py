@@ -173,6 +173,19 @@ def test_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive: Me
 
 
 @pytest.mark.fault("S6")
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("end", ["revoked = true", "expires = 2020-01-01T00:00:00Z"])
+def test_of_two_entries_of_one_key_the_stricter_counts(tmp_path, end: str, last: bool) -> None:
+    """A key with a revoked or expired entry is invalid, whatever another entry of it says, in any order."""
+    path = tmp_path / "keys.toml"
+    path.touch(0o600)
+    named = f"hash = 'sha256:{digest(b'twin').hex()}'\nplan = 'a'"
+    entries = [f"[[keys]]\nid = 'good'\n{named}", f"[[keys]]\nid = 'ended'\n{named}\n{end}"]
+    path.write_text("\n".join(["[plans.a]", *(entries if last else entries[::-1])]))
+    assert KeyFile(path).grant(b"twin") is None
+
+
+@pytest.mark.fault("S6")
 def test_revocation_counts_within_a_second() -> None:
     """The file is looked at more often than once a second."""
     assert keys_module.RELOAD_SECONDS < 0.5
@@ -209,6 +222,7 @@ def test_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, cap
         (f"{GOOD}\nexpires = 2026-01-31", "line 6: .*expires.* is not a date and time with a zone"),
         (f"{GOOD}\norganization = 5", "line 6: .*organization=5 is not a text"),
         (f"{GOOD}\n{GOOD_KEY}\nplan = 'b'\n", "line 9: .*plan 'b'; allowed are"),
+        (f"{GOOD}\n{GOOD_KEY}\nplan = 'a'\n", "line 7: Another key, of line 3, has the id 'k'"),
         ("keys = 5", "keys is 5"),
         ("keys = [5]", "line 1: A key is 5"),
         ("[[key]]\nid = 'k'", "unknown entry 'key'"),
@@ -357,6 +371,21 @@ def test_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
         assert status("10.2.0.2") == 401
     with pytest.raises(ConfigError, match="trusted_proxy='nginx' is not an address"):
         serve(archive, trusted_proxies=["nginx"])
+
+
+@pytest.mark.fault("S43")
+def test_a_trailer_is_no_header(archive: MemoryArchive) -> None:
+    """What a client sends after its body chooses no address to be counted under, and is no key."""
+
+    def status(service: Service, trailer: str, *headers: str) -> int:
+        head = ["GET /v1/health HTTP/1.1", "Host: 127.0.0.1", "Transfer-Encoding: chunked", *headers]
+        return raw(service.base_url, "\r\n".join([*head, "", "0", trailer, "", ""]).encode())[0]
+
+    with serve(archive, trusted_proxies=["127.0.0.1"]) as service:
+        forwarded = [f"X-Forwarded-For: 10.1.{i // 250}.{i % 250}" for i in range(302)]
+        assert status(service, f"X-API-Key: {service.api_key}") == 401
+        got = [status(service, trailer, "X-API-Key: wrong", "X-Forwarded-For: 10.9.9.9") for trailer in forwarded]
+        assert got == [401] * 300 + [429] * 2
 
 
 @pytest.mark.fault("S43")

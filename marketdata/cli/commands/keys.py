@@ -35,13 +35,18 @@ def new(
     from marketdata.service.auth import KeyFile, create_key_file
     from marketdata.service.plans import AccessPlan
 
+    if plan is not None and not plan.strip():
+        raise ConfigError(f"is empty; name a plan of {file}, or leave it out where there is one.", argument="plan")
     if not file.exists():
-        create_key_file(file, {plan or "local": AccessPlan(plan or "local")})
+        name = plan or "local"
+        create_key_file(file, {name: AccessPlan(name)})
     store = KeyFile(file)
-    known = sorted(store.plans)
-    if plan is None and len(known) != 1:
-        raise ConfigError(f"is missing; {file} has the plans {', '.join(known) or 'none'}.", argument="plan")
-    key, entry = store.add(plan or known[0], organization=organization)
+    if plan is None:
+        if len(store.plans) != 1:
+            known = ", ".join(sorted(store.plans)) or "none"
+            raise ConfigError(f"is missing; {file} has the plans {known}.", argument="plan")
+        [plan] = store.plans
+    key, entry = store.add(plan, organization=organization)
     typer.echo(f"{entry.key_id} (plan {entry.plan}); this is the only time the key is shown:\n{key}")
 
 
