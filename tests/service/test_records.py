@@ -205,3 +205,30 @@ def test_tokens_that_come_one_by_one_do_not_drop_each_other(archive: md.Archive)
     assert held.filter(pl.col("token_label").cast(pl.String) == "No")["price"].to_list() == [0.9, 0.8, 0.7]
     assert held.filter(pl.col("token_label").cast(pl.String) == "Yes")["price"].to_list() == [0.15, 0.2, 0.3]
     assert archive.verify().empty
+
+
+@pytest.mark.parametrize("further", [-1, 0, 1])
+def test_an_archive_put_in_the_place_of_the_served_one_is_not_mixed_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, further: int
+) -> None:
+    """Once another folder has the place of the served archive, with fewer, as many or more commits, no page of the
+    old one is served, and the log says to open the archive again; back in its place it is served as before.
+    """
+    served, other = md.Archive(tmp_path / "served"), md.Archive(tmp_path / "other")
+    for archive, count, price in ((served, 2, 0.25), (other, 2 + further, 0.75)):
+        archive.add(markets=[market("m")])
+        for k in range(count):
+            archive.add(prices=prices("m", "1", "Yes", *[price] * (k + 1)))
+    with asked(served) as web:
+        before = web.history("prices", "m")
+        assert [point["p"] for point in before.body["data"]["Yes"]] == [0.25, 0.25]
+        for name, new in (("served", "old"), ("other", "served")):
+            (tmp_path / name).rename(tmp_path / new)
+        for _ in range(2):
+            answers = [web.history("prices", "m"), web.get("/v1/markets"), web.get("/v1/markets/m")]
+            assert [answer.status for answer in answers] == [500] * 3
+            md.Archive(tmp_path / "served").add(prices=prices("m", "1", "Yes", *[0.75] * 9))
+        assert "was replaced by another table. Open the archive again." in caplog.text
+        for name, new in (("served", "other"), ("old", "served")):
+            (tmp_path / name).rename(tmp_path / new)
+        assert web.history("prices", "m").body == before.body

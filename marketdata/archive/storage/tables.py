@@ -97,6 +97,8 @@ class Table:
         self._log = Path(uri) / LOG_FOLDER
         self._opened: Store | None = None
         self._handle: Any = None
+        # Inode, size and time of the file of the newest known commit.
+        self._seen: tuple[int, ...] | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
         # The last checkpoint of a folder when its log was last read.
@@ -121,8 +123,11 @@ class Table:
             opened = self._handle is None and self.damage is None
             if opened:
                 self._open()
-            if self.remote and not opened and self._follows():
-                self._update()
+            if not opened and self._follows():
+                if self.remote:
+                    self._update()
+                elif self._stamp() != self._seen:
+                    self._compare()
             before = -2
             for _ in range(_MOST_READS):
                 if self.remote or not self._follows() or not self._moved():
@@ -153,6 +158,28 @@ class Table:
         except OSError as problem:
             raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
         return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(f"{self._log}/{self._version.number:020d}.json")  # noqa: PTH116  as in _moved
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _compare(self) -> None:
+        """Read the log again, whose newest known commit was changed or removed; ArchiveError if it is another log."""
+        from deltalake import DeltaTable
+
+        with errors.reading(f"The commit log of {self.uri}"):
+            found = DeltaTable(self.uri)
+        number = self._version.number
+        if (
+            found.metadata().id != self._handle.metadata().id
+            or found.version() < number
+            or self._fingerprint_in(number) not in (None, self._version.fingerprint)
+        ):
+            raise ArchiveError(f"{self.uri} was replaced by another table.", hint="Open the archive again.")
+        self._load(found)
 
     def _update(self) -> None:
         try:
@@ -237,6 +264,7 @@ class Table:
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
+        self._seen = self._stamp()
 
     def _is_whole(self, version: Version) -> bool:
         """Whether a version has the files that its last commit says."""
@@ -348,7 +376,7 @@ class Table:
             self._flush(after.number)
             self._handle.update_incremental()
             if self._handle.version() == after.number:
-                self._version = after
+                self._version, self._seen = after, self._stamp()
             else:
                 self._load(self._handle)
         return after
