@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -367,18 +368,30 @@ def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int,
         window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
 
 
-def test_an_error_is_seen_and_goes_with_its_market(window: Browser, planned: Service) -> None:
-    """On a phone an error is on the screen wherever one is; the next market, which has no history, is without it."""
-    window.phone(375, 700)
+def test_an_error_is_below_what_was_used(window: Browser, planned: Service, tmp_path: Path) -> None:
+    """On a phone the reason of a refusal is on the screen, right below the control that was used; the next market,
+    which has no history, is without it.
+    """
+    window.phone(390, 700)
+    below = (
+        "const [a, b] = [...arguments].map(s => document.querySelector(s).getBoundingClientRect());"
+        "return [b.top - a.bottom, b.top, innerHeight - b.bottom]"
+    )
     try:
         page = opened(window, planned, "slow")
         choose(page, 2)
-        page.wait(lambda: page.text("#message").startswith("Rate limit exceeded."))
-        page.run("document.querySelector('#connect-title').scrollIntoView()")
-        place = page.run(
-            "const r = document.querySelector('#message').getBoundingClientRect(); return [r.top, r.bottom]"
-        )
-        assert 0 <= place[0] < place[1] <= 700
+        refused = "Rate limit exceeded. Please try again later. Again in "
+        for used in ("#controls", "#search-form"):
+            if used == "#search-form":
+                page.run("document.querySelector('#search').scrollIntoView({block: 'end'})")
+                page.click("#search-form button")
+                page.wait(lambda: page.run("return document.querySelector('#held #message')"))
+            page.wait(lambda: page.text("#message").startswith(refused))
+            page.shot(tmp_path / f"{used[1:]}.png")
+            gap, *room = page.run(below, used, "#message")
+            assert 0 <= gap < 40
+            assert min(room) >= 0
+            assert page.text("#busy") == ""
         choose(page, 0)
         assert page.text("#message") == ""
         assert page.text("#busy") == "Neither books nor prices of this market are recorded."

@@ -37,12 +37,18 @@ const request = async (path, params = {}, signal = undefined) => {
   throw new Refused(answer.status, wait ? `${detail} Again in ${wait} s.` : detail);
 };
 
-const say = (text) => { at("message").textContent = text; at("message").hidden = !text; };
+// Below what was used last: on a phone the top of the page is far away.
+const say = (text, beside = at("key-form")) => {
+  const message = at("message");
+  if (text) beside.after(message);
+  message.textContent = text;
+  message.hidden = !text;
+  if (text) message.scrollIntoView({ block: "center" });
+};
 
-const fail = (problem) => {
+const fail = (beside) => (problem) => {
   if (problem.name === "AbortError") return;
-  if (problem.status === 401) forget();
-  say(problem.message);
+  if (problem.status === 401) { forget(); say(problem.message); } else say(problem.message, beside);
 };
 
 // --- small parts ---------------------------------------------------------------------------------------------

@@ -98,13 +98,13 @@ const load = async (keep = false) => {
   at("view").classList.remove("stale");
   const points = new Map();
   found.forEach((one, i) => {
-    if (one.status === "rejected") { fail(one.reason); return; }
+    if (one.status === "rejected") { fail(at("controls"))(one.reason); return; }
     for (const point of one.value) points.set(point.t, { ...points.get(point.t), ...(views[i] === "books" ? touch(point) : { price: point.p }) });
   });
   if (!shown) return;
   const kept = keep && shown.points.length ? shown.points[at("time").value].ms : null;
   shown.points = [...points].map(([t, point]) => ({ ms: Date.parse(t), ...point })).sort((a, b) => a.ms - b.ms);
-  at("busy").textContent = shown.points.length ? "" : "Nothing in this window.";
+  at("busy").textContent = shown.points.length || !at("message").hidden ? "" : "Nothing in this window.";
   at("range").textContent = `${minute(start)} to ${minute(end)} UTC, buckets of ${resolution}`;
   slide(kept);
   connect();

@@ -16,7 +16,7 @@ const open = async (given) => {
     at("key-state").hidden = false;
     const first = document.querySelector("#markets button");
     if (first) first.focus({ preventScroll: true });
-  } catch (problem) { fail(problem); }
+  } catch (problem) { fail(at("key-form"))(problem); }
 };
 
 const forget = () => {

@@ -52,8 +52,8 @@ at("key-form").addEventListener("submit", (event) => {
   open(given);
 });
 at("forget").addEventListener("click", forget);
-at("search-form").addEventListener("submit", (event) => { event.preventDefault(); say(""); list(true).catch(fail); });
-at("more").addEventListener("click", () => list(false).catch(fail));
+at("search-form").addEventListener("submit", (event) => { event.preventDefault(); say(""); list(true).catch(fail(at("search-form"))); });
+at("more").addEventListener("click", () => { say(""); list(false).catch(fail(at("more"))); });
 at("span").addEventListener("change", () => { shown.span = Number(at("span").value); load(true); });
 at("earlier").addEventListener("click", () => { shown.end = shown.start; load(); });
 at("later").addEventListener("click", () => { shown.end = Math.min(shown.end + shown.span, shown.last); load(); });
