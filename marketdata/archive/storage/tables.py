@@ -97,7 +97,7 @@ class Table:
         self._log = Path(uri) / LOG_FOLDER
         self._opened: Store | None = None
         self._handle: Any = None
-        # Inode, size and time of the file of the newest known commit.
+        # The mark of the newest known commit.
         self._seen: tuple[int, ...] | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
@@ -126,7 +126,7 @@ class Table:
             if not opened and self._follows():
                 if self.remote:
                     self._update()
-                elif self._stamp() != self._seen:
+                elif self._newest() != self._seen:
                     self._compare()
             before = -2
             for _ in range(_MOST_READS):
@@ -159,12 +159,8 @@ class Table:
             raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def _stamp(self) -> tuple[int, ...] | None:
-        try:
-            found = os.stat(f"{self._log}/{self._version.number:020d}.json")  # noqa: PTH116  as in _moved
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+    def _newest(self) -> tuple[int, ...] | None:
+        return self._mark(f"{self._version.number:020d}.json")
 
     def _compare(self) -> None:
         """Read the log again, whose newest known commit was changed or removed; ArchiveError if it is another log."""
@@ -176,7 +172,7 @@ class Table:
         if (
             found.metadata().id != self._handle.metadata().id
             or found.version() < number
-            or self._fingerprint_in(number) not in (None, self._version.fingerprint)
+            or not self._is_whole(self._version)
         ):
             raise ArchiveError(f"{self.uri} was replaced by another table.", hint="Open the archive again.")
         self._load(found)
@@ -264,7 +260,7 @@ class Table:
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
-        self._seen = self._stamp()
+        self._seen = self._newest()
 
     def _is_whole(self, version: Version) -> bool:
         """Whether a version has the files that its last commit says."""
@@ -376,7 +372,7 @@ class Table:
             self._flush(after.number)
             self._handle.update_incremental()
             if self._handle.version() == after.number:
-                self._version, self._seen = after, self._stamp()
+                self._version, self._seen = after, self._newest()
             else:
                 self._load(self._handle)
         return after
