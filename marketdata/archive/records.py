@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError, NotTidyError, ServiceOddityWarning, warn
 
 Record = dict[str, Any]
 _ID = {"markets": ("market_id", "id"), "events": ("event_id", "id"), "series": ("series_id", "id")}
@@ -36,7 +36,9 @@ def rows_of(frame: Any) -> list[Record]:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it; missing of any kind is None, times are ISO text in UTC."""
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, str):
+        return _whole(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -54,6 +56,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(v) for v in value]
     return str(value)
+
+
+def _whole(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        warn("A text of a record has half a character (a lone surrogate), stored as U+FFFD.", ServiceOddityWarning)
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def text_id(value: Any, what: str) -> str | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from marketdata.fetch.http.transport import STOP, Stop
+from marketdata.fetch.http.workers import STOP, Stop, start
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -18,8 +17,8 @@ T = TypeVar("T")
 
 
 def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The method in a daemon thread, for code that runs in an event loop; once cancelled, nothing more is sent."""
-    # Unlike a thread of asyncio.to_thread, a daemon does not keep a cancelled program from ending.
+    """The method in a thread, for code that runs in an event loop; once cancelled, nothing more is sent."""
+    # A thread of asyncio.to_thread would keep a cancelled program from ending.
 
     @functools.wraps(method)
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -35,7 +34,7 @@ def coroutine(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
                 outcome.set_exception(error)
 
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run,), name="marketdata-await", daemon=True).start()
+        start(functools.partial(context.run, run), "marketdata-await")
         try:
             return await asyncio.wrap_future(outcome)
         finally:

@@ -11,12 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import STOP, Stop, Transport
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.http.workers import STOP, Stop, start
 from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError
 from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
 from marketdata.times import Range
@@ -353,8 +355,8 @@ class Scheduler:
                     while not (self._ready or self._error or self._stop.is_set() or self._is_over):
                         if not self._active:
                             raise RuntimeError(_STUCK)
-                        # A timeout, so that Ctrl-C is seen on every system.
-                        self._change.wait(1.0)
+                        # A timeout, so that Ctrl-C is seen on every system, and a stop soon.
+                        self._change.wait(0.1)
                         self._fill()
                     if self._error or not self._ready:
                         break
@@ -406,7 +408,7 @@ class Scheduler:
             if task is None:
                 return
             self._active += 1
-            threading.Thread(target=self._work, args=(task,), name=THREAD, daemon=True).start()
+            start(partial(self._work, task), THREAD)
 
     def _workers(self) -> int:
         return self._fixed or worker_count(self._transport.pacer, self._transport.latency)
@@ -542,13 +544,10 @@ def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None
                 errors.append(error)
                 stop.set()
 
-    threads = [
-        threading.Thread(target=work, name=THREAD, daemon=True)
-        for _ in range(min(len(todo), worker_count(transport.pacer, transport.latency)))
-    ]
+    many = min(len(todo), worker_count(transport.pacer, transport.latency))
+    threads: list[threading.Thread] = []
     try:
-        for thread in threads:
-            thread.start()
+        threads += (start(work, THREAD) for _ in range(many))
         for thread in threads:
             while thread.is_alive():
                 thread.join(1.0)

@@ -78,10 +78,9 @@ def _kind(name: str, values: Sequence[Any]) -> str:
         return "date" if name in _DATES and _dates(values) is not None else "text"
     if found == {bool}:
         return "bool"
-    if found == {int} and all(v is None or abs(v) < 2**63 for v in values):
-        return "int"
-    if found <= {int, float}:
-        return "float"
+    # What 64 bits cannot hold, such as an id of 77 digits, keeps its digits as text.
+    if found <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
+        return "int" if found == {int} else "float"
     return "json"
 
 

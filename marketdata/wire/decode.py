@@ -102,9 +102,9 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
                 return _read_books([compact(body)])[0]
             except _DOUBTS:
                 pass
-    top = reference_decoder.load(body)
-    envelope = _envelope(view, top)
     notes: Counter[str] = Counter()
+    top = reference_decoder.load(body, notes)
+    envelope = _envelope(view, top)
     columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
     return _Read(columns, envelope, notes)
 

@@ -20,14 +20,23 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
 _BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
 _DEEPEST = 64
+# An escape of a text: two surrogates that are one character, one alone (the group), or any other.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.ASCII | re.DOTALL)
 
 
-def load(body: bytes) -> Any:
-    """The JSON of a body, strictly RFC 8259, UTF-8, every key once, not too deep; else a ContractError."""
+def load(body: bytes, notes: Counter[str] | None = None) -> Any:
+    """The JSON of a body, strictly RFC 8259, UTF-8, every key once, not too deep; else a ContractError.
+
+    Half a surrogate pair, of a text that was cut, is read as U+FFFD and counted in ``notes``.
+    """
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise ContractError(f"The answer is not UTF-8 text: byte {problem.start} cannot be read.") from None
+    whole = _ESCAPE.sub(lambda escape: r"\ufffd" if escape[1] else escape[0], text) if "\\u" in text else text
+    if notes is not None and whole != text:
+        notes["half_surrogate"] += 1
+    text = whole
     if _depth(text) > _DEEPEST:
         raise ContractError(f"The answer nests more than {_DEEPEST} levels deep.")
     try:

@@ -92,11 +92,12 @@ class KeyProvider:
                 self._held = self._read()
             return self._held
 
-    def refresh(self) -> Secret:
-        """The key from its source again: it may have been rotated."""
+    def refresh(self, refused: Secret) -> Secret:
+        """The key from its source again, as it may have been rotated; once for all requests that had this one."""
         with self._lock:
-            self._held = self._read()
-            return self._held
+            if self._held is refused:
+                self._held = self._read()
+            return self._held or refused
 
     def digest(self, base_url: str) -> str:
         """A name for this key at this address, from which the key cannot be read back."""

@@ -10,6 +10,7 @@ import itertools
 import os
 import socket
 import time
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from http.cookiejar import DefaultCookiePolicy
@@ -27,6 +28,9 @@ from marketdata.fetch.http.retry import Policy
 
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
 ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("marketdata_attempt")
+# Variables of the environment that name a proxy for https, and the CA bundle; the first one that is set counts.
+PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _LONGEST_HEAD = 72 * 1024
 _STEP = 1 << 16
 
@@ -39,11 +43,16 @@ class _Timed(io.RawIOBase):
         self._raw = sock.makefile("rb", buffering=0)
         self._until, self._silence = ATTEMPT.get((time.monotonic() + 120.0, 30.0))
         self.allowed: int | None = None
+        self.is_over = False
+        with _OPEN_LOCK:
+            _OPEN.add(self)
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Any) -> int | None:
+        if self.is_over:
+            return None
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the answer took too long")
@@ -57,9 +66,41 @@ class _Timed(io.RawIOBase):
                 raise http.client.HTTPException("the header is larger than 64 KiB")
         return got
 
+    def shut_down(self) -> None:
+        """End the connection: whoever reads from it sees its end, and it is not used again."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(getattr(self._sock, "socket", self._sock), socket.SHUT_RDWR)
+
     def close(self) -> None:
         if not self.closed:
             self._raw.close()
+        super().close()
+
+
+_OPEN: weakref.WeakSet[_Timed] = weakref.WeakSet()
+_OPEN_LOCK = ForkLock()
+
+
+def shut_down_all() -> None:
+    """End every connection whose answer is being read."""
+    with _OPEN_LOCK:
+        reading = list(_OPEN)
+    for timed in reading:
+        timed.shut_down()
+
+
+class _Answer(io.BufferedReader):
+    """An answer; a connection that has sent more than that is not used again: the next request would be given it."""
+
+    def __init__(self, timed: _Timed) -> None:
+        super().__init__(timed)
+        self._timed = timed
+
+    def close(self) -> None:
+        if not self.closed:
+            self._timed.is_over = True  # so that peek shows what was received, and reads nothing
+            if self.peek(1):
+                self._timed.shut_down()
         super().close()
 
 
@@ -68,12 +109,18 @@ class _TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         self.fp.close()
         self._timed = _Timed(sock)
-        self.fp = io.BufferedReader(self._timed)
+        self.fp = _Answer(self._timed)
 
     def begin(self) -> None:
         self._timed.allowed = _LONGEST_HEAD
         super().begin()
+        # http.client passes over 100 alone; the bytes allowed for a header bound all of them together.
+        while 101 < self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
         self._timed.allowed = None
+        if self.status in (101, 204, 304):
+            self.will_close = True  # what follows is not read, whatever the header says of it
         # Behind a line that is none all headers are lost, the length of the body among them.
         if getattr(self.msg, "defects", None):
             raise http.client.HTTPException("the header is malformed")
@@ -131,7 +178,7 @@ class Sessions:
         session.trust_env = False
         if self._base_url.startswith("https:"):
             session.proxies = dict(get_environ_proxies(self._base_url))
-            session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+            session.verify = next(filter(None, map(os.environ.get, BUNDLES)), True)
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
         session.mount("https://", Adapter(max_retries=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import ssl
 from typing import Any
@@ -26,6 +27,7 @@ from marketdata.errors import (
     TooManyTokensError,
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, redact
+from marketdata.fetch.http.connection import BUNDLES, PROXIES
 from marketdata.fetch.http.retry import Again, Failure
 
 _LONGEST = 2048
@@ -133,6 +135,31 @@ def redirect_text(status: int, location: str) -> str:
     return f"The answer is a redirect ({status}) to {where[:200]}; it was not followed. Is base_url right?"
 
 
+def _of_environment(causes: list[BaseException]) -> tuple[str, Again] | None:
+    """What is wrong with the proxy or the CA bundle that the environment names, and whether a retry can help."""
+    said = " ".join(map(str, causes))
+    bundle, proxy = _variable(BUNDLES), f"the proxy that {_variable(PROXIES)} names"
+    if "TLS CA certificate bundle" in said or "NO_CERTIFICATE_OR_CRL_FOUND" in said:
+        return f"the file that {bundle} names is missing, or is no bundle of CA certificates", "no"
+    if "SOCKS support" in said:
+        return f"{proxy} is a SOCKS proxy, which needs a library: pip install 'requests[socks]'", "no"
+    if any(isinstance(c, requests.exceptions.InvalidProxyURL) for c in causes):
+        return f"{proxy} is not an address such as http://host:port", "no"
+    if (refused := re.search(r"Tunnel connection failed: (\d{3})", said)) is not None:
+        if refused[1] == "407":
+            return f"{proxy} wants a login (407); write it as http://user:password@host:port", "no"
+        return f"{proxy} did not connect to the service ({refused[1]})", "no" if refused[1] < "500" else "yes"
+    if not any(isinstance(c, requests.exceptions.ProxyError) or "SOCKS" in type(c).__name__ for c in causes):
+        return None
+    if any(isinstance(c, TimeoutError) for c in causes):
+        return f"{proxy} took too long", "yes"
+    return f"{proxy} cannot be reached ({_UNREACHABLE.get(type(causes[-1]).__name__, type(causes[-1]).__name__)})", "no"
+
+
+def _variable(names: tuple[str, ...]) -> str:
+    return next((name for name in names if os.environ.get(name)), "the system")
+
+
 def network_failure(problem: Exception, url: str) -> Failure:
     """A network error in our words: those of the libraries may contain headers."""
     causes: list[BaseException] = []
@@ -142,7 +169,9 @@ def network_failure(problem: Exception, url: str) -> Failure:
         inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)
         seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
     again: Again = "yes"
-    if any(isinstance(c, ssl.SSLCertVerificationError) or type(c).__name__ == "CertificateError" for c in causes):
+    if (of_environment := _of_environment(causes)) is not None:
+        words, again = of_environment
+    elif any(isinstance(c, ssl.SSLCertVerificationError) or type(c).__name__ == "CertificateError" for c in causes):
         words, again = "the certificate of the service is not valid for it", "no"
     elif url.startswith("https:") and any(isinstance(c, ssl.SSLError) and c.reason in _NOT_TLS for c in causes):
         words, again = "the service does not speak TLS; is its address http:// instead of https://?", "no"

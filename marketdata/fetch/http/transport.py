@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import http.client
 import random
 import threading
 import time
-import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -24,6 +23,8 @@ from marketdata.errors import (
     NetworkError,
     RateLimitError,
     RedirectError,
+    ServiceOddityWarning,
+    warn,
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
@@ -45,31 +46,12 @@ from marketdata.fetch.http.retry import (
     server_date,
 )
 from marketdata.fetch.http.url import check_base_url, target
+from marketdata.fetch.http.workers import STOP
 from marketdata.wire import reference_decoder
 
 E = TypeVar("E", bound=MarketDataError)
 
 
-class Stop(threading.Event):
-    """Set it, and nothing more is sent; what is linked to it is set with it."""
-
-    def __init__(self, parent: Stop | None = None) -> None:
-        super().__init__()
-        self.linked: weakref.WeakSet[Stop] = weakref.WeakSet()
-        if parent is not None:
-            parent.linked.add(self)
-            if parent.is_set():
-                self.set()
-
-    def set(self) -> None:
-        """Send nothing more."""
-        super().set()
-        for one in list(self.linked):
-            one.set()
-
-
-# Of the call that this thread makes for a coroutine.
-STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("marketdata_stop", default=None)
 _AGENT = "marketdata-python"
 _LIBRARY_ERRORS = (
     requests.RequestException,
@@ -212,7 +194,11 @@ class Transport:
         check: Callable[[Any], Any] = lambda top: top,
     ) -> Any:
         """The JSON of an answer, or what ``check`` makes of it; for errors see `get`."""
-        top = self.get(segments, params, lambda answer: check(reference_decoder.load(answer.body)))
+        notes: Counter[str] = Counter()
+        top = self.get(segments, params, lambda answer: check(reference_decoder.load(answer.body, notes)))
+        if notes:
+            where = "/".join(segments)
+            warn(f"A text of {where} has half a character (a lone surrogate), read as U+FFFD.", ServiceOddityWarning)
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
@@ -351,7 +337,7 @@ class Transport:
             return Failure(error, "yes", wait)
         if status == 401:
             with contextlib.suppress(ConfigError):  # a key that is gone is no new key
-                if str.__str__(self.keys.refresh()) != str.__str__(key):
+                if str.__str__(self.keys.refresh(key)) != str.__str__(key):
                     return Failure(error, "new_key")
         return Failure(error)
 
