@@ -19,7 +19,7 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
-from marketdata.times import SECOND, Range
+from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.deduplicate import deduplicate, repeated
@@ -118,8 +118,9 @@ class Reader:
         """The points of a window, in halves where its pages do not end, or may lack points."""
         tried = 0
         while True:
+            pages: list[Page] = []
             try:
-                chunk = self._fetch(window, budget)
+                chunk = self._fetch(window, budget, pages)
                 why = self._unproven(window, chunk)
                 return self._halved(window, chunk, budget, why) if why else chunk
             except LimitTooSmallError as error:
@@ -135,15 +136,15 @@ class Reader:
                 if budget.is_spent or (window.buckets == 1 and tried == _MOST_TRIES):
                     raise
                 if window.buckets > 1:
-                    return _joined([self._read(half, budget) for half in window.halves()])
+                    parts = [self._read(half, budget) for half in window.halves()]
+                    return _with_all(window, [page.columns for page in pages], _joined(parts))
 
     def _limit(self, window: Window) -> int:
         return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
 
-    def _fetch(self, window: Window, budget: _Budget) -> Chunk:
-        """The points of the pages of a window, each once and inside its range."""
+    def _fetch(self, window: Window, budget: _Budget, pages: list[Page]) -> Chunk:
+        """The points of the pages of a window, each once and inside its range; ``pages`` is filled in."""
         window = replace(window, limit=self._limit(window))
-        pages: list[Page] = []
         dates: list[float] = []
         labels = 1
 
@@ -236,22 +237,23 @@ class Reader:
             return chunk._replace(proven=False)
         self._count_restart()
         halves = (window,) if is_one else window.halves()
-        parts = [self._fetch(half, budget) for half in halves]
+        parts = [self._fetch(half, budget, []) for half in halves]
         if why == "count":
             if halvings == _MOST_HALVINGS and not is_one and not any(part.proven for part in parts):
                 self._memory.counts_otherwise = True
         elif sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.empty_cursor_ends = True
-            return _joined(parts)
+            return _with_all(window, [chunk.columns], _joined(parts))
         else:
             self._memory.empty_cursor_lies = True
         left = 0 if is_one else halvings - 1
-        return _joined(
+        whole = _joined(
             [
                 self._halved(half, part, budget, again, left) if (again := self._unproven(half, part, left)) else part
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
+        return _with_all(window, [chunk.columns], whole)
 
     def _count_restart(self) -> None:
         with self._lock:
@@ -288,10 +290,27 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
     )
 
 
+def _with_all(window: Window, before: Iterable[AnyColumns], chunk: Chunk) -> Chunk:
+    """The points of a window requested again, if they include all that came before; else a ContractError."""
+    inside = (columns.between(window.first_bucket, window.rng.end) for columns in before)
+    lost = sorted({key for columns in inside for key in _keys(columns)} - set(_keys(chunk.columns)), key=str)
+    if lost:
+        label, t = lost[0]
+        raise ContractError(
+            f"{window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the service "
+            "lost them, or should not have sent them."
+        )
+    return chunk
+
+
+def _keys(columns: AnyColumns) -> Iterable[tuple[str | None, int]]:
+    labels = [token.token_label for token in columns.tokens]
+    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
+
+
 def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
     """(label, t) of each point of a page."""
-    labels = [token.token_label for token in page.columns.tokens]
-    return ((labels[c], t) for c, t in zip(page.columns.token.tolist(), page.columns.ts.tolist(), strict=True))
+    return _keys(page.columns)
 
 
 def _same(first: AnyColumns, second: AnyColumns) -> bool:

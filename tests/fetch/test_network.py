@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -556,6 +557,45 @@ def test_https_proxy_and_bundle(
     assert server.asks[0].header("X-API-Key") == []
 
 
+@pytest.mark.fault("N29")
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"https_proxy": "{server}"}, "the proxy that https_proxy names wants a login (407)"),
+        ({"https_proxy": "http://127.0.0.1:1"}, "the proxy that https_proxy names cannot be reached"),
+        ({"ALL_PROXY": "http://proxy.invalid:1"}, "the proxy that ALL_PROXY names cannot be reached"),
+        (
+            {"ALL_PROXY": "socks5://127.0.0.1:1"},
+            "the proxy that ALL_PROXY names is a SOCKS proxy, which needs",
+        ),
+        ({"https_proxy": "http://"}, "the proxy that https_proxy names is not an address"),
+        ({"REQUESTS_CA_BUNDLE": "/no/such/file.pem"}, "the file that REQUESTS_CA_BUNDLE names is missing"),
+        ({"CURL_CA_BUNDLE": __file__}, "the file that CURL_CA_BUNDLE names is missing, or is no bundle"),
+    ],
+    ids=["407", "nobody", "unknown host", "socks", "no address", "no bundle", "no certificates"],
+)
+def test_environment(
+    server: FaultServer,
+    tls: Callable[..., str],
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    """What the environment names is named by the error, with its variable, and there is no retry."""
+    server.answer = lambda ask: refuse(407)
+    monkeypatch.setitem(sys.modules, "socks", None)
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(server=server.base_url))
+    address = "https://service.invalid" if any("PROXY" in name.upper() for name in variables) else tls()
+    with pytest.raises(NetworkError) as caught:
+        connect(address).get(["x"])
+    assert said in str(caught.value)
+    assert caught.value.attempts == 1
+
+
 @pytest.mark.fault("N30")
 def test_clock_jumps(server: FaultServer, transport: Transport, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock of the machine that jumps while waiting changes no wait."""
@@ -634,6 +674,43 @@ def test_signal(server: FaultServer) -> None:
     assert (out, process.returncode) == ("left True\n", 0)
 
 
+CUT_SHORT = """
+import asyncio, os, signal, sys, threading, time, pandas, polars
+import marketdata as md
+
+client, how = md.Client(sys.argv[1], "k" * 20), sys.argv[2]
+history = ["slug", "other"], "2026-01-01", "2026-01-11"
+
+async def cancelled():
+    task = asyncio.create_task(client.aprices(*history))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        print("cancelled")
+
+if how == "cancel":
+    asyncio.run(cancelled())
+elif how == "iterator":
+    for frame in client.iter_prices(*history):
+        break
+else:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    client.prices(*history)
+"""
+
+
+@pytest.mark.fault("N34")
+@pytest.mark.parametrize(("how", "code"), [("cancel", 0), ("iterator", 0), ("interrupt", -signal.SIGINT)])
+def test_end_of_the_process(server: FaultServer, how: str, code: int) -> None:
+    """A process whose fetch was cut short ends at once and in order, however many requests are in flight."""
+    server.answer = Oracle.of_prices(60 * 24 * 10)
+    command = [sys.executable, "-c", CUT_SHORT, server.base_url, how]
+    run = subprocess.run(command, capture_output=True, cwd=Path(__file__).parents[2], timeout=60.0, check=False)
+    assert run.returncode == code, run.stderr.decode()[-500:]
+
+
 @pytest.mark.fault("N32")
 def test_fork(server: FaultServer, transport: Transport) -> None:
     """A forked child opens connections of its own."""
@@ -677,12 +754,13 @@ def test_fifty_threads(server: FaultServer, transport: Transport) -> None:
         ok({}).with_header("content-length", "7"),
         ok({}).with_header("X-Long", "x" * 200_000),
         Act(raw=b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(500)) + b"\r\n{}"),
-        Act(raw=b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+        Act(raw=b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
         Act(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 9000),
+        Act(raw=b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 9000),
         Act(raw=b"not http at all\r\n\r\n"),
         Act(raw=b"HTTP/1.1 abc\r\n\r\n"),
     ],
-    ids=["two lengths", "long header", "many headers", "early hints", "endless 100", "no http", "no status"],
+    ids=["two lengths", "long header", "many headers", "switch", "endless 100", "endless 103", "no http", "no status"],
 )
 def test_odd_headers(server: FaultServer, connect: Connect, act: Act) -> None:
     """Headers off the rules are a typed error, never a hang."""
@@ -691,8 +769,35 @@ def test_odd_headers(server: FaultServer, connect: Connect, act: Act) -> None:
         connect(attempts=2).get(["x"])
 
 
+INTERIM = [
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 102 Processing\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" * 20,
+]
+
+
 @pytest.mark.fault("N33")
-def test_continue(server: FaultServer, transport: Transport) -> None:
-    """An interim 100 before the answer is passed over."""
-    server.script = [Act(body=b"{}", before=b"HTTP/1.1 100 Continue\r\n\r\n")]
-    assert transport.get(["x"]).body == b"{}"
+@pytest.mark.parametrize("before", INTERIM, ids=["100", "102", "103", "many"])
+@pytest.mark.parametrize("slicer", [None, (1, 0.0)], ids=["at once", "bytes"])
+def test_interim_answers(
+    server: FaultServer, transport: Transport, before: bytes, slicer: tuple[int, float] | None
+) -> None:
+    """Interim answers are passed over, and each request of the connection gets its own answer."""
+    server.answer = lambda ask: ok({"path": ask.path}, before=before, slicer=slicer)
+    assert [transport.get_json([name])["path"] for name in "abc"] == ["/v1/a", "/v1/b", "/v1/c"]
+    assert server.connections == 1
+
+
+@pytest.mark.fault("N33")
+@pytest.mark.parametrize("status", [101, 200, 204, 304])
+def test_connections_with_something_unread(server: FaultServer, connect: Connect, status: int) -> None:
+    """A connection on which more came than the answer is not used again."""
+    more = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"path": "old"}'
+    head = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\n" % status
+    length = b"Content-Length: 2\r\n\r\n{}" if status == 200 else b"\r\n"
+    server.answer = lambda ask: ok({"path": ask.path}, before=b"" if ask.path != "/v1/a" else head + length + more)
+    transport = connect(attempts=1)
+    with contextlib.suppress(MarketDataError):
+        transport.get_json(["a"])
+    assert transport.get_json(["b"]) == {"path": "/v1/b"}

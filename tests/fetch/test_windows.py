@@ -3,7 +3,9 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +109,23 @@ def test_smaller_windows_need_no_cursor(server: FaultServer, transport: Transpor
     report = Report()
     assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
     assert report.restarts >= 1
+
+
+@pytest.mark.fault("P1")
+def test_points_that_came_before_a_stall(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+    """A point that came before the pages stalled, and does not come again, is an error."""
+
+    def stall(body: Body, ask: Ask) -> None:
+        if "cursor" in ask.params:
+            body["metadata"]["next_cursor"] = ask.params["cursor"]
+        elif len(server.asks) > 3:
+            before = len(body["data"]["Yes"])
+            body["data"]["Yes"] = [p for p in body["data"]["Yes"] if p["t"] != "2026-01-01T00:05:00Z"]
+            body["metadata"]["count"] -= before - len(body["data"]["Yes"])
+
+    server.answer = bend(oracle, stall)
+    error = fails(transport, oracle.request(COUNT), ContractError)
+    assert "'Yes' at 2026-01-01T00:05:00Z" in str(error)
 
 
 @pytest.mark.fault("P2")
@@ -717,6 +736,31 @@ def test_key_rotated(server: FaultServer, oracle: Oracle) -> None:
     transport = rotating(server, oracle, ["old-key-0123456789", "new-key-9876543210"])
     assert fetched(transport, oracle.request(COUNT)) == expected(oracle.points)
     assert len(server.asks) == 6
+    transport.close()
+
+
+@pytest.mark.fault("P22")
+def test_key_rotated_once(server: FaultServer, oracle: Oracle) -> None:
+    """However many requests are refused at once, the key is asked from its source once."""
+    keys, ready = ["old-key-0123456789", "new-key-9876543210"], threading.Barrier(20)
+    given: list[str] = []
+
+    def answer(ask: Ask) -> Act:
+        if ask.header("X-API-Key") == keys[1:]:
+            return oracle(ask)
+        ready.wait(10.0)
+        return refuse(401, "Invalid or expired API key.")
+
+    def source() -> str:
+        given.append(keys[min(1, len(given))])
+        return given[-1]
+
+    server.answer = answer
+    transport = Transport(server.base_url, source, pacer=Pacer())
+    window = oracle.request(COUNT)
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda _: transport.get(window.segments, window.params), range(20)))
+    assert given == keys
     transport.close()
 
 

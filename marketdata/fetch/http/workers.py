@@ -23,12 +23,12 @@ class Stop(threading.Event):
 
     def __init__(self, parent: Stop | None = None, *, is_root: bool = False) -> None:
         super().__init__()
-        self._linked: weakref.WeakSet[Stop] = weakref.WeakSet()
+        self.linked: weakref.WeakSet[Stop] = weakref.WeakSet()
         if is_root:
             return
         parent = parent or _ROOT
         with _LOCK:
-            parent._linked.add(self)
+            parent.linked.add(self)
         if parent.is_set():
             self.set()
 
@@ -36,7 +36,7 @@ class Stop(threading.Event):
         """Send nothing more."""
         super().set()
         with _LOCK:
-            linked = list(self._linked)
+            linked = list(self.linked)
         for one in linked:
             one.set()
 
