@@ -675,11 +675,11 @@ def test_signal(server: FaultServer) -> None:
 
 
 CUT_SHORT = """
-import asyncio, os, signal, sys, threading, time, pandas, polars
+import asyncio, os, signal, sys, threading, pandas
 import marketdata as md
 
 client, how = md.Client(sys.argv[1], "k" * 20), sys.argv[2]
-history = ["slug", "other"], "2026-01-01", "2026-01-11"
+history = ["slug", "other"], "2026-01-01", "2026-01-05"
 
 async def cancelled():
     task = asyncio.create_task(client.aprices(*history))
@@ -705,7 +705,7 @@ else:
 @pytest.mark.parametrize(("how", "code"), [("cancel", 0), ("iterator", 0), ("interrupt", -signal.SIGINT)])
 def test_end_of_the_process(server: FaultServer, how: str, code: int) -> None:
     """A process whose fetch was cut short ends at once and in order, however many requests are in flight."""
-    server.answer = Oracle.of_prices(60 * 24 * 10)
+    server.answer = Oracle.of_prices(60 * 24 * 4)
     command = [sys.executable, "-c", CUT_SHORT, server.base_url, how]
     run = subprocess.run(command, capture_output=True, cwd=Path(__file__).parents[2], timeout=60.0, check=False)
     assert run.returncode == code, run.stderr.decode()[-500:]
