@@ -408,9 +408,8 @@ class Archive(Generic[Frame]):
         then aggregated.
         """
         store, ranges = self._store, {market_id: rng or query.ALL_TIME}
-        return query.derived(
-            store.points[choice("view", view, VIEWS)], view, ranges, store.base, store.width(resolution), token_id
-        )
+        table, width = store.points[choice("view", view, VIEWS)], store.width(resolution)
+        return query.derived(table, view, ranges, store.base, width, store.labels(view, ranges), token_id)
 
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
         """Ranges [microseconds UTC] that may have points of a market, whatever the coverage; see `columns`."""
@@ -773,7 +772,9 @@ class Archive(Generic[Frame]):
         else:
             ids = dict.fromkeys(map(self._market_id, names("market", market)))
             ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
-        columns = query.derived(self._store.points[view], view, ranges, self._store.base, width)
+        store = self._store
+        labels = store.labels(view, ranges)
+        columns = query.derived(store.points[view], view, ranges, store.base, width, labels, counts=True)
         if levels is not None and isinstance(columns, BookColumns):
             columns = columns.cut(levels)
         return cast("Frame", to_frame(columns, frame or self._frame))

@@ -83,6 +83,20 @@ class Catalog:
             self._refresh()
             return [str(self._rows["market_id"][at]) for at in self._tokens.get(token_id, ())]
 
+    def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
+        """The label of each token of some markets (None: all) that has one, by market and token."""
+        with self._lock:
+            self._refresh()
+            rows = self._rows.select(["market_id", "token_ids", "token_labels"])
+            if markets is not None:
+                rows = rows.take(pa.array([self._by_id[m] for m in markets if m in self._by_id], pa.int64()))
+        return {
+            (market, token): label
+            for market, tokens, labels in zip(*(column.to_pylist() for column in rows.columns), strict=True)
+            for token, label in zip(tokens or (), labels or (), strict=False)
+            if token and label is not None
+        }
+
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
         with self._lock:

@@ -296,8 +296,9 @@ def seen_markets(columns: AnyColumns, markets: Catalog) -> list[Record]:
     out = []
     for market_id, seen in tokens.items():
         known = markets.find(market_id)
-        have = list(known.get("tokens", ())) if known and known["id"] == market_id else []
+        held = list(known.get("tokens", ())) if known and known["id"] == market_id else []
+        have = [t if t.get("label") is not None else {**t, "label": seen.get(t.get("id"))} for t in held]
         new = [{"id": i, "label": label} for i, label in seen.items() if i not in {t.get("id") for t in have}]
-        if known is None or known["id"] != market_id or new:
+        if known is None or known["id"] != market_id or new or have != held:
             out.append({"id": market_id, "slug": known and known.get("slug"), "tokens": [*have, *new]})
     return out

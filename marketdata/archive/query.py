@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 Missing = Literal["warn", "raise", "partial", "fetch"]
+# Label of a token by its market_id and token_id, as the records of markets have it.
+Labels = Mapping[tuple[str, str], str]
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
 _MANY_FILES = 4
@@ -151,24 +154,43 @@ def derived(
     ranges: Mapping[str, Range],
     base: BucketWidth,
     width: BucketWidth,
+    labels: Labels,
     token_id: str | None = None,
+    *,
+    counts: bool = False,
 ) -> AnyColumns:
-    """Points of markets, each in a range, at a resolution, by the aggregation rules."""
+    """Points of markets, each in a range, at a resolution, by the aggregation rules; ``counts``: see `has_counts`."""
     from marketdata.tidy.runs import resample_columns
 
     ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
     version, parts = table.version(), list[AnyColumns]()
+    counts = counts and has_counts(base, width)
     for part in _portions(version, ranges, base, width):
-        points = read(table, view, part, part, token_id, version=version)
-        parts.append(points if width == base else resample_columns(points, width))  # type: ignore[type-var]
+        points = labelled(read(table, view, part, part, token_id, version=version), labels)
+        parts.append(points if width == base else resample_columns(points, width, counts=counts))  # type: ignore[type-var]
     if len(parts) == 1:
         return parts[0]
     return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
 
 
+def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
+    """Whether means come with the number of their points: those of seconds, whose times may be those of 1m points."""
+    return base.micros < MINUTE and width != base
+
+
+def labelled(columns: AnyColumns, labels: Labels) -> AnyColumns:
+    """The same points, each token with the label of its record: stored ones may be from before the record changed."""
+    new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in columns.tokens]
+    if tuple(new) == columns.tokens:
+        return columns
+    index: dict[Token, int] = {}
+    codes = np.array([index.setdefault(t, len(index)) for t in new], np.int32)
+    return replace(columns, tokens=tuple(index), token=codes[columns.token]).sort()
+
+
 def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
-    """A range of base points: whole minutes, unless seconds are read as they are."""
-    return whole_minutes(wanted) if base.micros < MINUTE and width != base else wanted
+    """A range of base points: whole minutes, unless seconds are read as widths below a minute."""
+    return whole_minutes(wanted) if base.micros < MINUTE <= width.micros else wanted
 
 
 def _portions(

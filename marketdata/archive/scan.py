@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from marketdata.archive.query import clipped, files_of
+from marketdata.archive.query import Labels, clipped, files_of, has_counts
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.archive.store import ArchiveStore
@@ -16,7 +16,7 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.partitions import home
-from marketdata.tidy.schema import ASK, BID, BOOKS
+from marketdata.tidy.schema import ASK, BID, BOOKS, COUNT, uncounted
 from marketdata.times import Range, to_datetime
 from marketdata.wire.views import View
 
@@ -43,8 +43,14 @@ class Query:
     wanted: Range
     width: BucketWidth
     base: BucketWidth
+    labels: Labels
     levels: int | None = None
     nested: bool = False
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether means come with the number of their points."""
+        return has_counts(self.base, self.width)
 
     def lazy(self) -> pl.LazyFrame:
         """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
@@ -60,11 +66,13 @@ class Query:
                 glob=False,
             )  # fmt: skip
         rows, ids = self._within(rows), id_columns(self.view)
+        if self.labels:
+            rows = rows.with_columns(_label(self.labels))
         if self.view != "books":
             values = [name for name in schema if name not in {"ts", *ids}]
-            return (
-                rows.select("ts", *ids, *values) if self.width == self.base else _means(rows, ids, values, self.width)
-            )
+            if self.width == self.base:
+                return rows.select("ts", *ids, *values)
+            return _means(rows, ids, values, self.width, counts=self.has_counts)
         rows = rows if self.width == self.base else _last(rows, ids, self.width)
         if self.levels is not None:
             rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in SIDES)
@@ -114,7 +122,8 @@ def query_of(
     addresses = tuple(table.store.address(f.path) for f in files)
     some = None if markets is None else tuple(markets)
     options = store.options if table.remote else None
-    return Query(view, addresses, version.schema, options, some, wanted, width, base, levels, nested)
+    labels = store.labels(view, markets)
+    return Query(view, addresses, version.schema, options, some, wanted, width, base, labels, levels, nested)
 
 
 def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]:
@@ -126,7 +135,8 @@ def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]
     out = []
     for part in parts:
         files = [table.store.address(f.path) for f in files_of(version, part, query.wanted)]
-        out.append(replace(query, files=tuple(f for f in files if f in known), markets=tuple(part)))
+        labels = {ids: label for ids, label in query.labels.items() if ids[0] in part}
+        out.append(replace(query, files=tuple(f for f in files if f in known), markets=tuple(part), labels=labels))
     return out or [query]
 
 
@@ -200,13 +210,34 @@ def _bucket(width: BucketWidth) -> pl.Expr:
     return width.floor(pl.col("ts").dt.epoch("us")).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")  # type: ignore[no-any-return]
 
 
-def _means(rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
+def _label(labels: Labels) -> pl.Expr:
+    """The label of each row's token, looked up once for rows of one token that follow each other."""
+    import polars as pl
+
+    def look_up(rows: pl.Series) -> pl.Series:
+        ids = rows.struct.unnest()
+        new = ids.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ids.columns)).to_series()
+        heads = ids.filter(new | (pl.int_range(len(ids), eager=True) == 0))
+        found = [labels.get((market, token), label) for market, token, label in heads.iter_rows()]
+        run = new.cast(pl.Int64).cum_sum()
+        return pl.Series(found, dtype=pl.String).gather(run - (run[0] if len(run) else 0))
+
+    whole = pl.struct("market_id", "token_id", "token_label")
+    return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
+
+
+def _means(
+    rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width: BucketWidth, *, counts: bool
+) -> pl.LazyFrame:
     import polars as pl
 
     # As sum / count: a group mean differs between runs in the last bits.
     known = {v: pl.col(v).fill_nan(None) for v in values}
     means = [pl.when(x.count() > 0).then(x.sum() / x.count()).alias(v) for v, x in known.items()]
-    return rows.group_by(*ids, _bucket(width).alias("ts")).agg(means).select("ts", *ids, *values)
+    of = uncounted(values) if counts else []
+    means += [known[v].count().cast(pl.Int64).alias(v + COUNT) for v in of]
+    names = dict.fromkeys(["ts", *ids, *values, *(v + COUNT for v in of)])
+    return rows.group_by(*ids, _bucket(width).alias("ts")).agg(means).select(*names)
 
 
 def _last(rows: pl.LazyFrame, ids: Sequence[str], width: BucketWidth) -> pl.LazyFrame:

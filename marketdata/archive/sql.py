@@ -12,10 +12,11 @@ from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.tidy import nested
+from marketdata.tidy.schema import COUNT, uncounted
 from marketdata.times import SECOND, to_text
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
-_ROWS = "stored"
+_ROWS, _LABELS = "stored", "stored_labels"
 
 
 def connect() -> Any:
@@ -33,6 +34,7 @@ def relation(table: Table, query: Query) -> Any:
     """The rows of a query as a DuckDB relation."""
     connection = connect()
     connection.register(_ROWS, dataset(table, query))
+    _register_labels(connection, query)
     rows = connection.sql(statement(query), params={"markets": list(query.markets)} if query.markets else None)
     return _levels(rows) if query.view == "books" and not query.nested else rows
 
@@ -51,12 +53,21 @@ def dataset(table: Table, query: Query) -> Any:
 def define(connection: Any, table: Table, query: Query) -> None:
     """Create a view of the rows of a query, named like it, or ``snapshots`` for books."""
     name = "snapshots" if query.view == "books" else query.view
-    if query.width == query.base:
+    if query.width == query.base and not query.labels:
         connection.register(name, dataset(table, query))
         return
+    _register_labels(connection, query)
     rows = f"{_ROWS}_{name}"
     connection.register(rows, dataset(table, query))
     connection.execute(f"create view {name} as {statement(query, rows)}")
+
+
+def _register_labels(connection: Any, query: Query) -> None:
+    """Make the labels of tokens a table, the same for all views of a connection."""
+    if query.labels:
+        ids = list(zip(*query.labels, strict=True))
+        columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
+        connection.register(_LABELS, pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()}))
 
 
 def statement(query: Query, stored: str = _ROWS) -> str:
@@ -68,6 +79,9 @@ def statement(query: Query, stored: str = _ROWS) -> str:
     if query.wanted.end < 2**60:
         limits.append(f"ts < TIMESTAMPTZ '{to_text(query.wanted.end)}'")
     rows = f"select * from {stored}" + (f" where {' and '.join(limits)}" if limits else "")
+    if query.labels:
+        known = f"({rows}) as rows left join {_LABELS} as known using (market_id, token_id)"
+        rows = f"select rows.* replace (coalesce(known.label, rows.token_label) as token_label) from {known}"
     origin = f"make_timestamp({query.width.offset})"
     step = f"INTERVAL '{query.width.micros} microseconds'"
     bucket = f"time_bucket({step}, ts AT TIME ZONE 'UTC', {origin}) AT TIME ZONE 'UTC'"
@@ -76,6 +90,8 @@ def statement(query: Query, stored: str = _ROWS) -> str:
         if query.width == query.base:
             return f"select ts, {ids}, {', '.join(map(_quoted, values))} from ({rows})"
         means = ", ".join(f"sum({v}) / nullif(count({v}), 0) as {v}" for v in map(_quoted, values))
+        if query.has_counts:
+            means += "".join(f", count({_quoted(v)}) as {_quoted(v + COUNT)}" for v in uncounted(values))
         return f"select {bucket} as ts, {ids}, {means} from ({rows}) group by {bucket}, {ids}"
     cut = "" if query.levels is None else f"[1:{query.levels}]"
     lists = ", ".join(f"{side}{cut} as {side}" for side in SIDES)

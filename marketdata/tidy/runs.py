@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.resolution import BucketWidth, Resolution
+from marketdata.tidy.schema import COUNT, uncounted
 from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, ranges
 
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
@@ -112,8 +113,8 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
 
 
-def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
-    """The rule of `resample` on columns in tidy order; a bucket without a point has no entry."""
+def resample_columns(columns: C, resolution: str | BucketWidth, *, counts: bool = False) -> C:
+    """The rule of `resample` on columns in tidy order; a bucket without a point has no entry; ``counts`` of means."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
     groups = group_starts(columns.token)
@@ -121,7 +122,10 @@ def resample_columns(columns: C, resolution: str | BucketWidth) -> C:
     if isinstance(columns, BookColumns):
         last = columns.take(last_rows(columns.ts, starts, groups))
         return replace(last, ts=width.floor(last.ts))
-    values = {name: means(column, None, starts)[0] for name, column in columns.values.items()}
+    found = {name: means(column, None, starts) for name, column in columns.values.items()}
+    values = {name: mean for name, (mean, _) in found.items()}
+    if counts:
+        values |= {name + COUNT: found[name][1] for name in uncounted(found)}  # type: ignore[misc]  # whole numbers
     return columns.with_values(columns.tokens, columns.token[starts], width.floor(columns.ts[starts]), values)
 
 

@@ -123,6 +123,12 @@ def value_columns(columns: Iterable[str]) -> list[str]:
     return [c for c in present if c not in who and not is_count(c, present)]
 
 
+def uncounted(columns: Iterable[str]) -> list[str]:
+    """The value columns that have no counts."""
+    present = list(columns)
+    return [c for c in value_columns(present) if c + COUNT not in present]
+
+
 def is_count(column: str, present: Iterable[str]) -> bool:
     """Whether a column carries the counts of another one."""
     return column.endswith(COUNT) and column.removesuffix(COUNT) in set(present)

@@ -97,7 +97,7 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: 
     want = plain.resampled_books(drawn.rows, width) if view == "books" else plain.means(drawn.rows, width, VALUES[view])
     if view == "books":  # not every frame has rows for an empty side
         got, want = ([row for row in rows if row["price"] is not None] for rows in (got, want))
-    names = [c for row in want[:1] for c in row if not c.endswith("_count")]
+    names = [c for row in want[:1] for c in row if width > 1 or not c.endswith("_count")]
     assert len(got) == len(want)
     assert all(close(mine[c], row[c]) for mine, row in zip(got, in_order(want), strict=True) for c in names)
     assert archive.verify().is_empty()
@@ -137,6 +137,32 @@ def test_through_the_minute_an_hour_is_the_same(data: st.DataObject) -> None:
     once = in_order(archive.scan(view, resolution="1h"))
     assert len(once) == len(twice)
     assert all(close(a[c], b[c]) for a, b in zip(once, twice, strict=True) for c in a)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_means_of_seconds_carry_their_counts(way: str) -> None:
+    """Seconds read at 1m and aggregated are the mean over the seconds, not over the minutes."""
+    archive = made()
+    archive.add(prices=quotes([0, 1, 2, 60], [0.1, 0.2, 0.3, 1.0]))
+    minutes = pl.DataFrame(in_order(WAYS[way](archive, "prices", "1m")))
+    assert minutes["price_count"].to_list() == [3, 1]
+    minutes = minutes.with_columns(pl.from_epoch("ts").dt.replace_time_zone("UTC"))
+    assert md.resample(minutes, "1h")["price"].to_list() == [pytest.approx(0.4)]
+
+
+@pytest.mark.parametrize("resolution", ["1s", "5s", "30s"])
+def test_widths_below_a_minute_are_read(resolution: str) -> None:
+    """A range of seconds is read at widths of seconds; what the base does not divide is refused."""
+    archive = made()
+    archive.add(prices=quotes([0, 1, 2, 31, 60]))
+    width = int(resolution[:-1])
+    got = archive.prices("m", at(0), at(32), resolution)
+    assert [row["ts"] for row in plain_rows(got)] == sorted({at(s // width * width) for s in (0, 1, 2, 31)})
+    minutes = made("1m")
+    minutes.add(prices=quotes([0, 60]))
+    for wrong in ("1s", "90s"):
+        with pytest.raises(ConfigError, match="stores points of 1m, which does not divide it"):
+            minutes.prices("m", resolution=wrong)
 
 
 def test_what_is_finer_than_a_second_is_reduced_to_it() -> None:

@@ -365,13 +365,17 @@ def test_columns_that_come_later_are_null_before(archive: Archive) -> None:
 
 
 @pytest.mark.fault("AR20")
-def test_rows_keep_the_label_that_was_seen(archive: Archive) -> None:
-    """A token that is added or renamed later changes no older row."""
+def test_rows_of_a_renamed_token_are_of_one_token(archive: Archive) -> None:
+    """A token that is renamed later changes no stored row, and is read under the label of its record."""
     old, new = Token("m", "1", "Yes"), Token("m", "1", "YES")
     for n, token in enumerate((old, new)):
         ts = np.array([START + n * MINUTE])
         archive.add(prices=PriceColumns((token,), np.zeros(1, np.int32), ts, {"price": np.array([0.5])}))
-    assert set(archive.columns("prices", "m").tokens) == {old, new}
+    assert archive.columns("prices", "m").tokens == (old,)
+    archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["YES"]}])
+    assert archive.columns("prices", "m").tokens == (new,)
+    stored = pl.concat(pl.read_parquet(path) for path in archive.files("prices"))
+    assert sorted(stored["token_label"]) == ["YES", "Yes"]
 
 
 HOSTILE = [

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import marketdata as md
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, NotTidyError
 
@@ -199,3 +200,51 @@ def test_prices_in_cents_are_refused(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(NotTidyError, match=r"cents.parquet.*55"):
         archive.add_files(tmp_path / "cents.parquet")
     assert archive.version("prices") == -1
+
+
+RENAMED = {
+    "renamed": ([("Up", 0), ("Up", 1)], ["Yes", "No"]),
+    "points before the record": ([(None, 0), (None, 1)], ["Yes", "No"]),
+    "labels that changed places": ([("No", 0), ("Yes", 1)], ["Yes", "No"]),
+}
+
+
+@pytest.mark.parametrize("case", RENAMED)
+def test_a_token_is_its_id_whatever_its_label_was(archive: Archive, case: str) -> None:
+    """Points stored under another label than that of the record now are one token with the others, in every read."""
+    first, labels = RENAMED[case]
+    first = [(label if case != "renamed" else f"{label}{n}", n) for label, n in first]
+    named = {"market_id": "m", "slug": "s", "token_ids": ["1", "2"]}
+
+    def rows(minute: int, names: list[str | None]) -> pl.DataFrame:
+        ts, schema = [T0 + dt.timedelta(minutes=minute)] * 2, {"token_label": pl.String}
+        columns = {"ts": ts, "market_id": "m", "token_id": ["1", "2"], "token_label": names, "price": [0.25, 0.75]}
+        return pl.DataFrame(columns, schema_overrides=schema)
+
+    archive.add(prices=rows(0, [label for label, _ in first]))
+    archive.add(markets=[{**named, "token_labels": labels}])
+    archive.add(prices=rows(1, list(labels)))
+    sql = "select * from prices order by token_id, ts"
+    with md.serve(archive) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        reads = {
+            "read": lambda r: archive.prices("m", resolution=r, frame="polars"),
+            "scan": lambda r: archive.scan("prices", resolution=r).collect(),
+            "duckdb": lambda r: archive.scan("prices", resolution=r, engine="duckdb").pl(),
+            "service": lambda r: client.prices("m", T0, T0 + dt.timedelta(hours=1), r),
+            "sql": lambda r: archive.sql(sql, frame="polars") if r == "1m" else archive.sql(sql, frame="polars")[::2],
+        }
+        for name, read in reads.items():
+            for resolution, count in (("1h", 1), ("1m", 2)):
+                got = read(resolution).sort("token_id", "ts")
+                want = [(token, label) for token, label in zip("12", labels, strict=True) for _ in range(count)]
+                assert got.select(pl.col("token_id", "token_label").cast(pl.String)).rows() == want, name
+        assert md.resample(archive.scan("prices"), "1h").collect().height == 2  # type: ignore[union-attr]
+
+
+def test_a_record_made_of_points_learns_the_label_from_later_ones(archive: Archive) -> None:
+    """A token that was first added without a label has the label of later points."""
+    frame = pl.DataFrame({"ts": [T0], "market_id": "m", "token_id": "1", "price": [0.5]})
+    archive.add(prices=frame)
+    archive.add(prices=frame.with_columns(pl.col("ts") + dt.timedelta(minutes=1), token_label=pl.lit("Yes")))
+    assert archive.prices("m", frame="polars")["token_label"].cast(pl.String).to_list() == ["Yes", "Yes"]
