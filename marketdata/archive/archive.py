@@ -326,6 +326,45 @@ class Archive(Generic[Frame]):
             wanted, step, stop or threading.Event()
         )
 
+    @overload
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        levels: int | None = ...,
+        on_missing: Missing | None = ...,
+        frame: None = None,
+    ) -> Frame: ...
+
+    @overload
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        levels: int | None = ...,
+        on_missing: Missing | None = ...,
+        frame: Literal["pandas"],
+    ) -> PandasFrame: ...
+
+    @overload
+    def books(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        levels: int | None = ...,
+        on_missing: Missing | None = ...,
+        frame: Literal["polars"],
+    ) -> PolarsFrame: ...
+
     def books(
         self,
         market: str | Sequence[str],
@@ -336,7 +375,7 @@ class Archive(Generic[Frame]):
         levels: int | None = None,
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
-    ) -> Frame:
+    ) -> Any:
         """Order books: one row per level of a side, the last book of each bucket; see `marketdata.Client.books`.
 
         Returns the tidy frame ``ts market_id token_id token_label side level price size``. NotArchivedError for an
@@ -361,6 +400,42 @@ class Archive(Generic[Frame]):
         """
         return self._read("books", market, start, end, resolution, on_missing, frame, levels)
 
+    @overload
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: None = None,
+    ) -> Frame: ...
+
+    @overload
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: Literal["pandas"],
+    ) -> PandasFrame: ...
+
+    @overload
+    def prices(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: Literal["polars"],
+    ) -> PolarsFrame: ...
+
     def prices(
         self,
         market: str | Sequence[str],
@@ -370,12 +445,48 @@ class Archive(Generic[Frame]):
         *,
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
-    ) -> Frame:
+    ) -> Any:
         """Prices [probability 0 to 1]: one row per token and bucket, its mean (interface 4.3); see `books`.
 
         Returns the tidy frame ``ts market_id token_id token_label price``; ``ts`` is the start of the bucket [UTC].
         """
         return self._read("prices", market, start, end, resolution, on_missing, frame)
+
+    @overload
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: None = None,
+    ) -> Frame: ...
+
+    @overload
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: Literal["pandas"],
+    ) -> PandasFrame: ...
+
+    @overload
+    def metrics(
+        self,
+        market: str | Sequence[str],
+        start: Any = ...,
+        end: Any = ...,
+        resolution: str = ...,
+        *,
+        on_missing: Missing | None = ...,
+        frame: Literal["polars"],
+    ) -> PolarsFrame: ...
 
     def metrics(
         self,
@@ -386,7 +497,7 @@ class Archive(Generic[Frame]):
         *,
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
-    ) -> Frame:
+    ) -> Any:
         """Market metrics: one row per market and bucket, its mean (interface 4.4); see `books`.
 
         Returns the tidy frame ``ts market_id volume liquidity spread`` and further metrics.
@@ -528,7 +639,16 @@ class Archive(Generic[Frame]):
         parts = by_market(table, what, every)
         return to_dask(parts) if engine == "dask" else to_spark(parts)
 
-    def sql(self, statement: str, *, frame: FrameKind | None = None) -> Frame:
+    @overload
+    def sql(self, statement: str, *, frame: None = None) -> Frame: ...
+
+    @overload
+    def sql(self, statement: str, *, frame: Literal["pandas"]) -> PandasFrame: ...
+
+    @overload
+    def sql(self, statement: str, *, frame: Literal["polars"]) -> PolarsFrame: ...
+
+    def sql(self, statement: str, *, frame: FrameKind | None = None) -> Any:
         """Run SQL over the archive, by DuckDB in this process.
 
         Returns the rows of ``statement`` (dialect of DuckDB, times in UTC) as a ``frame``. Tables: ``books`` (tidy
@@ -560,9 +680,22 @@ class Archive(Generic[Frame]):
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
         return cast("Frame", query.of_kind(rows, frame or self._frame))
 
+    @overload
+    def markets(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
+
+    @overload
+    def markets(
+        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
+    ) -> PandasFrame: ...
+
+    @overload
+    def markets(
+        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
+    ) -> PolarsFrame: ...
+
     def markets(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
-    ) -> Frame:
+    ) -> Any:
         """Records of markets as a frame, as from `Client.markets`.
 
         One row per market: ``market_id slug question status start_date end_date token_ids token_labels``, dates [UTC],
@@ -575,24 +708,59 @@ class Archive(Generic[Frame]):
         """
         return self._record_frame("markets", {"event_slug": event_slug}, search, frame)
 
+    @overload
+    def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
+
+    @overload
+    def outcomes(
+        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
+    ) -> PandasFrame: ...
+
+    @overload
+    def outcomes(
+        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
+    ) -> PolarsFrame: ...
+
     def outcomes(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
-    ) -> Frame:
+    ) -> Any:
         """What each token of resolved markets paid; see `marketdata.outcomes`; arguments as for `markets`."""
         from marketdata.tidy.outcomes import outcomes
 
         return outcomes(self.markets(event_slug, search, frame=frame))
 
+    @overload
+    def events(self, series_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
+
+    @overload
+    def events(
+        self, series_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
+    ) -> PandasFrame: ...
+
+    @overload
+    def events(
+        self, series_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
+    ) -> PolarsFrame: ...
+
     def events(
         self, series_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
-    ) -> Frame:
+    ) -> Any:
         """Records of events as a frame, as from `Client.events`; see `markets`.
 
         One row per event: ``event_id slug title status start_date end_date tags`` and more; of one ``series_slug``.
         """
         return self._record_frame("events", {"series_slug": series_slug}, search, frame)
 
-    def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Frame:
+    @overload
+    def series(self, search: str | None = ..., *, frame: None = None) -> Frame: ...
+
+    @overload
+    def series(self, search: str | None = ..., *, frame: Literal["pandas"]) -> PandasFrame: ...
+
+    @overload
+    def series(self, search: str | None = ..., *, frame: Literal["polars"]) -> PolarsFrame: ...
+
+    def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Any:
         """One row per series: ``series_id slug title status start_date end_date`` and more; see `markets`."""
         return self._record_frame("series", {}, search, frame)
 
@@ -657,7 +825,16 @@ class Archive(Generic[Frame]):
         ids = None if market is None else [self._market_id(market)]
         return [table.store.address(f.path) for f in query.files_of(table.version(), ids, _range(start, end))]
 
-    def coverage(self, *, frame: FrameKind | None = None) -> Frame:
+    @overload
+    def coverage(self, *, frame: None = None) -> Frame: ...
+
+    @overload
+    def coverage(self, *, frame: Literal["pandas"]) -> PandasFrame: ...
+
+    @overload
+    def coverage(self, *, frame: Literal["polars"]) -> PolarsFrame: ...
+
+    def coverage(self, *, frame: FrameKind | None = None) -> Any:
         """What is stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC;

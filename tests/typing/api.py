@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import pandas as pd
 import polars as pl
@@ -100,6 +100,16 @@ def an_archive_has_the_names_of_the_client() -> None:
     assert_type(md.Archive("history", frame="polars").prices("slug"), PolarsFrame)
     assert_type(md.Archive("s3://bucket/prefix", frame="polars").coverage(), PolarsFrame)
     assert_type(archive.scan("books"), PolarsLazyFrame)
+    kinds: tuple[Literal["polars"], Literal["pandas"]] = ("polars", "pandas")
+    assert_type(archive.prices("slug", *RANGE, "1h", frame="polars"), PolarsFrame)
+    assert_type(archive.books("slug", levels=3, frame=kinds[0]).md.bbo(), PolarsFrame)
+    assert_type(md.Archive("history", frame="polars").metrics("slug", frame=kinds[1]), PandasFrame)
+    assert_type(archive.sql("select 1", frame="polars"), PolarsFrame)
+    assert_type(archive.markets("event", frame="polars"), PolarsFrame)
+    assert_type(archive.outcomes(search="x", frame="polars"), PolarsFrame)
+    assert_type(archive.events(frame="polars"), PolarsFrame)
+    assert_type(archive.series(frame=None), PandasFrame)
+    assert_type(archive.coverage(frame="polars"), PolarsFrame)
     assert_type(archive.simulated, bool)
     archive.pull(md.Client(), event="slug", start="2025-12-01", dry_run=True)
 
@@ -138,4 +148,5 @@ def mistakes_are_found() -> None:
     md.Client(frame="arrow")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     md.Client().books("slug", "2026-01-01")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     md.Client().books("slug", *RANGE, "1m").md.bboo()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    md.Archive("history").prices("slug", frame="arrow")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     md.Archive("history").books("slug").md.resample()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
