@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import foreign
 import plain
 import polars as pl
 import pytest
@@ -27,7 +28,6 @@ from marketdata.accessor import to_frame
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.resolution import BucketWidth
-from marketdata.testing import foreign
 from marketdata.times import Range
 from marketdata.wire.views import VIEWS, View
 

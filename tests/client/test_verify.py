@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
+from variants import VARIANTS, serve_variants
 
 import marketdata as md
 from marketdata.conformance.predict import predict
 from marketdata.conformance.report import READINGS, Finding, Verification
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import START
-from marketdata.testing.variants import VARIANTS, serve_variants
 from marketdata.times import Range, to_text
 
 ALONE = [(name, choice) for name, choices in VARIANTS.items() for choice in choices[1:]]

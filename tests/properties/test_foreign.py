@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import foreign
 import narwhals as nw
 import plain
 import pytest
@@ -16,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.testing import foreign
 from marketdata.tidy import runs, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import foreign
 import narwhals as nw
 import plain
 import polars as pl
@@ -17,7 +18,6 @@ from properties import test_foreign
 from properties.test_foreign import Case, in_order, judged, once, plain_rows, strategy
 
 import marketdata as md
-from marketdata.testing import foreign
 from marketdata.tidy.outcomes import tokens_of
 from marketdata.times import to_datetime
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import foreign
 import narwhals as nw
 import plain
 import polars as pl
@@ -15,7 +16,6 @@ from hypothesis import given, settings
 from properties.test_foreign import CASES, judged, plain_rows
 
 import marketdata as md
-from marketdata.testing import foreign
 from marketdata.tidy.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")

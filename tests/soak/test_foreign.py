@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from typing import Any
 
+import foreign
 import plain
 import pytest
 from properties import test_foreign_measures  # noqa: F401 its cases
@@ -13,7 +14,6 @@ from properties.test_foreign import CASES, TAKEN, Case, Rows, judged, plain_rows
 from properties.test_nested import as_levels
 
 from marketdata.archive import Archive
-from marketdata.testing import foreign
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")]
 SLICES, EACH = 20, 1_000

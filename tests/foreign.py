@@ -1,12 +1,6 @@
 """Frames that this library did not write: the same points in any library, with any types, in any order.
 
 They are built natively, as from a CSV file or a database. Some have a fault that cannot be repaired and is refused.
-
->>> from hypothesis import given
->>> @given(prices(faults=False))
-... def any_frame_has_hours(drawn):
-...     md.ohlc(drawn.frame, "1h")
->>> any_frame_has_hours()
 """
 
 from __future__ import annotations
@@ -19,11 +13,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-try:
-    from hypothesis import strategies as st
-except ModuleNotFoundError as missing:
-    hint = "marketdata.testing.foreign needs hypothesis, which is not installed: pip install hypothesis"
-    raise ModuleNotFoundError(hint, name="hypothesis") from missing
+from hypothesis import strategies as st
 
 __all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "nested", "prices"]
 
@@ -123,14 +113,14 @@ def _strategy(view: str, containers: tuple[str, ...], width: int, *, faults: boo
 
 def of_seed(view: str, seed: int, containers: tuple[str, ...] = CONTAINERS) -> Foreign:
     """The foreign frame of a number, half of them with a fault, for runs of many thousands."""
-    rng = random.Random(seed)  # noqa: S311 no secret
+    rng = random.Random(seed)
     fault = rng.choice(_VIEWS[view].faults) if rng.random() < 0.5 else None
     return made(view, rng.getrandbits(32), rng.choice(containers), fault)
 
 
 def made(view: str, seed: int, container: str, fault: str | None, width: int = 60) -> Foreign:
     """One foreign frame; a fault that its rows have no room for is left out."""
-    rng = random.Random(seed)  # noqa: S311 no secret
+    rng = random.Random(seed)
     names = _VIEWS[view].names
     rows = _VIEWS[view].points(rng, width)
     how: dict[str, Any] = {
@@ -464,7 +454,7 @@ def _polars_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
     return pl.Series(name, values, dtype=pl.Float32 if kind == "float32" else pl.Float64)
 
 
-def _arrow(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:  # noqa: ARG001
+def _arrow(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
     import pyarrow as pa
 
     cuts = sorted({0, len(table), *(len(table) * k // how["chunks"] for k in range(1, how["chunks"]))})
