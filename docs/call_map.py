@@ -5,9 +5,9 @@ The examples of the docstrings are run and watched, so the page says what happen
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
-import importlib
 import inspect
 import io
 import sys
@@ -147,7 +147,8 @@ def page() -> str:
     files: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        doc = (inspect.getdoc(importlib.import_module(_dotted(name))) or "").split("\n\n")[0].replace("\n", " ")
+        # Read, not imported: the library of some modules is not everywhere.
+        doc = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
         if doc and path.name != "__main__.py":
             files.setdefault(name.rpartition("/")[0] or "marketdata", []).append(f"| `{name}` | {doc} |")
     for folder, rows in files.items():
@@ -161,10 +162,6 @@ def _by_folder(modules: Iterable[str]) -> str:
         folder, _, name = module.removesuffix(".py").partition("/")
         folders.setdefault(folder, []).append(name)
     return "; ".join(f"**{folder}** {', '.join(filter(None, names))}".strip() for folder, names in folders.items())
-
-
-def _dotted(name: str) -> str:
-    return f"marketdata.{name}".removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 _HEAD = """(call-map)=
