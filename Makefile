@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install -q --no-compile
 OUT    ?= demo.png
 # Bytecode is written where it is missing, whatever the shell says: pip leaves it out, and tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
-# one name a line: conftest.py
+# one name a line: conftest.py; of the last run with a cache, so targets that run other tests have none
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
@@ -36,14 +36,14 @@ audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known ad
 	$(BIN)/python .ci/audit.py
 
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
-	$(BIN)/python -m pytest -q -m packaging tests/test_packaging.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m packaging tests/test_packaging.py
 
-bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures
-	$(BIN)/python -m tests.bench
-	$(BIN)/python -m pytest -q -s -m bench tests
+bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures (QUICK=1: only to see that it starts)
+	$(BIN)/python -m tests.bench $(if $(QUICK),--quick importing)
+	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m bench $(if $(QUICK),--collect-only) tests
 
-soak: $(VENV)/test.stamp ## long runs
-	$(BIN)/python -m pytest -q -s -m soak --hypothesis-profile=soak tests
+soak: $(VENV)/test.stamp ## long runs (QUICK=1: only to see that they start)
+	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m soak --hypothesis-profile=soak $(if $(QUICK),--collect-only) tests
 
 docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; takes no warning
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html

@@ -103,3 +103,14 @@ def test_the_tests_add_nothing_that_an_extra_brings() -> None:
     tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
     assert tools & set().union(*map(brought, EXTRAS)) == set()
     assert brought("all") == set().union(*map(brought, EXTRAS.keys() - {"dask", "spark"}))
+
+
+def test_ci_runs_every_target_in_an_environment_of_its_own() -> None:
+    """CI runs each target of the Makefile; those after `make test` with the packages they ask for, and no others."""
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    code = "\n".join(line for line in script.splitlines() if not re.match(r" *(#|step )", line))
+    checked = re.findall(r"^check (\w+)", code, re.MULTILINE)
+    made = re.findall(r"\bmake ([a-z ]+)(.*)$", code, re.MULTILINE)
+    assert {*checked, *(name for names, _ in made for name in names.split())} == set(targets.split())
+    assert [names for names, words in made if "VENV=" not in words] == ["help demo test", "clean"]

@@ -58,8 +58,9 @@ def main() -> None:
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also as ``python -m tests.bench``
     parts = [head()]
+    sections = {name: import_module(f"bench.{name}") for name in SECTIONS}
     for name in options.sections or SECTIONS:
-        for table in import_module(f"bench.{name}").run(quick=options.quick):
+        for table in sections[name].run(quick=options.quick):
             text = table.markdown()
             print(text, flush=True)
             parts.append(text)

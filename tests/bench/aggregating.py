@@ -13,6 +13,8 @@ import pandas as pd
 import polars as pl
 
 import marketdata as md
+import marketdata.pandas
+import marketdata.polars
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
 from marketdata.tidy.backends import source_of
