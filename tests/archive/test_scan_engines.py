@@ -122,7 +122,7 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
 
 def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Archive) -> None:
     """The views are listed, intervals are durations, columns of one name get numbers, and months are refused."""
-    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install marketdata[duckdb]")
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     tables = {"books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage"}
     assert set(filled.sql("show tables")["name"]) == tables
     assert filled.sql("select max(ts) - min(ts) as span from prices").item() == dt.timedelta(minutes=179)
