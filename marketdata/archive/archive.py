@@ -301,7 +301,7 @@ class Archive(Generic[Frame]):
         """Keep the archive up to date: a pull from ``start`` to now every so often, until stopped; see `pull`.
 
         Yields one report per round ``at markets ranges points error``: the server's time [UTC], the number of markets,
-        fetched ranges and points, and the error that the next round repairs, or None. Leaving the loop or setting
+        fetched ranges and new points, and the error that the next round repairs, or None. Leaving the loop or setting
         ``stop`` (a threading.Event) loses nothing. Raises for the key, its plan, arguments, the archive, or if all
         markets are unknown; failures of service and network end a round only.
 
@@ -367,7 +367,7 @@ class Archive(Generic[Frame]):
 
     def books(
         self,
-        market: str | Sequence[str],
+        market: str | Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
         resolution: str = "1m",
@@ -379,10 +379,12 @@ class Archive(Generic[Frame]):
         """Order books: one row per level of a side, the last book of each bucket; see `marketdata.Client.books`.
 
         Returns the tidy frame ``ts market_id token_id token_label side level price size``. NotArchivedError for an
-        unknown market or a missing range (``.range``).
+        unknown market, or if nothing of the range is stored (``.range``) of any market.
 
         Parameters
         ----------
+        market : str or list of str, optional
+            Ids or slugs; by default all that are stored.
         start, end : time, optional
             By default all that is stored.
         resolution : str
@@ -438,7 +440,7 @@ class Archive(Generic[Frame]):
 
     def prices(
         self,
-        market: str | Sequence[str],
+        market: str | Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
         resolution: str = "1m",
@@ -490,7 +492,7 @@ class Archive(Generic[Frame]):
 
     def metrics(
         self,
-        market: str | Sequence[str],
+        market: str | Sequence[str] | None = None,
         start: Any = None,
         end: Any = None,
         resolution: str = "1m",
@@ -922,7 +924,7 @@ class Archive(Generic[Frame]):
     def _read(
         self,
         view: View,
-        market: str | Sequence[str],
+        market: str | Sequence[str] | None,
         start: Any,
         end: Any,
         resolution: str,
@@ -947,8 +949,8 @@ class Archive(Generic[Frame]):
             filled = run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
             ranges = dict.fromkeys(filled, wanted)
         else:
-            ids = dict.fromkeys(map(self._market_id, names("market", market)))
-            ranges = {m: query.held_range(self._store.coverage, view, m, start, end, missing) for m in ids}
+            ids = None if market is None else dict.fromkeys(map(self._market_id, names("market", market)))
+            ranges = query.held_ranges(self._stored.coverage, view, ids, start, end, missing)
         store = self._store
         labels = store.labels(view, ranges)
         columns = query.derived(store.points[view], view, ranges, store.base, width, labels, counts=True)

@@ -28,7 +28,7 @@ from marketdata.wire.views import View
 
 
 class Round(NamedTuple):
-    """The report of a round of `Archive.follow`; ``at`` is None without the server's clock."""
+    """The report of a round of `Archive.follow`: ``points`` are new ones; ``at`` is None without the server's clock."""
 
     at: dt.datetime | None
     markets: int
@@ -63,7 +63,7 @@ class Follower:
     def _round(self, wanted: Range, stop: threading.Event) -> Round:
         run, error, at = Pull(self._store, self._client, progress=False, stop=stop), None, None
         try:
-            at = to_datetime(run.clock.now) if run.clock.finalize_after == FINALIZE_AFTER else None
+            at = to_datetime(run.clock.now + run.clock.ahead) if run.clock.finalize_after == FINALIZE_AFTER else None
             is_new = self._list(run)
             run.fill(self._markets, self._views, wanted)
             if is_new:
@@ -73,8 +73,7 @@ class Follower:
             if not self._may_pass(problem):
                 raise
             error = problem
-        points = sum(one.rows or 0 for one in run.fetched)
-        return Round(at, len(self._markets), len(run.fetched), points, error)
+        return Round(at, len(self._markets), len(run.fetched), run.added, error)
 
     def _list(self, run: Pull) -> bool:
         """List the markets if that is due; whether it was."""

@@ -20,11 +20,10 @@ from marketdata.archive.query import files_of, read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.content_hash import content_hash
-from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
 from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
-from marketdata.archive.store import WAIT, ArchiveStore, by_market, minutes_of
+from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.tidy.arguments import choice, number
 from marketdata.times import Range
@@ -299,7 +298,7 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
     elif kept:
         rows = pa.concat_tables(kept)
         made = table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
-    with lock(store.root, name, WAIT, f"writing {name}"):
+    with store.writer(name):
         table.plan(lambda version: (made, [file]) if file in version.files else None)
 
 

@@ -29,8 +29,9 @@ from marketdata.archive.query import ALL_TIME, frame_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
+from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.columns import AnyColumns, BookColumns, Ints, concat
@@ -87,6 +88,8 @@ class Pull:
         self._stop = stop
         self._clock: ServerTime | None = None
         self.fetched: list[FetchedRange] = []
+        # By how many points the archive has grown: others were fetched again.
+        self.added = 0
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
         """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
@@ -151,6 +154,7 @@ class Pull:
                     sink.commit()
                 finally:
                     self.fetched += sink.fetched
+                    self.added += sink.added
                     if hasattr(arriving, "close"):
                         arriving.close()
 
@@ -175,6 +179,7 @@ class _Sink:
 
     def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: ServerTime) -> None:
         self.fetched: list[FetchedRange] = []
+        self.added = 0
         self._store = store
         self._todo = todo
         self._clock = clock
@@ -212,7 +217,7 @@ class _Sink:
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
                     fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))
             columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
-            self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
+            self.added += self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
             self.fetched += fetched
         self._since = time.monotonic()
 
@@ -237,13 +242,23 @@ def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterato
 
 
 def server_clock(client: Any) -> ServerTime:
-    """The server's time; without it the local one, by which nothing of the last day is final."""
+    """The server's time, or the local one if that is earlier; without the server's nothing of the last day is final."""
+    here = round(SYSTEM.time() * SECOND)
     try:
         # The Date of an answer is the server's clock; the timestamp of health may be older.
         date = client.server_time() if hasattr(client, "server_time") else None
-        return ServerTime(to_micros(client.health()["timestamp"] if date is None else date, "timestamp"))
+        there = to_micros(client.health()["timestamp"] if date is None else date, "timestamp")
     except (MarketDataError, KeyError, TypeError):
-        return ServerTime(time.time_ns() // 1000, FINALIZE_AFTER_WITHOUT_CLOCK)
+        return ServerTime(here, FINALIZE_AFTER_WITHOUT_CLOCK)
+    ahead = max(0, there - here)
+    if ahead > MINUTE:
+        warn(
+            f"The clock of the service ({to_text(there)}) is {ahead // SECOND} s ahead of the clock of this machine. "
+            "The earlier one decides what is final.",
+            ServiceOddityWarning,
+            hint="Set the clock that is wrong; ranges between the two are requested again.",
+        )
+    return ServerTime(there - ahead, ahead=ahead)
 
 
 def wanted_range(start: Any, end: Any) -> Range:

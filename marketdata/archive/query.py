@@ -213,6 +213,31 @@ def _portions(
         at = until
 
 
+def held_ranges(
+    coverage: CoverageTable, view: View, markets: Iterable[str] | None, start: Any, end: Any, on_missing: Missing
+) -> dict[str, Range]:
+    """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is."""
+    every = [m for v, m in coverage.keys() if v == view] if markets is None else list(markets)  # noqa: SIM118
+    out: dict[str, Range] = {}
+    lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
+    for market in every:
+        try:
+            out[market] = held_range(coverage, view, market, start, end, on_missing)
+        except NotArchivedError as problem:
+            if on_missing == "raise":
+                raise
+            lacking.append(problem)
+    if not out:
+        raise lacking[0]
+    if lacking and markets is not None and on_missing == "warn":
+        warn(
+            f"Of {len(lacking)} of {len(every)} markets nothing is stored there: {lacking[0]}",
+            PartialCoverageWarning,
+            hint="Pull them, or pass on_missing='partial' to read the others without this warning.",
+        )
+    return out
+
+
 def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
     records = coverage.records(view, market_id)

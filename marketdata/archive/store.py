@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -34,11 +34,11 @@ from marketdata.wire.views import VIEWS, View, empty
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
 # How long a writer waits for another one of the same view [s].
-WAIT = 600.0
+_WAIT = 600.0
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 # What stays as it is when points are added to it.
-_STAYS = (CoverageState.FINAL, *_OWN)
+_STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
 # Which rows of a file a write replaces.
 Gone = Callable[[pa.Table], Any]
 
@@ -122,21 +122,21 @@ class ArchiveStore:
         """Labels of the tokens of markets (None: all) in their records; of metrics none."""
         return self.catalog["markets"].labels(markets) if VIEWS[view].has_tokens else {}
 
-    def writer(self, view: View) -> AbstractContextManager[None]:
-        """One writer of a view at a time, among the processes of one machine."""
-        return lock(self.root, view, WAIT, f"writing {view}")
+    def writer(self, name: str) -> AbstractContextManager[None]:
+        """One writer of a view or another table at a time, among the processes of one machine."""
+        return lock(self.root, name, _WAIT, f"writing {name}")
 
     def commit(
         self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
-    ) -> None:
+    ) -> int:
         """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
 
         ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market;
         ``fetched_at`` [microseconds UTC] is now by default. Added points of other tokens and times stay, and their
-        coverage stays ``recorded``.
+        coverage stays ``recorded``. Returns by how many points there are more.
         """
         if not intervals:
-            return
+            return 0
         ranges: dict[str, list[Range]] = {}
         for one in intervals:
             ranges.setdefault(one.market_id, []).append(Range(one.start, one.end))
@@ -186,7 +186,7 @@ class ArchiveStore:
                     out.append(recorded_beside(one))
             return out
 
-        self._replace(view, columns, base, gone, ranges, after, prepare, {})
+        return self._replace(view, columns, base, gone, ranges, after, prepare, {})
 
     def upsert(
         self, view: View, columns: AnyColumns, base: BucketWidth, state: CoverageState, *, whole: bool = False
@@ -240,8 +240,8 @@ class ArchiveStore:
         after: Callable[[str, Sequence[CoverageRecord], Version], Sequence[CoverageRecord]],
         prepare: Callable[[], None],
         digests: Mapping[str, tuple[int, int]],
-    ) -> None:
-        """Replace rows in one commit, then record their coverage in another.
+    ) -> int:
+        """Replace rows in one commit, then record their coverage in another; returns how many rows there are more.
 
         Nothing is ever recorded that is not stored: what will be replaced is first recorded as unproven, then the
         points are committed, then their coverage. A process that ends in between leaves a range that a pull fetches
@@ -264,7 +264,8 @@ class ArchiveStore:
                 prepared.result()
             with self.writer(view):
                 before = {market: self.coverage.records(view, market) for market in ranges}
-                version = table.plan(self._plan(view, new, gone, ranges))
+                growth: list[int] = []
+                version = table.plan(self._plan(view, new, gone, ranges, growth))
                 mine, new = new, []
                 records = {market: list(after(market, before[market], version)) for market in ranges}
                 self._count(view, records, version, columns, mine, digests)
@@ -276,6 +277,7 @@ class ArchiveStore:
                 )
         finally:
             table.discard(new)
+        return growth[-1]
 
     def _count(
         self,
@@ -315,25 +317,31 @@ class ArchiveStore:
                     records[market][i] = record._replace(rows=len(inside), digest=content_hash(inside))
 
     def _plan(
-        self, view: View, new: Sequence[DataFile], gone: Gone, ranges: Mapping[str, Sequence[Range]]
+        self,
+        view: View,
+        new: Sequence[DataFile],
+        gone: Gone,
+        ranges: Mapping[str, Sequence[Range]],
+        growth: list[int],
     ) -> Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None]:
+        """The plan of a replacement; each plan appends to ``growth`` how many rows there will be more."""
         table = self.points[view]
-        # Plans on two versions that touch the same files keep the same rows.
-        made: tuple[list[DataFile], list[DataFile]] = [], []
+        # What is left of each file, for plans on two versions that touch the same files.
+        left: dict[DataFile, list[DataFile]] = {}
 
         def plan(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
-            nonlocal made
-            touched = list(_touched(table, version, gone, ranges, made[1]))
-            if [file for file, _ in touched] != made[1]:
-                kept: list[DataFile] = []
-                for _, rows in touched:
-                    if rows is not None and rows.num_rows:
-                        kept += table.put(rows, level_weights(rows, view))
-                made = kept, [file for file, _ in touched]
-            if not new and not made[1]:
+            drops: list[DataFile] = []
+            for file, rows in _touched(table, version, gone, ranges, left):
+                if rows is not None:
+                    left[file] = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
+                drops.append(file)
+            adds = [*new, *(part for file in drops for part in left[file])]
+            dropped = sum(table.footer(file).metadata.num_rows for file in drops)
+            growth.append(sum(file.rows for file in adds) - dropped)
+            if not adds and not drops:
                 return None
             self._unprove(view, ranges, version)
-            return [*new, *made[0]], made[1]
+            return adds, drops
 
         return plan
 
@@ -368,7 +376,7 @@ def _touched(
     version: Version,
     gone: Gone,
     ranges: Mapping[str, Sequence[Range]],
-    seen: Sequence[DataFile],
+    seen: Container[DataFile],
 ) -> Iterable[tuple[DataFile, pa.Table | None]]:
     """Files with replaced rows, and the rows to keep; None for files that were processed before."""
     markets = sorted(ranges)

@@ -10,6 +10,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from itertools import count
 from typing import Any
 
@@ -127,6 +128,7 @@ class _Exchange:
     send_on: Send
     simulated: bool
     queue: FairQueue
+    clock: Callable[[], float]
     request_id: str = field(default_factory=lambda: f"{next(_IDS):016x}")
     begun: float = field(default_factory=time.perf_counter)
     status: int = 0
@@ -147,6 +149,8 @@ class _Exchange:
             self.release_slot()
             self.status = message["status"]
             headers = [*message.get("headers", ()), *_ALWAYS, (b"x-request-id", self.request_id.encode())]
+            # Not that of the server library, whose clock is the machine's.
+            headers.append((b"date", formatdate(self.clock(), usegmt=True).encode()))
             if self.simulated:
                 headers.append((b"x-simulated", b"true"))
             if _has_body(self.scope):
@@ -174,8 +178,10 @@ class AccessMiddleware:
         rate_limiter: RateLimiter,
         hosts: Iterable[str] | None = None,
         simulated: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._app = app
+        self._clock = clock
         self._keys = keys
         self._rate_limiter = rate_limiter
         self._failed = FailedAttempts()
@@ -188,7 +194,7 @@ class AccessMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send, self._simulated, self.queue)
+        exchange = _Exchange(scope, send, self._simulated, self.queue, self._clock)
         try:
             await self._admit(exchange)
             await self._app(exchange.scope, receive, exchange.send)

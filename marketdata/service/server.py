@@ -114,7 +114,7 @@ def serve(
     host_names : sequence of str
         Allowed names in the Host header, beside loopback ones where the service listens there only.
     clock : callable
-        Unix time [s].
+        Unix time [s], of ``health`` and of the ``Date`` of every answer.
 
     Examples
     --------
@@ -237,7 +237,9 @@ def build(
         when_warm=when_warm,
     )
     hosts = LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None
-    return AccessMiddleware(app, keys=keys, rate_limiter=rate_limiter, hosts=hosts, simulated=archive.simulated)
+    return AccessMiddleware(
+        app, keys=keys, rate_limiter=rate_limiter, hosts=hosts, simulated=archive.simulated, clock=clock
+    )
 
 
 def _keys(
@@ -270,6 +272,7 @@ def _config(app: AccessMiddleware, trusted_proxies: Sequence[str]) -> uvicorn.Co
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,
         # Without a proxy a client could choose by these headers the address it is counted under.
         proxy_headers=bool(trusted_proxies),
         forwarded_allow_ips=",".join(trusted_proxies),

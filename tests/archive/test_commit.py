@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
-from archive.source import MARKETS, MINUTE, START
-from archive.test_faults import books
+import pytest
+from archive.source import MARKETS, MINUTE, START, columns_of
+from archive.test_faults import books, prices
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.storage.schema import to_table
+from marketdata.archive.storage.tables import Table
 from marketdata.wire.columns import concat
 from marketdata.wire.views import empty
 
@@ -43,3 +49,25 @@ def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
     archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.fault("AR36")
+def test_a_second_plan_keeps_what_the_first_one_left_of_a_file(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that another writer adds between a plan and its commit is replaced beside those of the plan."""
+    archive.add(prices=prices(M, 0, 60))
+    other, real, calls = Archive(archive.location)._store.points["prices"], Table.commit, itertools.count()
+
+    def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
+        if self.uri.endswith("prices") and self is not other and next(calls) == 0:
+            rows = to_table(columns_of("prices", M, [(1, n) for n in range(60)], [0.75] * 60))
+            other.plan(lambda _: (other.put(rows, np.ones(60)), []))
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Table, "commit", commit)
+    new = columns_of("prices", M, [(token, n) for token in (0, 1) for n in range(10)], [0.5] * 20)
+    archive.add(prices=new)
+    found = archive.columns("prices", M)
+    assert len(found) == 120
+    assert sorted(set(found.values["price"].tolist())) == sorted({0.5, 0.75, *prices(M, 0, 1).values["price"].tolist()})

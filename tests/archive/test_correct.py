@@ -33,6 +33,7 @@ from marketdata.errors import (
     ArchiveError,
     ArchiveFullError,
     ConfigError,
+    NotArchivedError,
     NotTidyError,
     PartialCoverageWarning,
 )
@@ -197,8 +198,8 @@ def test_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(0, 300, 60)}
     source.page = 300
-    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 300 * 60)
-    assert states(archive) == [(0, 300, "final")]
+    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 241 * 60)
+    assert states(archive) == [(0, 241, "final")]
 
 
 @pytest.mark.fault("AR42")
@@ -606,3 +607,49 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
     assert raw["volume"].null_count() == 1
     assert not raw["volume"].is_nan().any()
     assert when.max() < parquet.FAR
+
+
+def test_points_that_are_added_again_after_a_write_that_was_cut_off_are_recorded(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An add that ended before its points leaves an unproven range; the same add again makes it recorded."""
+    archive.add(prices=prices(M, 0, 60))
+    real = Table.commit
+
+    def dying(self: Table, *args: Any, **kwargs: Any) -> Any:
+        if self.uri.endswith("prices"):
+            raise KeyboardInterrupt
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "commit", dying)
+        with pytest.raises(KeyboardInterrupt):
+            archive.add(prices=prices(M, 0, 30, value=0.75))
+    assert states(archive) == [(0, 30, "unproven"), (30, 60, "recorded")]
+    archive.add(prices=prices(M, 0, 30, value=0.75))
+    assert states(archive) == [(0, 30, "recorded"), (30, 60, "recorded")]
+    assert archive.prices(M, on_missing="raise").height == archive.prices(M, on_missing="partial").height
+
+
+def test_a_list_of_markets_is_read_where_one_has_nothing(archive: Archive) -> None:
+    """It is left out with a warning, or without one; alone, or if all is required, it is an error."""
+    archive.add(prices=prices(M, 0, 10), markets=[{"market_id": N, "slug": "other"}])
+    alone = archive.prices(M)
+    assert archive.prices([N, M], on_missing="partial").equals(alone)
+    with pytest.warns(PartialCoverageWarning, match="1 of 2 markets"):
+        assert archive.prices([N, M]).equals(alone)
+    for asked, how in (([N, M], "raise"), ([N], "partial"), (N, "partial")):
+        with pytest.raises(NotArchivedError, match="no prices of market"):
+            archive.prices(asked, on_missing=how)  # type: ignore[arg-type]
+
+
+def test_without_a_market_all_are_read(archive: Archive) -> None:
+    """All markets with points of the view, in a range those that have some there; without any it is an error."""
+    archive.add(prices=prices(M, 0, 10))
+    archive.add(prices=prices(N, 20, 10), markets=[{"market_id": "empty", "slug": "empty"}])
+    assert archive.prices().equals(archive.prices([M, N]))
+    start = (START + 20 * MINUTE) / 1e6
+    assert archive.prices(start=start, end=start + 600).equals(archive.prices(N))
+    for view in (archive.books, archive.metrics):
+        with pytest.raises(NotArchivedError, match="are stored"):
+            view()

@@ -265,3 +265,10 @@ def test_a_long_follow_leaves_few_files(archive: Archive, source: Living, monkey
     monkeypatch.setattr("marketdata.archive.maintenance._TAIL_FILES", 8)
     for _ in itertools.islice(follow(archive, source), 30):
         assert len(archive.files("prices")) <= 10
+
+
+def test_points_of_a_round_are_those_that_are_new(archive: Archive, source: Living) -> None:
+    """Minutes that are fetched again because they are young are not counted again."""
+    points = [next_.points for next_ in itertools.islice(follow(archive, source), 30)]
+    assert sum(points) == len(archive.columns("prices", M))
+    assert set(points[1:]) == {2}

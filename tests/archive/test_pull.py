@@ -11,7 +11,8 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
 
 from marketdata.archive import Archive
-from marketdata.errors import ConfigError, NotArchivedError, NotFoundError
+from marketdata.clock import SYSTEM
+from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
 from marketdata.times import Range
 from marketdata.wire.views import VIEWS, View
 
@@ -376,4 +377,22 @@ def test_an_hour_that_comes_late_is_fetched_by_hourly_pulls(archive: Archive, so
         if hour == 6:
             source.points |= late
         archive.pull(source, M, views=["prices"], start=minute(0), end=minute(600), progress=False)
+    assert held(archive) == source.points
+
+
+@pytest.mark.fault("AR23")
+def test_a_server_clock_that_is_ahead_makes_nothing_final(
+    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier of both clocks decides what is final, with a warning: a pull an hour later has all points."""
+    here = [START + 200 * MINUTE]
+    monkeypatch.setattr(SYSTEM, "time", lambda: here[0] / 1e6)
+    source.points = {("prices", M, 0, n): n / 1000 for n in range(200)}
+    for hour in range(3):
+        here[0] = START + (200 + 60 * hour) * MINUTE
+        source.now = here[0] + HOUR * MINUTE
+        source.points |= {("prices", M, 0, n): n / 1000 for n in range(200 + 60 * hour)}
+        with pytest.warns(ServiceOddityWarning, match="3600 s ahead"):
+            archive.pull(source, M, views=["prices"], start=minute(0))
+        assert states(archive, "prices")[0] == (0, 190 + 60 * hour, "final")
     assert held(archive) == source.points

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+import requests
 
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.fetch.http.transport import Transport
-from marketdata.times import to_micros
+from marketdata.times import to_datetime, to_micros
 from marketdata.wire.views import VIEWS
 
 
@@ -192,3 +194,18 @@ def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archiv
     assert sparse.verify().is_empty()
     assert sparse.coverage()["state"].to_list() == ["recorded"]
     assert len(sparse.prices("rain", on_missing="raise")) == len(before)
+
+
+def test_a_service_with_a_clock_of_its_own_dates_every_answer_by_it(sparse: Archive, tmp_path: Path) -> None:
+    """Date and health are one clock, refusals included, so what lies behind it is final and nothing later is."""
+    now = to_micros("2026-01-01T05:00", "now")
+    archive = Archive(tmp_path / "pulled", frame="polars")
+    with md.serve(sparse, clock=lambda: now / 1e6) as service, md.Client(service.base_url, service.api_key) as client:
+        for key in (service.api_key, "wrong"):
+            answer = requests.get(f"{service.base_url}/v1/health", headers={"X-API-Key": str(key)}, timeout=10)
+            assert answer.headers["Date"] == "Thu, 01 Jan 2026 05:00:00 GMT"
+        done = next(archive.follow(client, "rain", views=["prices"], start="2026-01-01"))
+    assert done.at == to_datetime(now)
+    ends = dict(archive.coverage().group_by("state").agg(pl.col("end").max()).iter_rows())
+    assert ends["final"] == to_datetime(now - 600_000_000)
+    assert max(ends.values()) <= to_datetime(now + 60_000_000)
