@@ -141,14 +141,14 @@ def _shown(frame: Any) -> Any:
 
 
 def _is_shown(frame: Any) -> bool:
-    from narwhals.dependencies import is_pandas_dataframe, is_polars_dataframe
+    from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_polars_dataframe
 
     return is_pandas_dataframe(frame) or is_polars_dataframe(frame)
 
 
 def shortened(frame: Any, width: int | None) -> Any:
     """The frame with short ids; the same object where none is long."""
-    from narwhals.dependencies import is_pandas_dataframe
+    from narwhals.stable.v2.dependencies import is_pandas_dataframe
 
     replace = _pandas if is_pandas_dataframe(frame) else _polars
     names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]

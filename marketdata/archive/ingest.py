@@ -199,7 +199,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
 
 def _with_market_id(frame: Any, markets: Catalog) -> Any:
     """Metric rows with the market id of their slug."""
-    import narwhals as nw
+    import narwhals.stable.v2 as nw
 
     from marketdata.tidy.backends import in_memory, names_of
 

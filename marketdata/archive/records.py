@@ -21,7 +21,7 @@ def rows_of(frame: Any) -> list[Record]:
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
         return [{str(k): plain(v) for k, v in row.items()} for row in frame]
-    import narwhals as nw
+    import narwhals.stable.v2 as nw
 
     from marketdata.tidy.backends import in_memory
 

@@ -15,6 +15,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import whole
+from marketdata.tidy.engines import plain_types
 from marketdata.tidy.partitions import home
 from marketdata.tidy.schema import ASK, BID, BOOKS, COUNT, uncounted
 from marketdata.times import Range, to_datetime
@@ -177,7 +178,7 @@ def to_spark(parts: Sequence[Query]) -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ConfigError("engine='spark' needs a running session; make one with SparkSession.builder.getOrCreate().")
-    schema = _spark_schema(replace(parts[0], files=()).lazy().collect().to_arrow().schema)
+    schema = plain_types(replace(parts[0], files=()).lazy().collect().to_arrow().schema)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -186,19 +187,6 @@ def to_spark(parts: Sequence[Query]) -> Any:
 
     sent = session.createDataFrame([(pickle.dumps(part),) for part in parts], "part binary")
     return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))
-
-
-def _spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Types that Spark has: plain text and lists instead of views and categories."""
-
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
-            return pa.string()
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            return pa.list_(plain(kind.value_type))
-        return kind
-
-    return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
 # -- the rules for polars

@@ -11,8 +11,7 @@ from marketdata.archive.scan import Query
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.tidy import nested
-from marketdata.tidy.schema import COUNT, uncounted
+from marketdata.tidy.schema import ASK, BID, COUNT, uncounted
 from marketdata.times import SECOND, to_text
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
@@ -108,7 +107,18 @@ def define_books(connection: Any) -> None:
 
 
 def _levels(snapshots: Any) -> Any:
-    return nested.exploded(snapshots, ["ts", *id_columns("books")], is_duckdb=True)
+    """Level rows of snapshots, and a marker row per empty side."""
+    ids = ["ts", *id_columns("books")]
+    sides = {what: [f"{side}_{what}" for side in (BID, ASK)] for what in ("price", "size")}
+    both = {what: [f"CASE WHEN len({c}) > 0 THEN {c} ELSE [NULL] END" for c in some] for what, some in sides.items()}
+    lists = [f"list_concat({', '.join(some)}) AS {what}" for what, some in both.items()]
+    each = ["unnest(price) AS price", "unnest(size) AS size", "unnest(range(len(price))) AS __place"]
+    level = "CASE WHEN price IS NULL AND size IS NULL THEN NULL WHEN __place < __bids THEN __place "
+    level += "ELSE __place - __bids END"
+    side = f"CASE WHEN __place < __bids THEN '{BID}' ELSE '{ASK}' END AS side"
+    rows = snapshots.project(", ".join([*ids, *lists, "greatest(len(bid_price), 1) AS __bids"]))
+    rows = rows.project(", ".join([*ids, "__bids", *each]))
+    return rows.project(", ".join([*ids, side, f"CAST({level} AS INT) AS level", "price", "size"]))
 
 
 def answer(connection: Any, text: str) -> pa.Table:

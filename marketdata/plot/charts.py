@@ -372,7 +372,7 @@ class _Look:
 
 
 def _levels(frame: Any) -> pl.DataFrame:
-    return opened(in_memory(frame), ["books"]).frame().to_native()  # type: ignore[no-any-return]
+    return opened(in_memory(frame), ["books"]).frame()
 
 
 def _touch(frame: Any) -> Any:

@@ -228,7 +228,7 @@ class CoverageCache:
 
 def covered_intervals(coverage: Any, view: View) -> dict[str, Intervals]:
     """Merged intervals that may have rows per market, from a coverage frame of any kind."""
-    import narwhals as nw
+    import narwhals.stable.v2 as nw
 
     frame = nw.from_native(coverage, eager_only=True)
     if not len(frame):

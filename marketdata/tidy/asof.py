@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe
+from narwhals.stable.v2.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, closed, in_query, kind_name, read, run, source_of
-from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.backends import (
+    Result,
+    Taken,
+    closed,
+    in_memory,
+    in_query,
+    kind_name,
+    names_of,
+    read,
+    run,
+    source_of,
+)
+from marketdata.tidy.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
 from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.tidy.table import EagerTable
-from marketdata.times import SECOND, to_duration
+from marketdata.times import to_duration
 from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 KNOWN = "available_at"
 _KINDS: tuple[Kind, ...] = ("books", "series")
-_LEFT, _SEEN, _TIME, _BUCKET = "__left", "__seen", "__time", "__bucket"
-_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
-_MICROS = nw.Datetime("us", "UTC")
 _NO_TIME = np.iinfo(np.int64).min
 
 
@@ -49,9 +56,7 @@ def available_at(frame: F, resolution: str) -> F:
     return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
-def _available_at(table: Any, width: BucketWidth) -> Any:
-    if not table.is_eager:
-        return table.data.with_columns(nw.col("ts").dt.offset_by(f"{width.seconds}s").alias(KNOWN))
+def _available_at(table: EagerTable, width: BucketWidth) -> Result:
     table.in_order(unique=False)  # for its checks
     known = pl.Series(KNOWN, table.array("ts") + width.micros).cast(pl.Datetime("us", "UTC"))
     names = [c for c in table.names if c != KNOWN]
@@ -117,6 +122,8 @@ def asof_join(
     joined: Any
     if isinstance(left, pl.LazyFrame):
         joined = in_query(left, lambda rows, others: _joined(rows, others, how), right)
+    elif is_engine(left):
+        joined = _in_engine(left, right, how)
     else:
         joined = _joined(left, right, how)
     return joined  # type: ignore[no-any-return]
@@ -132,19 +139,28 @@ class _Join(NamedTuple):
 
 
 def _joined(left: Any, right: Any, how: _Join) -> Any:
-    sources, on, by = [source_of(f) for f in (left, right)], how.on, how.by
-    if None in sources:
-        time = KNOWN if KNOWN in nw.from_native(right).collect_schema().names() else "ts"
-        tables: list[Any] = [EngineTable.of_times(left, [on]), EngineTable.of_times(right, [time])]
+    tables = [EagerTable(source_of(f), "series") for f in (left, right)]
+    return closed(_found(*tables, keys=_keys(tables[0].names, tables[1].names, how), how=how), left)
+
+
+def _in_engine(left: Any, right: Any, how: _Join) -> Any:
+    """The join of each token; of data about no market ``right`` is read into memory."""
+    keys, ids = _keys(names_of(left), names_of(right), how), [c for c in ID_COLUMNS[:2] if c in names_of(left)]
+    if keys:
+        out = apply_to_both(left, right, partial(_joined, how=how), keys)
     else:
-        tables = [EagerTable(source, "series") for source in sources]
-    names, others = (t.names for t in tables)
+        out = apply(left, partial(_joined, right=in_memory(right), how=how), ids)
+    return out if ids and {*keys} <= {*ids} else in_order_of(out, [*ids, how.on])
+
+
+def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str, ...]:
+    """The columns to match; errors where a frame lacks a column."""
     check_names(names)
     check_names(others)
-    require("The left frame", [on], names)
-    keys = tuple(c for c in ID_COLUMNS[:2] if c in names and c in others) if by is None else by
+    require("The left frame", [how.on], names)
+    keys = tuple(c for c in ID_COLUMNS[:2] if c in names and c in others) if how.by is None else how.by
     missing = [c for c in keys if c not in names or c not in others]
-    if missing or (by is None and not keys):
+    if missing or (how.by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
     require("The right frame", [] if KNOWN in others else ["ts"], others)
     if KNOWN not in others and how.width is None:
@@ -152,9 +168,7 @@ def _joined(left: Any, right: Any, how: _Join) -> Any:
             "right_resolution is missing: the bucket width of right determines when its rows are known; or add it with "
             "md.available_at(right, resolution)."
         )
-    if None in sources:
-        return _joined_rows(*tables, keys=keys, how=how)
-    return closed(_found(*tables, keys=keys, how=how), left)
+    return keys
 
 
 def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
@@ -223,51 +237,6 @@ def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[
     return out[0], out[1]
 
 
-def _joined_rows(left: EngineTable, right: EngineTable, *, keys: tuple[str, ...], how: _Join) -> Any:
-    """The join as expressions: one sequence per id, the last known row carried along; windows only, for any engine."""
-    a, b, on, tolerance = left.data, right.data, how.on, how.tolerance
-    if how.width is not None and KNOWN not in right.names:
-        b = b.with_columns(nw.col("ts").dt.offset_by(f"{how.width.seconds}s").alias(KNOWN))
-    more = _renamed(left.names, b.collect_schema().names(), keys, how.suffix)
-    known = more.get(KNOWN, KNOWN)
-    b = b.select(*keys, *(nw.col(c).alias(new) for c, new in more.items()))
-    by = [*keys] or [_LEFT]
-    if not keys:
-        a, b = a.with_columns(nw.lit(0).alias(_LEFT)), b.with_columns(nw.lit(0).alias(_LEFT))
-    # Of equal times the one that may be seen is first.
-    rank = (1, 0) if how.exact else (0, 1)
-    # DuckDB has one sort of instant, and does not take the zone of a type.
-    never = nw.lit(_NEVER) if left.is_duckdb else nw.lit(_NEVER).cast(_MICROS)
-    moments = a.select(*by, nw.col(on).alias(_TIME)).unique()
-    facts = b.select(*by, nw.col(known).alias(_TIME))
-    both = nw.concat(
-        [
-            moments.with_columns(nw.lit(rank[0]).alias(_BUCKET), never.alias(_SEEN)).select(*by, _TIME, _BUCKET, _SEEN),
-            facts.with_columns(nw.lit(rank[1]).alias(_BUCKET), nw.col(_TIME).alias(_SEEN)).select(
-                *by, _TIME, _BUCKET, _SEEN
-            ),
-        ]
-    )
-    both = both.with_columns(nw.col(_SEEN).cum_max().over(*by, order_by=[_TIME, _BUCKET]))
-    seen = both.filter(nw.col(_BUCKET) == rank[0]).select(*by, _TIME, _SEEN)
-    if tolerance is not None:
-        near = between(left, _SEEN, _TIME) <= tolerance
-        seen = seen.with_columns(nw.when(near).then(nw.col(_SEEN)).alias(_SEEN))
-    out = a.with_columns(nw.col(on).alias(_TIME)).join(seen, on=[*by, _TIME], how="left")
-    out = out.join(b.with_columns(nw.col(known).alias(_SEEN)), on=[*by, _SEEN], how="left")
-    out = out.sort(*(c for c in ID_COLUMNS if c in left.names), on, nulls_last=True)
-    return out.select(*left.names, *more.values()).to_native()
-
-
-def between(table: EngineTable, first: str, last: str) -> nw.Expr:
-    """Microseconds from one column of times to another."""
-    if not table.is_duckdb:
-        # narwhals has no durations on Spark; a time as a number is whole seconds.
-        ends = [nw.col(c).cast(nw.Int64) * SECOND + nw.col(c).dt.microsecond() for c in (last, first)]
-        return ends[0] - ends[1]
-    return (nw.col(last) - nw.col(first)).dt.total_microseconds()
-
-
 def gaps(frame: F, resolution: str) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 
@@ -284,9 +253,7 @@ def gaps(frame: F, resolution: str) -> F:
     return run(frame, partial(_gaps, width=width), _KINDS, watch=warn_if_coarser(width, "resolution"))
 
 
-def _gaps(table: Any, width: BucketWidth) -> Any:
-    if not table.is_eager:
-        return _gap_rows(table, width)
+def _gaps(table: EagerTable, width: BucketWidth) -> pl.DataFrame:
     table = table.in_order(unique=False)
     ts = width.floor(table.array("ts"))
     step = np.diff(ts, prepend=ts[:1])
@@ -298,17 +265,3 @@ def _gaps(table: Any, width: BucketWidth) -> Any:
         for name, v in (("start", ts[at - 1] + width.micros), ("end", ts[at]))
     }
     return pl.DataFrame({**data, "missing": pl.Series(step[at] // width.micros - 1)})
-
-
-def _gap_rows(table: EngineTable, width: BucketWidth) -> Any:
-    keys = table.keys
-    data = table.with_bucket(table.data.select("ts", *keys), width, _BUCKET)
-    rows = data.select(*keys, end=nw.col(_BUCKET)).unique()
-    rows = rows.with_columns(__before=nw.col("end").shift(1).over(*keys, order_by="end"))
-    rows = rows.filter(~nw.col("__before").is_null())
-    rows = rows.with_columns(
-        start=nw.col("__before").dt.offset_by(f"{width.seconds}s"),
-        missing=((between(table, "__before", "end") - 1) // width.micros).cast(nw.Int64),
-    )
-    rows = rows.filter(nw.col("missing") > 0).select(*keys, "start", "end", "missing")
-    return rows.sort(*keys, "start", nulls_last=True)

@@ -5,7 +5,7 @@ A verb is one function of a `Table`, which `run` makes of any frame and `tidy.no
 pandas, polars, Arrow: an `EagerTable`: polars columns in tidy order, without a copy where types allow it;
 polars lazy: the same, once the query runs: the verb is one step of it;
 Dask: the same for each partition, after the rows of a token were brought together;
-Spark, DuckDB: an `EngineTable` over a narwhals LazyFrame: the verb is expressions, which the engine computes.
+Spark, DuckDB: the same for Arrow tables of whole tokens, which the engine gives in their order.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe, is_pandas_dataframe, is_pyarrow_table
+from narwhals.stable.v2.dependencies import (
+    is_dask_dataframe,
+    is_narwhals_dataframe,
+    is_narwhals_lazyframe,
+    is_pandas_dataframe,
+    is_pyarrow_table,
+)
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy import nested, partitions
-from marketdata.tidy.engines import EngineTable
+from marketdata.tidy import engines, nested, partitions
 from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 from marketdata.tidy.table import EagerTable, from_codes
 from marketdata.wire.columns import Ints
@@ -97,10 +101,15 @@ def run(
         if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
-    if isinstance(frame, pl.LazyFrame):
-        names = frame.collect_schema().names()
+    if isinstance(frame, pl.LazyFrame) or engines.is_engine(frame):
+        names = names_of(frame)
+        check_names(names)
         kind = kind_of(names, kinds)
-        query = frame if further or kind not in COLUMNS else frame.select(c for c in names if c in COLUMNS[kind])
+        own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+        if not isinstance(frame, pl.LazyFrame):
+            keys, whole = _TOGETHER.get(together, ()), together == "all"
+            return engines.apply(engines.selected(frame, own), again, keys, whole=whole)  # type: ignore[no-any-return]
+        query = frame.select(own)
         if kind == "nested" and together in ("row", "snapshot"):
             parts = in_query(query, again, streamable=True)
             return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
@@ -109,9 +118,16 @@ def run(
         parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
         return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
     table = opened(frame, kinds)
-    if watch is not None and table.is_eager:
+    if watch is not None:
         watch(table)
     return closed(function(table), frame)  # type: ignore[no-any-return]
+
+
+def at_once(frame: F, function: Callable[[Any], Any]) -> F:
+    """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
+    if is_dask_dataframe(frame):
+        return partitions.apply(frame, function, None, whole=True)  # type: ignore[no-any-return]
+    return engines.apply(frame, function, (), whole=True)  # type: ignore[no-any-return]
 
 
 def _put_in_order(frame: F) -> F:
@@ -124,21 +140,17 @@ def _put_in_order(frame: F) -> F:
     return run(frame, ordered, ["series"], further=True)
 
 
-def opened(frame: Any, kinds: Iterable[Kind]) -> Any:
-    """The `Table` of a native frame, neither lazy polars nor Dask; of nested books level rows, unless nested is wanted.
+def opened(frame: Any, kinds: Iterable[Kind]) -> EagerTable:
+    """The `Table` of a native frame in memory; of nested books level rows, unless nested is wanted.
 
-    In memory no row is read yet. NotTidyError if its library is unknown or columns are missing; ConfigError if a Spark
-    session is not in UTC.
+    No row is read yet. NotTidyError if its library is unknown or columns are missing.
     """
     source, kinds = source_of(frame), tuple(kinds)
-    if source is not None:
-        check_names(source.names)
-        table = EagerTable(source, kind_of(source.names, kinds))
-        return nested.LevelTable(table) if table.kind == "nested" and "nested" not in kinds else table
-    names = _narwhals(frame).collect_schema().names()
-    check_names(names)
-    rows = EngineTable.checked(frame, kind_of(names, kinds))
-    return nested.level_rows_of(rows) if rows.kind == "nested" and "nested" not in kinds else rows
+    if source is None:
+        raise _unknown(frame)
+    check_names(source.names)
+    table = EagerTable(source, kind_of(source.names, kinds))
+    return nested.LevelTable(table) if table.kind == "nested" and "nested" not in kinds else table
 
 
 def series_of(frame: Any, what: str, wanted: Iterable[str]) -> EagerTable:
@@ -160,7 +172,7 @@ def source_of(frame: Any) -> Any:
 
 def read(frame: F) -> F:
     """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
-    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+    if is_narwhals_dataframe(frame) or is_narwhals_lazyframe(frame):
         raise NotTidyError("A narwhals frame is taken by its library's own: give frame.to_native().")
     if not is_batches(frame):
         return frame
@@ -184,7 +196,11 @@ def in_memory(frame: Any) -> Any:
         return computed.compute()
     if is_lazy(frame):
         return frame.collect()
-    return frame if source_of(frame) is not None else _narwhals(frame).collect("polars").to_native()
+    if engines.is_engine(frame):
+        return engines.collected(frame)
+    if source_of(frame) is None:
+        raise _unknown(frame)
+    return frame
 
 
 def names_of(frame: Any) -> list[str]:
@@ -194,16 +210,17 @@ def names_of(frame: Any) -> list[str]:
         return list(source.names)
     if is_batches(frame):
         return list(frame.schema.names)
-    return list(frame.columns) if is_dask_dataframe(frame) else list(_narwhals(frame).collect_schema().names())
+    if is_lazy(frame):
+        return frame.collect_schema().names()  # type: ignore[no-any-return]
+    if is_dask_dataframe(frame) or engines.is_engine(frame):
+        return list(frame.columns)
+    raise _unknown(frame)
 
 
 def closed(result: Any, frame: Any) -> Any:
     """The result of a function of a `Table` as a frame of the kind of the native one."""
     result = result if isinstance(result, Result) else Result(result)
-    native, source = nw.to_native(result.data, pass_through=True), source_of(frame)
-    if source is None:
-        return native
-    return source.build(native, result.taken, result.order)
+    return source_of(frame).build(result.data, result.taken, result.order)
 
 
 def is_lazy(frame: Any) -> bool:
@@ -244,15 +261,11 @@ def kind_name(frame: Any) -> str:
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 
 
-def _narwhals(frame: Any) -> Any:
-    data: Any = nw.from_native(frame, pass_through=True)
-    known = ("is_duckdb", "is_pyspark", "is_pyspark_connect", "is_polars")
-    if data is frame or not any(getattr(data.implementation, is_one)() for is_one in known):
-        raise NotTidyError(
-            f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
-            "Arrow, Dask, Spark and DuckDB frames."
-        )
-    return data
+def _unknown(frame: Any) -> NotTidyError:
+    return NotTidyError(
+        f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
+        "Arrow, Dask, Spark and DuckDB frames."
+    )
 
 
 class PolarsSource:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import narwhals as nw
-from narwhals.dependencies import is_pandas_dataframe, is_pyarrow_table
+import narwhals.stable.v2 as nw
+from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.backends import read

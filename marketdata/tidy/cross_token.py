@@ -7,21 +7,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.arguments import whole
-from marketdata.tidy.backends import Result, beside, run
-from marketdata.tidy.engines import within_0_1
-from marketdata.tidy.outcomes import as_kind_of
+from marketdata.tidy.backends import PolarsSource, Result, beside, run
 from marketdata.tidy.quotes import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.runs import group_starts, run_ends
 from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.table import EagerTable, refuse_cents
 
 F = TypeVar("F")
 Counts = int | Mapping[str, int] | None
@@ -34,8 +31,8 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     """The book of each token of a two-token market as the other token's book implies it.
 
     Selling Yes at p is in effect bidding 1 - p for No: ask = 1 - bid and bid = 1 - ask of the other token. Returns tidy
-    books with the same sizes and levels; applied twice it gives the frame back (to 1e-15). ConfigError if a market of a
-    frame in memory does not have two tokens; a lazy frame leaves such markets out. For ``tokens`` see `overround`.
+    books with the same sizes and levels; applied twice it gives the frame back (to 1e-15). ConfigError if a market
+    does not have two tokens. For ``tokens`` see `overround`.
 
     Examples
     --------
@@ -45,30 +42,30 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
 
 
-def _mirrored(table: Any, counts: Counts) -> Any:
-    data = within_0_1((table.book() if table.is_eager else table).frame(), "price")
+def _mirrored(table: EagerTable, counts: Counts) -> pl.DataFrame:
+    book = table.book()
+    refuse_cents(book, "price")
+    data = book.frame()
     ids = data.select(*ID_COLUMNS).unique()
     pairs = ids.join(ids.rename({c: f"__{c}" for c in ID_COLUMNS[1:]}), on="market_id")
-    pairs = pairs.filter(nw.col("token_id") != nw.col("__token_id"))
-    known = _known(ids, counts).with_columns(good=((nw.col(_HELD) == 2) & (nw.col(_ALL) == 2)).fill_null(value=False))
-    if isinstance(known, nw.DataFrame):
-        wrong = known.filter(~nw.col("good"))
-        if len(wrong):
-            names = sorted(map(str, wrong["market_id"].cast(nw.String).to_list()))[:3]
-            raise ConfigError(
-                f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(names)}; a "
-                "complement is of a market with two tokens, both of them in the frame."
-            )
-    pairs = pairs.join(known.filter(nw.col("good")).select("market_id"), on="market_id")
+    pairs = pairs.filter(pl.col("token_id") != pl.col("__token_id"))
+    known = _known(ids, counts).with_columns(good=((pl.col(_HELD) == 2) & (pl.col(_ALL) == 2)).fill_null(value=False))
+    wrong = known.filter(~pl.col("good"))
+    if len(wrong):
+        names = sorted(map(str, wrong["market_id"].cast(pl.String).to_list()))[:3]
+        raise ConfigError(
+            f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(names)}; a "
+            "complement is of a market with two tokens, both of them in the frame."
+        )
     data = data.join(pairs.drop("token_label"), on=["market_id", "token_id"])
-    is_ask = nw.col("side").cast(nw.String) == ASK
-    flipped = nw.when(is_ask).then(nw.lit(BID)).otherwise(nw.lit(ASK))
+    is_ask = pl.col("side").cast(pl.String) == ASK
+    flipped = pl.when(is_ask).then(pl.lit(BID)).otherwise(pl.lit(ASK))
     side = data.collect_schema()["side"]
     data = data.with_columns(
-        token_id=nw.col("__token_id"),
-        token_label=nw.col("__token_label"),
-        side=flipped if side == nw.String else flipped.cast(side),
-        price=1.0 - nw.col("price"),
+        token_id=pl.col("__token_id"),
+        token_label=pl.col("__token_label"),
+        side=flipped if side == pl.String else flipped.cast(side),
+        price=1.0 - pl.col("price"),
         __order=~is_ask,
     )
     return data.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
@@ -108,12 +105,12 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
     return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
 
 
-def _free_money(table: Any, counts: Counts) -> Any:
+def _free_money(table: EagerTable, counts: Counts) -> pl.DataFrame:
     out = _sums(table, counts, sizes=True)
-    buy = (nw.col("ask_sum") < 1 - TOLERANCE).fill_null(value=False)
-    sell = (nw.col("bid_sum") > 1 + TOLERANCE).fill_null(value=False)
-    size = nw.when(buy).then(nw.col("__ask_size")).otherwise(nw.when(sell).then(nw.col("__bid_size")))
-    gain = nw.when(buy).then(1 - nw.col("ask_sum")).otherwise(nw.when(sell).then(nw.col("bid_sum") - 1))
+    buy = (pl.col("ask_sum") < 1 - TOLERANCE).fill_null(value=False)
+    sell = (pl.col("bid_sum") > 1 + TOLERANCE).fill_null(value=False)
+    size = pl.when(buy).then(pl.col("__ask_size")).otherwise(pl.when(sell).then(pl.col("__bid_size")))
+    gain = pl.when(buy).then(1 - pl.col("ask_sum")).otherwise(pl.when(sell).then(pl.col("bid_sum") - 1))
     names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")
     return out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names)
 
@@ -137,35 +134,34 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
-def _known(ids: Any, counts: Counts) -> Any:
+def _known(ids: pl.DataFrame, counts: Counts) -> pl.DataFrame:
     """Per market: the tokens in the frame, and how many it has; null where that is not known."""
-    out = ids.select(*ID_COLUMNS[:2]).unique().group_by("market_id").agg(nw.len().cast(nw.Int64).alias(_HELD))
-    held, has = nw.col(_HELD), nw.col(_ALL)
+    out = ids.select(*ID_COLUMNS[:2]).unique().group_by("market_id").agg(pl.len().cast(pl.Int64).alias(_HELD))
+    held, has = pl.col(_HELD), pl.col(_ALL)
     if counts is None:
-        return out.with_columns(nw.when(held > 1).then(held).alias(_ALL))
+        return out.with_columns(pl.when(held > 1).then(held).alias(_ALL))
     if isinstance(counts, int):
-        return out.with_columns(nw.when(held <= counts).then(nw.lit(counts)).alias(_ALL))
+        return out.with_columns(pl.when(held <= counts).then(pl.lit(counts)).alias(_ALL))
     small = pl.DataFrame(
         {"market_id": pl.Series([*counts], dtype=pl.String), _ALL: pl.Series([*counts.values()], dtype=pl.Int64)}
     )
-    if isinstance(out, nw.DataFrame):
-        small = small.with_columns(pl.col("market_id").cast(out.to_native().schema["market_id"], strict=False))
-    out = out.join(nw.from_native(as_kind_of(out.to_native(), small)), on="market_id", how="left")
-    return out.with_columns(nw.when(held <= has).then(has).alias(_ALL))
+    small = small.with_columns(pl.col("market_id").cast(out.schema["market_id"], strict=False))
+    out = out.join(small, on="market_id", how="left")
+    return out.with_columns(pl.when(held <= has).then(has).alias(_ALL))
 
 
-def _sums(table: Any, counts: Counts, *, sizes: bool = False) -> Any:
-    data = within_0_1(top(table), "best_bid", "best_ask")
-    # One column per aggregate, made before: engines group by plain sums only.
-    values = {name: nw.col(c).fill_null(0.0) for name, c in _SUMS.items()}
-    there = {f"__{c}": (~nw.col(c).is_null()).cast(nw.Int64) for c in _SUMS.values()}
-    least = {f"__{side}_size": nw.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}
-    out = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
-    out = out.agg(nw.len().alias("tokens"), nw.col(*values, *there).sum(), *(nw.col(c).min() for c in least))
-    out = out.join(_known(data, counts), on="market_id").with_columns(nw.col("tokens").cast(nw.Int64))
-    complete = {name: nw.col(f"__{c}") == nw.col(_ALL) for name, c in _SUMS.items()}
-    out = out.with_columns(nw.when(whole).then(nw.col(name)).alias(name) for name, whole in complete.items())
-    out = out.with_columns(overround=nw.col("ask_sum") - 1).sort(*_MARKET, nulls_last=True)
+def _sums(table: EagerTable, counts: Counts, *, sizes: bool = False) -> pl.DataFrame:
+    data = top(table)
+    refuse_cents(EagerTable(PolarsSource(data), "bbo"), "best_bid", "best_ask")
+    values = {name: pl.col(c).fill_null(0.0) for name, c in _SUMS.items()}
+    there = {f"__{c}": (~pl.col(c).is_null()).cast(pl.Int64) for c in _SUMS.values()}
+    least = {f"__{side}_size": pl.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}
+    rows = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
+    out = rows.agg(pl.len().alias("tokens"), pl.col(*values, *there).sum(), *(pl.col(c).min() for c in least))
+    out = out.join(_known(data, counts), on="market_id").with_columns(pl.col("tokens").cast(pl.Int64))
+    complete = {name: pl.col(f"__{c}") == pl.col(_ALL) for name, c in _SUMS.items()}
+    out = out.with_columns(pl.when(whole).then(pl.col(name)).alias(name) for name, whole in complete.items())
+    out = out.with_columns(overround=pl.col("ask_sum") - 1).sort(*_MARKET, nulls_last=True)
     return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
 
 
@@ -185,25 +181,12 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
     return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
 
-def _scaled(table: Any, counts: Counts) -> Any:
-    if table.is_eager:
-        return _scaled_in_memory(table, counts)
-    data, value = probability_of(table)
-    data = data.join(_known(data, counts), on="market_id", how="left")
-    p, total, there = nw.col(value), nw.col("__total"), nw.col("__there")
-    # In one step, so that the rows are grouped once.
-    data = data.with_columns(__total=p.sum().over(*_MARKET), __there=p.count().over(*_MARKET))
-    probability = nw.when((there == nw.col(_ALL)) & (total > 0)).then(p / total)
-    data = data.select("ts", *ID_COLUMNS, probability.alias("probability"))
-    return data.sort(*ID_COLUMNS, "ts", nulls_last=True)
-
-
-def _scaled_in_memory(table: EagerTable, counts: Counts) -> Result:
-    """The same by sums over the rows of a market and time, which a stable sort brings together."""
+def _scaled(table: EagerTable, counts: Counts) -> Result:
+    """Sums over the rows of a market and time, which a stable sort brings together."""
     table, value = probability_of(table)
     heads = table.take(table.groups)
     ids = pl.DataFrame([heads.column(c) for c in ID_COLUMNS[:2]])
-    known = _known(nw.from_native(ids), counts).to_native()
+    known = _known(ids, counts)
     tokens = ids.join(known, on="market_id", how="left", maintain_order="left")[_ALL].fill_null(0).to_numpy()
     lengths = run_ends(table.groups, len(table)) - table.groups
     market = np.repeat(np.cumsum(np.diff(heads.array("market_id"), prepend=-1) != 0), lengths)

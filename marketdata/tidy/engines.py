@@ -1,190 +1,102 @@
-"""Frames of engines elsewhere, Spark and DuckDB: tidy columns as expressions, which the engine computes.
+"""Frames of Spark and DuckDB: the engine gives whole tokens as Arrow batches, to which a verb in memory is applied.
 
-A frame that would be refused in memory when it is opened is refused when the engine computes, by an error of the engine
-with the same text. Duplicate rows and the order of levels are not checked there.
+The engine sorts and spills; here are the rows of a few tokens at a time. Spark calls the verb in its workers when the
+result is computed. DuckDB cannot run one query of a connection inside another, so a relation is computed when the verb
+is called, and its result is a relation of Arrow rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
+import polars as pl
+from narwhals.stable.v2.dependencies import is_duckdb_relation, is_pyspark_connect_dataframe, is_pyspark_dataframe
 
-from marketdata.errors import ConfigError, NotTidyError
-from marketdata.resolution import BucketWidth
-from marketdata.tidy import normalization
-from marketdata.tidy.schema import (
-    ASK,
-    BID,
-    ID_COLUMNS,
-    LISTS,
-    NOT_0_1,
-    ROUNDING,
-    Kind,
-    outside_0_1,
-    require,
-    values_of,
-)
-from marketdata.tidy.table import EagerTable
-from marketdata.times import SECOND
+from marketdata.errors import ConfigError, MarketDataWarning
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Function = Callable[[Any], Any]
+# Rows that a verb gets at a time, if tokens are not longer: fewer cost calls, more memory.
+_ROWS = 500_000
+_BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-# DuckDB has the zone in the connection: only a time with one is the same instant in all of them.
-_NAIVE = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP_US")
+# Two frames as one: of which a row is, and the names of the columns of each.
+_OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 
-class EngineTable:
-    """A `Table` of an engine: ``data`` is the frame behind narwhals, its tidy columns in their types."""
-
-    is_eager = False
-
-    def __init__(self, data: Any, kind: Kind) -> None:
-        self.data, self.kind, self.names = data, kind, data.collect_schema().names()
-        self.keys = [c for c in ID_COLUMNS if c in self.names]
-        self.is_duckdb = data.implementation.is_duckdb()
-
-    @classmethod
-    def checked(cls, native: Any, kind: Kind) -> EngineTable:
-        """A table of a native frame of this kind, its columns made tidy."""
-        out = cls(nw.from_native(native), kind)
-        out.data = out._tidy(native)
-        return out
-
-    @classmethod
-    def of_times(cls, native: Any, times: list[str]) -> EngineTable:
-        """A table of any columns, of which these are times."""
-        out = cls(nw.from_native(native), "series")
-        require("A frame to join", times, out.names)
-        out.data = out._instants(native, out.data, times)
-        return out
-
-    def _instants(self, native: Any, data: Any, times: list[str]) -> Any:
-        if not self.is_duckdb:
-            _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
-            return data.with_columns(utc(data, c).alias(c) for c in times)
-        for name in times:
-            utc(data, name)
-            if str(native.types[native.columns.index(name)]) in _NAIVE:
-                native = _replaced(native, {name: f"CAST({name} AS TIMESTAMP) AT TIME ZONE 'UTC'"}, duckdb=True)
-        return nw.from_native(native)
-
-    def frame(self, *values: str) -> Any:
-        """``ts``, the ids and these columns (without any: those of the kind), NaN as null."""
-        names = values or values_of(self.kind)
-        schema = self.data.collect_schema()
-        kept = (*_TEXTS, *(LISTS if self.kind == "nested" else ()))
-        return self.data.select("ts", *self.keys, *(_number(schema, c) if c not in kept else c for c in names))
-
-    def is_number(self, name: str) -> bool:
-        """Whether a column is numeric."""
-        return bool(self.data.collect_schema()[name].is_numeric())
-
-    def _tidy(self, native: Any) -> Any:
-        if not self.is_duckdb:
-            _check_session(native.sparkSession.conf.get("spark.sql.session.timeZone"))
-        normalization.check_ids(self.data.collect_schema())
-        own = [c for c in values_of(self.kind) if c in self.names]
-        checks = [f"{c} IS NULL" for c in ("ts", *self.keys) if c in self.names and c != "token_label"]
-        if self.kind == "books":
-            half = " <> ".join(f"({c} IS NULL OR isnan(CAST({c} AS DOUBLE)))" for c in ("price", "size"))
-            checks += ["side IS NULL", f"side NOT IN ('{BID}', '{ASK}')", half]
-        nested = LISTS if self.kind == "nested" else ()
-        length = "len" if self.is_duckdb else "array_size"
-        for price, size in zip(nested[::2], nested[1::2], strict=True):
-            checks.append(f"coalesce({length}({price}), 0) <> coalesce({length}({size}), 0)")
-        out = nw.from_native(_checked(native, checks, self.is_duckdb))
-        numbers = [_number(out.collect_schema(), c) for c in own if c not in (*_TEXTS, *nested)]
-        texts = [nw.col(c).cast(nw.String) for c in (*self.keys, *(["side"] if "side" in own else []))]
-        level = [nw.col("level").cast(nw.Int32)] if self.kind == "books" else []
-        out = out.with_columns(utc(out).alias("ts"), *texts, *numbers, *level)
-        return _with_lists(out, nested, self.is_duckdb) if nested else out
-
-    def with_micros(self, name: str) -> Any:
-        """The frame with ``ts`` as microseconds since the epoch in one more column."""
-        return self._added(self.data, name, "epoch_us(ts)" if self.is_duckdb else "unix_micros(ts)")
-
-    def with_bucket(self, data: Any, width: BucketWidth, name: str) -> Any:
-        """The frame with the start of the bucket of ``ts``, UTC, in one more column."""
-        if self.is_duckdb:
-            origin = f"make_timestamp({width.offset})"
-            start = f"time_bucket(INTERVAL '{width.micros} microseconds', ts AT TIME ZONE 'UTC', {origin})"
-            return self._added(data, name, f"{start} AT TIME ZONE 'UTC'")
-        step = f"floor((unix_seconds(ts) - {width.offset // SECOND}) / {width.seconds}) * {width.seconds}"
-        start = f"timestamp_seconds({step} + {width.offset // SECOND})"
-        return self._added(data, name, start)
-
-    def _added(self, data: Any, name: str, sql: str) -> Any:
-        native = data.to_native()
-        return nw.from_native(
-            native.project(f'*, {sql} AS "{name}"') if self.is_duckdb else native.selectExpr("*", f"{sql} AS `{name}`")
-        )
+def is_spark(frame: Any) -> bool:
+    """Whether a frame is one of Spark."""
+    return is_pyspark_dataframe(frame) or is_pyspark_connect_dataframe(frame)
 
 
-_TEXTS = (*ID_COLUMNS, "side", "ts")
+def is_engine(frame: Any) -> bool:
+    """Whether a frame is one of Spark or DuckDB."""
+    return is_spark(frame) or is_duckdb_relation(frame)
 
 
-def _number(schema: Any, name: str) -> nw.Expr:
-    if name == "level":
-        return nw.col(name)
-    if not schema[name].is_numeric():
-        raise NotTidyError(f"{name} contains {schema[name]}, not numbers; make it a column of floats.")
-    return nw.col(name).cast(nw.Float64).fill_nan(None)
+def apply(frame: Any, function: Function, keys: Sequence[str], *, whole: bool = False) -> Any:
+    """A function of Arrow tables for rows of equal keys, in their order, without keys for any rows; ``whole``: all."""
+    keys = [c for c in keys if c in frame.columns]
+    if is_spark(frame):
+        return _in_spark(frame, function, keys, whole=whole)
+    return _relation(frame, _from_duckdb(frame, function, keys, whole=whole))
 
 
-def _with_lists(data: Any, names: tuple[str, ...], duckdb: bool) -> Any:
-    """The frame with lists of float64 in these columns, empty ones where one is missing."""
-    schema = data.collect_schema()
-    for name in names:
-        if not isinstance(schema[name], nw.List | nw.Array) or not schema[name].inner.is_numeric():
-            raise NotTidyError(
-                f"{name} contains {schema[name]}, not lists of numbers; nested books have a list per side and snapshot."
-            )
-    lists = "coalesce(CAST({} AS DOUBLE[]), [])" if duckdb else "coalesce(CAST({} AS array<double>), array())"
-    return nw.from_native(_replaced(data.to_native(), {c: lists.format(c) for c in names}, duckdb))
+def apply_to_both(left: Any, right: Any, function: Callable[[Any, Any], Any], keys: Sequence[str]) -> Any:
+    """A function of two Arrow tables for the rows of equal keys of two frames."""
+    named = [
+        dict(zip(f.columns, (side + c for c in f.columns), strict=True))
+        for f, side in zip((left, right), _SIDES, strict=True)
+    ]
+    both = (_united_in_spark if is_spark(left) else _united_in_duckdb)((left, right), named, keys)
+    return apply(both, partial(_apart, function=function, named=named), [f"{_KEY}_{i}" for i in range(len(keys))])
 
 
-def _replaced(native: Any, columns: Mapping[str, str], duckdb: bool) -> Any:
-    """The native frame with columns computed anew by SQL."""
-    if duckdb:
-        return native.project(f"* REPLACE ({', '.join(f'{sql} AS {c}' for c, sql in columns.items())})")
-    from pyspark.sql import functions
-
-    return native.withColumns({c: functions.expr(sql) for c, sql in columns.items()})
+def selected(frame: Any, names: Sequence[str]) -> Any:
+    """Some columns of a frame."""
+    if list(frame.columns) == list(names):
+        return frame
+    return frame.select(*(names if is_spark(frame) else map(_quoted, names)))
 
 
-def _checked(native: Any, conditions: list[str], duckdb: bool) -> Any:
-    """The frame, whose ``ts`` is an error of the engine where one of the conditions is true."""
-    error = "CAST(error('{}') AS TIMESTAMPTZ)" if duckdb else "raise_error('{}')"
-    text = "NotTidyError: a row has {}."
-    cases = " ".join(f"WHEN {c} THEN {error.format(text.format(c.replace(chr(39), '')))}" for c in conditions)
-    value = "ts"
-    if duckdb:
-        ts = str(native.types[native.columns.index("ts")])
-        if not ts.startswith("TIMESTAMP"):  # a text would be read as a time
-            raise NotTidyError(normalization.not_times("ts", ts))
-        value = "CAST(ts AS TIMESTAMP) AT TIME ZONE 'UTC'" if ts in _NAIVE else "CAST(ts AS TIMESTAMPTZ)"
-    return _replaced(native, {"ts": f"CASE {cases} ELSE {value} END"}, duckdb)
+def small(frame: Any, table: pl.DataFrame) -> Any:
+    """Rows of polars as a frame in the session or connection of another one."""
+    rows = table.to_arrow()
+    return frame.sparkSession.createDataFrame(rows) if is_spark(frame) else _relation(frame, rows)
 
 
-def within_0_1(data: Any, *names: str) -> Any:
-    """The rows; NotTidyError (of an engine, when it computes) where a column is no probability, but say cents."""
-    if isinstance(data, EagerTable | nw.DataFrame):
-        for name in names:
-            values = data.array(name) if isinstance(data, EagerTable) else data[name].to_numpy()
-            wrong = outside_0_1(values)
-            if wrong.any():
-                raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
-        return data
-    native, is_duckdb = data.to_native(), data.implementation.is_duckdb()
-    for name in names:
-        error = f"CAST({'error' if is_duckdb else 'raise_error'}('NotTidyError: {name} is {NOT_0_1}') AS DOUBLE)"
-        case = f"CASE WHEN {name} < {-ROUNDING} OR {name} > {1 + ROUNDING} THEN {error} ELSE {name} END"
-        native = _replaced(native, {name: case}, is_duckdb)
-    return nw.from_native(native)
+def collected(frame: Any) -> pl.DataFrame:
+    """The rows as a polars frame."""
+    return pl.DataFrame(pl.from_arrow(frame.toArrow() if is_spark(frame) else frame.to_arrow_table()))
 
 
-def _check_session(zone: str) -> None:
+def in_order_of(frame: Any, names: Sequence[str]) -> Any:
+    """The rows sorted by some columns."""
+    return frame.orderBy(*names) if is_spark(frame) else frame.order(", ".join(map(_quoted, names)))
+
+
+def plain_types(schema: pa.Schema) -> pa.Schema:
+    """Types that every engine has: plain texts and lists instead of views and categories."""
+    import pyarrow as pa
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+            return pa.string()
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return pa.list_(plain(kind.value_type))
+        return kind
+
+    return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
+
+
+def check_session(frame: Any) -> None:
+    """ConfigError if the Spark session of a frame is not in UTC."""
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     if zone not in _UTC_NAMES:
         raise ConfigError(
             f"Spark cuts times in the zone of its session, which is {zone!r}, but buckets are UTC; set "
@@ -192,16 +104,147 @@ def _check_session(zone: str) -> None:
         )
 
 
-def utc(data: Any, name: str = "ts") -> nw.Expr:
-    """A column of times as UTC microseconds, without a zone taken for UTC; NotTidyError if it has no times."""
-    dtype = data.collect_schema()[name]
-    if not isinstance(dtype, nw.Datetime):
-        raise NotTidyError(normalization.not_times(name, dtype))
-    ts = nw.col(name)
-    if data.implementation.is_duckdb():
-        return ts  # an instant; the connection's zone only shows it
-    if dtype.time_zone is None:
-        ts = ts.dt.replace_time_zone("UTC")
-    elif dtype.time_zone != "UTC":
-        ts = ts.dt.convert_time_zone("UTC")
-    return ts if dtype.time_unit == "us" else ts.cast(nw.Datetime("us", "UTC"))
+def _result_types(schema: pa.Schema, function: Function) -> pa.Schema:
+    """The types of the result, found on no rows; columns that are passed on keep theirs."""
+    import pyarrow as pa
+
+    nothing = schema.empty_table()
+    result = function(nothing).schema
+    passed = pl.DataFrame(pl.from_arrow(nothing)).to_arrow().schema
+    kept = {f.name: f.type for f in passed if not pa.types.is_dictionary(f.type)}
+    same = [kept.get(f.name) == f.type for f in result]
+    return pa.schema([schema.field(f.name) if s else f for s, f in zip(same, plain_types(result), strict=True)])
+
+
+def _parts(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], *, whole: bool
+) -> Iterator[pa.Table]:
+    """Batches in the order of the keys as tables of many rows, none of which is cut between rows of equal keys."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    count, enough = 0, _ROWS
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count < enough or whole:
+            continue
+        table = pa.Table.from_batches(waiting, schema)
+        cut = _last_change(table, keys) if keys else count
+        if cut:
+            yield table.slice(0, cut)
+        waiting = table.slice(cut).to_batches()
+        count -= cut
+        # A token of many rows is looked through once for each time that its rows double.
+        enough = max(_ROWS, 2 * count)
+    if count or whole:
+        yield pa.Table.from_batches(waiting, schema)
+
+
+def _last_change(table: pa.Table, keys: Sequence[str]) -> int:
+    """Where the rows begin that have the keys of the last row."""
+    last = table.num_rows - 1
+    heads = pl.DataFrame(pl.from_arrow(table.select(keys)))
+    differs = heads.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).get(last)) for c in keys)).to_series()
+    at = differs.arg_true()
+    return int(at[-1]) + 1 if len(at) else 0
+
+
+def _applied(
+    batches: Iterable[pa.RecordBatch],
+    function: Function,
+    keys: Sequence[str],
+    types: tuple[pa.Schema, pa.Schema],
+    *,
+    whole: bool,
+) -> Iterator[pa.RecordBatch]:
+    for part in _parts(batches, types[0], keys, whole=whole):
+        with warnings.catch_warnings():
+            # A warning is about all rows of a frame, of which this is a part.
+            warnings.simplefilter("ignore", MarketDataWarning)
+            rows = function(part)
+        yield from rows.cast(types[1]).to_batches()
+
+
+def _in_spark(frame: Any, function: Function, keys: Sequence[str], *, whole: bool) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    check_session(frame)
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    types = schema, _result_types(schema, function)
+    if whole:
+        frame = frame.coalesce(1)
+    elif keys:
+        # Ranges of the keys, so that the result is in their order without a sort.
+        frame = frame.repartitionByRange(*keys).sortWithinPartitions(*_spark_order(frame.columns, keys))
+    call = partial(_applied, function=function, keys=keys, types=types, whole=whole)
+    return frame.mapInArrow(call, from_arrow_schema(types[1]))
+
+
+def _spark_order(names: Sequence[str], keys: Sequence[str]) -> list[Any]:
+    from pyspark.sql import functions
+
+    return [functions.col(c).desc() if c == "side" else functions.col(c) for c in _order(names, keys)]
+
+
+def _order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The columns of tidy order behind the keys; a frame in it needs no sort in memory."""
+    return [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in names and c not in keys)]
+
+
+def _from_duckdb(frame: Any, function: Function, keys: Sequence[str], *, whole: bool) -> pa.Table:
+    import pyarrow as pa
+
+    schema = frame.limit(0).to_arrow_table().schema
+    types = schema, _result_types(schema, function)
+    if keys:
+        order = (_quoted(c) + (" DESC" if c == "side" else "") for c in _order(frame.columns, keys))
+        frame = frame.order(", ".join(order))
+    batches = frame.to_arrow_reader(_BATCH)
+    return pa.Table.from_batches(_applied(batches, function, keys, types, whole=whole), types[1])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _united_in_spark(frames: Sequence[Any], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Any:
+    from pyspark.sql import functions
+
+    parts = [
+        frame.select(
+            *(functions.col(c).cast("string").alias(f"{_KEY}_{i}") for i, c in enumerate(keys)),
+            functions.lit(place).alias(_OF),
+            *(functions.col(c).alias(new) for c, new in names.items()),
+        )
+        for place, (frame, names) in enumerate(zip(frames, named, strict=True))
+    ]
+    return parts[0].unionByName(parts[1], allowMissingColumns=True)
+
+
+def _united_in_duckdb(frames: Sequence[Any], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Any:
+    def part(place: int) -> Any:
+        texts = [f'CAST({_quoted(c)} AS VARCHAR) AS "{_KEY}_{i}"' for i, c in enumerate(keys)]
+        columns = [f"{_quoted(c)} AS {_quoted(new)}" for c, new in named[place].items()]
+        return frames[place].project(", ".join([*texts, f"{place} AS {_OF}", *columns]))
+
+    return _union(part(0), part(1))
+
+
+def _union(one: Any, rows: Any) -> Any:  # noqa: ARG001 found by its name
+    return one.query("one", "SELECT * FROM one UNION ALL BY NAME SELECT * FROM rows")
+
+
+def _relation(frame: Any, rows: pa.Table) -> Any:  # noqa: ARG001 found by its name
+    """Arrow rows in the connection of a relation."""
+    return frame.query("frame", "SELECT * FROM rows")
+
+
+def _apart(rows: pa.Table, function: Callable[[Any, Any], Any], named: Sequence[dict[str, str]]) -> Any:
+    import pyarrow.compute as pc
+
+    parts = (
+        rows.filter(pc.equal(rows[_OF], place)).select([*names.values()]).rename_columns([*names])
+        for place, names in enumerate(named)
+    )
+    return function(*parts)

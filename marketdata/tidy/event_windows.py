@@ -7,14 +7,13 @@ from collections import defaultdict
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, run, series_of
-from marketdata.tidy.outcomes import as_kind_of, resolution_times
+from marketdata.tidy.outcomes import resolution_times
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, Kind, require
 from marketdata.tidy.table import EagerTable
@@ -23,7 +22,7 @@ from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")
-_LEFT, _MOMENT, _OFFSET, _MICROS = "time_to_resolution", "moment", "offset", "__micros"
+_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
 _TIME = pl.Datetime("us", "UTC")
 
 
@@ -44,19 +43,9 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, partial(_with_time_left, ends=ends), _KINDS, together="row", further=True)
 
 
-def _with_time_left(table: Any, ends: dict[str, int]) -> Any:
+def _with_time_left(table: EagerTable, ends: dict[str, int]) -> Result:
     require("A tidy frame", ["market_id"], table.names)
     names = [c for c in table.names if c != _LEFT]
-    if not table.is_eager:
-        seconds = pl.DataFrame(
-            {
-                "market_id": pl.Series([*ends], dtype=pl.String),
-                _LEFT: pl.Series([t / SECOND for t in ends.values()], dtype=pl.Float64),
-            }
-        )
-        known = nw.from_native(as_kind_of(table.data.to_native(), seconds))
-        data = table.with_micros(_MICROS).select(*names, _MICROS).join(known, on="market_id", how="left")
-        return data.select(*names, nw.col(_LEFT) - nw.col(_MICROS) / SECOND)
     market, ts = table.array("market_id"), table.array("ts")
     codes, first = np.unique(market, return_index=True)
     at = np.array([ends.get(str(name), np.nan) for name in table.texts("market_id", first)], float)
@@ -103,7 +92,7 @@ def around(
     return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
 
 
-def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Any:
+def _windows(table: EagerTable, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Result:
     keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
     further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
     taken = sorted({*further, _MOMENT, _OFFSET} & set(table.names))
@@ -112,8 +101,6 @@ def _windows(table: Any, moments: EagerTable, reach: tuple[int, int], width: Buc
             f"{', '.join(map(repr, taken))} would be in the result twice; rename the column of one frame."
         )
     require("A frame with moments of markets", keys, table.names)
-    if not table.is_eager:
-        return _in_engine(table, moments, keys, further, reach, width)
     ordered = table.book(whole=False) if table.kind == "books" else table.in_order(unique=False)
     at, rows = _around(ordered, moments, keys, reach)
     moment = moments.array("ts")[at]
@@ -149,25 +136,3 @@ def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tupl
     at, rows = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.lexsort((rows, at))
     return at[order], rows[order]
-
-
-def _in_engine(
-    table: Any,
-    moments: EagerTable,
-    keys: list[str],
-    further: list[str],
-    reach: tuple[int, int],
-    width: BucketWidth | None,
-) -> Any:
-    small = {c: pl.Series(moments.texts(c), dtype=pl.String) for c in keys}
-    small |= {c: moments.source.raw(c) for c in further}
-    joined = pl.DataFrame({**small, _MOMENT: pl.Series(moments.array("ts")).cast(_TIME), _OFFSET: moments.array("ts")})
-    known = nw.from_native(as_kind_of(table.data.to_native(), joined))
-    rows = table.with_micros(_MICROS)
-    data = rows.join(known, on=keys) if keys else rows.join(known, how="cross")
-    data = data.with_columns((nw.col(_MICROS) - nw.col(_OFFSET)).alias(_OFFSET))
-    data = data.filter((nw.col(_OFFSET) >= -reach[0]) & (nw.col(_OFFSET) < reach[1]))
-    offset = nw.col(_OFFSET) / SECOND
-    if width is not None:
-        offset = (nw.col(_OFFSET) / width.micros).floor() * width.seconds
-    return data.with_columns(offset.alias(_OFFSET)).select(*table.names, *further, _MOMENT, _OFFSET)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from typing import Any, TypeVar
 
-import narwhals as nw
+import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.tidy import liquidity, trade_cost
@@ -19,7 +19,7 @@ Feature = str | tuple[str, Mapping[str, Any]]
 
 
 def _of_top(*names: str) -> Callable[[], Measure]:
-    return lambda: Measure({name: nw.col(name) for name in names})
+    return lambda: Measure({name: pl.col(name) for name in names})
 
 
 MEASURES: dict[str, Callable[..., Measure]] = {

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe
+from narwhals.stable.v2.dependencies import is_dask_dataframe
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError

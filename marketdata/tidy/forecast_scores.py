@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
-import narwhals as nw
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe
+from narwhals.stable.v2.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError
-from marketdata.tidy import partitions
 from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.backends import closed, read, run, source_of
-from marketdata.tidy.outcomes import Payoffs, Tokens, as_kind_of, tokens_of
+from marketdata.tidy.backends import at_once, closed, read, run, source_of
+from marketdata.tidy.engines import is_engine
+from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
 from marketdata.tidy.quotes import KINDS
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.schema import ID_COLUMNS, TOLERANCE, Kind
+from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
@@ -27,7 +27,6 @@ Of = Literal["token", "market", "all"]
 Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 _P, _PAID, _ERROR, _TOKEN = "__p", "__paid", "__error", "__token"
-_PAYOFF = [*ID_COLUMNS[:2], _PAID]
 _DRAWS = 200_000  # markets drawn at a time
 
 
@@ -62,7 +61,7 @@ def brier(
     >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    error = (nw.col(_P) - nw.col(_PAID)) ** 2
+    error = (pl.col(_P) - pl.col(_PAID)) ** 2
     return _score(frame, outcomes, of, interval, resamples, seed, name="brier", error=error)  # type: ignore[no-any-return]
 
 
@@ -85,8 +84,8 @@ def log_score(
     least = number("clip", clip)
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    p = nw.col(_P).clip(least, 1 - least)
-    error = (nw.col(_PAID) - 1) * (1 - p).log() - nw.col(_PAID) * p.log()
+    p = pl.col(_P).clip(least, 1 - least)
+    error = (pl.col(_PAID) - 1) * (1 - p).log() - pl.col(_PAID) * p.log()
     return _score(frame, outcomes, of, interval, resamples, seed, name="log_score", error=error)  # type: ignore[no-any-return]
 
 
@@ -119,15 +118,15 @@ def calibration(
     share = None if interval is None else _share(interval)
     frame = read(frame)
     counted = _counting(frame, outcomes, of)
-    at = (nw.col(_P) * count + TOLERANCE).floor()
-    bin_ = nw.when(at >= count).then(count - 1.0).otherwise(nw.when(at < 0).then(0.0).otherwise(at))
+    at = (pl.col(_P) * count + TOLERANCE).floor()
+    bin_ = pl.when(at >= count).then(count - 1.0).otherwise(pl.when(at < 0).then(0.0).otherwise(at))
     sums = partial(_sums, counted=counted, ids=ID_COLUMNS[:1], bins=bin_)
     finish = partial(_curve, count=count, share=share, resamples=resamples, seed=seed)
     return _in_two_steps(frame, sums, finish)  # type: ignore[no-any-return]
 
 
 def _score(
-    frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: nw.Expr
+    frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: pl.Expr
 ) -> Any:
     share, resamples = _share(interval), whole("resamples", resamples)
     frame = read(frame)
@@ -173,23 +172,18 @@ def _counted(tokens: Tokens, *, outcomes: Any, of: str) -> Payoff:
 
 
 def _sums(
-    table: Any,
+    table: EagerTable,
     *,
     counted: Callable[[Tokens], Payoff],
     ids: Sequence[str],
-    error: nw.Expr | None = None,
-    bins: nw.Expr | None = None,
-) -> Any:
+    error: pl.Expr | None = None,
+    bins: pl.Expr | None = None,
+) -> pl.DataFrame:
     """Number of forecasts by ids (and bin), and sums of the forecasts, their payoffs and their errors."""
     of_rows = {_ERROR: error} if error is not None else {}
     by = {"bin": bins} if bins is not None else {}
-    sums = [nw.col(c).sum() for c in (_P, _PAID, *of_rows)]
-    is_eager = table.is_eager
+    sums = [pl.col(c).sum() for c in (_P, _PAID, *of_rows)]
     table, value = probability_of(table)
-    if not is_eager:
-        data = table.select(*ID_COLUMNS, nw.col(value).alias(_P))
-        data = _with_payoff(data, counted(())).with_columns(**of_rows, **by).group_by(*ids, *by)
-        return data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)
     heads = table.take(table.groups)
     paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
     payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]
@@ -200,49 +194,36 @@ def _sums(
         _P: table.array(value),
         _PAID: np.array(payoff, float)[number_of],
     }
-    data = nw.from_native(pl.DataFrame(columns, nan_to_null=True)).filter(~nw.col(_P, _PAID).is_null())
-    data = data.with_columns(**of_rows, **by).group_by(_TOKEN, *by)
-    small = data.agg(nw.len().cast(nw.Int64).alias("points"), *sums)
-    owners = [nw.from_native(heads.column(c).gather(small[_TOKEN].to_native()), series_only=True) for c in ids]
-    return small.with_columns(*owners).group_by(*ids, *by).agg(nw.col("points", _P, _PAID, *of_rows).sum())
+    data = pl.DataFrame(columns, nan_to_null=True).drop_nulls()
+    rows = data.with_columns(**of_rows, **by).group_by(_TOKEN, *by)
+    small = rows.agg(pl.len().cast(pl.Int64).alias("points"), *sums)
+    owners = [heads.column(c).gather(small[_TOKEN]) for c in ids]
+    return small.with_columns(*owners).group_by(*ids, *by).agg(pl.col("points", _P, _PAID, *of_rows).sum())
 
 
-def _with_payoff(data: Any, counted: Payoff) -> Any:
-    small = pl.DataFrame(
-        [(*token, paid) for token, paid in counted.items()],
-        schema=dict(zip(_PAYOFF, (pl.String, pl.String, pl.Float64), strict=True)),
-        orient="row",
-    )
-    known = nw.from_native(as_kind_of(data.to_native(), small))
-    return data.filter(~nw.col(_P).is_null()).join(known, on=[*ID_COLUMNS[:2]])
-
-
-def _means(table: Any, *, sums: Callable[[Any], Any], ids: tuple[str, ...], name: str) -> Any:
-    out = sums(table).with_columns((nw.col(_PAID) / nw.col("points")).alias("outcome"))
-    out = out.with_columns((nw.col(_ERROR) / nw.col("points")).alias(name))
+def _means(
+    table: EagerTable, *, sums: Callable[[EagerTable], pl.DataFrame], ids: tuple[str, ...], name: str
+) -> pl.DataFrame:
+    out = sums(table).with_columns((pl.col(_PAID) / pl.col("points")).alias("outcome"))
+    out = out.with_columns((pl.col(_ERROR) / pl.col("points")).alias(name))
     outcome = ("outcome",) if "token_id" in ids else ()
     return out.select(*ids, *outcome, "points", name).sort(*ids, nulls_last=True)
 
 
-def _in_two_steps(frame: Any, sums: Callable[[Any], Any], finish: Callable[[Any], Any]) -> Any:
-    """The sums of each market where the frame is, and what is made of them in memory."""
-    if is_dask_dataframe(frame):
+def _in_two_steps(
+    frame: Any, sums: Callable[[EagerTable], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
+) -> Any:
+    """The sums of each market where the frame is, and what is made of all of them in one place."""
+    if is_dask_dataframe(frame) or is_engine(frame):
         first = run(frame, sums, _KINDS, together="market")
-        return partitions.apply(first, partial(_finished, finish=finish), None, whole=True)
-
-    def both(table: Any) -> Any:
-        first = sums(table)
-        if isinstance(first, nw.DataFrame):
-            return finish(first.to_native())
-        return nw.from_native(as_kind_of(first.to_native(), finish(first.collect("polars").to_native())))
-
-    return run(frame, both, _KINDS, together="all")
+        return at_once(first, partial(_finished, finish=finish))
+    return run(frame, lambda table: finish(sums(table)), _KINDS, together="all")
 
 
-def _finished(part: Any, finish: Callable[[Any], Any]) -> Any:
-    texts = part["market_id"].astype("object").tolist()
-    numbers = {c: part[c].to_numpy() for c in part.columns if c != "market_id"}
-    return closed(finish(pl.DataFrame({"market_id": pl.Series(texts, dtype=pl.String), **numbers})), part)
+def _finished(part: Any, finish: Callable[[pl.DataFrame], pl.DataFrame]) -> Any:
+    source = source_of(part)
+    columns = {c: source.raw(c) for c in source.names}
+    return closed(finish(pl.DataFrame(columns)), part)
 
 
 def _overall(sums: Any, *, name: str, share: float, resamples: int, seed: int) -> Any:

@@ -1,6 +1,6 @@
 """Sums over the levels of each side of a book, and formulas on them: many measures of one frame in one pass.
 
-A `Measure` states them once, as expressions: in memory numpy adds up between the starts of the sides, an engine groups.
+A `Measure` states them once, as expressions of polars; numpy adds up between the starts of the sides.
 Figures are in docs/decisions/measures.md.
 """
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -22,16 +21,15 @@ from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Floats, Ints
 
 F = TypeVar("F")
-Columns = Mapping[str, nw.Expr]
+Columns = Mapping[str, pl.Expr]
 KEYS = ("ts", *ID_COLUMNS)
-_ASK = "__is_ask"
 # What a sum may use beside ``level``, ``price`` and ``size`` of a row.
 BEFORE, PAID_BEFORE, DISTANCE = "__before", "__paid_before", "__distance"
 # Beside the sums a formula may use the columns of bbo, and the number of levels of each side.
 LEVELS = "__levels"
 _TOP = {
-    "mid": (nw.col("best_bid") + nw.col("best_ask")) / 2,
-    "spread": nw.col("best_ask") - nw.col("best_bid"),
+    "mid": (pl.col("best_bid") + pl.col("best_ask")) / 2,
+    "spread": pl.col("best_ask") - pl.col("best_bid"),
 }
 
 
@@ -44,8 +42,8 @@ class Measure:
     levels of the side, or the `DISTANCE` of the price from the mid.
     """
 
-    columns: Mapping[str, nw.Expr]
-    sums: Mapping[str, nw.Expr] = field(default_factory=dict)
+    columns: Mapping[str, pl.Expr]
+    sums: Mapping[str, pl.Expr] = field(default_factory=dict)
     needs: frozenset[str] = frozenset()
 
 
@@ -62,23 +60,21 @@ def measured(frame: F, *measures: Measure) -> F:
     if not sums:
         return run(frame, partial(_of_top, columns=columns), KINDS, together="snapshot", reduce=reduced)
     # The number of levels distinguishes a side of size 0 from a missing one.
-    sums[LEVELS] = nw.when(~nw.col("price").is_null()).then(1.0)
+    sums[LEVELS] = pl.when(~pl.col("price").is_null()).then(1.0)
     return run(frame, partial(_of_levels, sums=sums, needs=needs, columns=columns), ("books",), together="snapshot")
 
 
-def _of_top(table: Any, columns: Columns) -> Any:
+def _of_top(table: EagerTable, columns: Columns) -> pl.DataFrame:
     return top(table).select(*KEYS, **columns)
 
 
-def _of_levels(table: Any, sums: Columns, needs: frozenset[str], columns: Columns) -> Any:
-    if not table.is_eager:
-        return _by_groups(table.frame(), sums, needs, columns)
+def _of_levels(table: EagerTable, sums: Columns, needs: frozenset[str], columns: Columns) -> pl.DataFrame:
     book = table.book()
-    values = _by_sides(book, sums, needs).with_columns(**_TOP).select(**columns).to_native()
+    values = _by_sides(book, sums, needs).with_columns(**_TOP).select(**columns)
     return pl.DataFrame([book.of_snapshots(c) for c in KEYS]).hstack(values)
 
 
-def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> nw.DataFrame[Any]:
+def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> pl.DataFrame:
     price, size = book.array("price"), book.array("size")
     starts, asks, ends = book.sides
     begins = np.column_stack((starts, asks)).ravel()
@@ -107,9 +103,9 @@ def _by_sides(book: EagerTable, sums: Columns, needs: frozenset[str]) -> nw.Data
     return _table(found)
 
 
-def _table(columns: Mapping[str, Any]) -> nw.DataFrame[Any]:
+def _table(columns: Mapping[str, Any]) -> pl.DataFrame:
     """Arrays as a polars frame, whose expressions use all cores."""
-    return nw.from_native(pl.DataFrame(dict(columns), nan_to_null=True))
+    return pl.DataFrame(dict(columns), nan_to_null=True)
 
 
 def _over_better_levels(values: Floats, begins: Ints, lengths: Ints) -> Floats:
@@ -119,36 +115,3 @@ def _over_better_levels(values: Floats, begins: Ints, lengths: Ints) -> Floats:
         at = begins[lengths > level] + level
         out[at] = out[at - 1] + values[at - 1]
     return out
-
-
-def _by_groups(data: Any, sums: Columns, needs: frozenset[str], columns: Columns) -> Any:
-    data = data.with_columns((nw.col("side") == ASK).alias(_ASK))
-    sides = {BID: ~nw.col(_ASK), ASK: nw.col(_ASK)}
-    best = (nw.col("level") == 0).fill_null(value=False)
-    before = {BEFORE: nw.col("size"), PAID_BEFORE: nw.col("price") * nw.col("size")}
-    before = {name: value.fill_null(0.0) for name, value in before.items() if name in needs}
-    if before:
-        side = (*KEYS, _ASK)
-        data = data.with_columns(**before)
-        data = data.with_columns(nw.col(*before).cum_sum().over(*side, order_by="level"))
-        # Shifted rather than less its own value, which would cost digits beside a large level.
-        data = data.with_columns(nw.col(*before).shift(1).over(*side, order_by="level").fill_null(0.0))
-    if DISTANCE in needs:
-        tops = {f"__best_{side}": nw.when(best & rows).then(nw.col("price")) for side, rows in sides.items()}
-        data = data.with_columns(**tops).with_columns(nw.col(*tops).max().over(*KEYS))
-        mid = (nw.col(f"__best_{BID}") + nw.col(f"__best_{ASK}")) / 2
-        data = data.with_columns((nw.col("price") - mid).abs().alias(DISTANCE))
-    # What does not count adds 0.
-    added = {
-        f"{side}_{name}": nw.when(rows).then(value).otherwise(0.0).fill_null(0.0)
-        for name, value in sums.items()
-        for side, rows in sides.items()
-    }
-    greatest = {
-        name: nw.when(best & rows).then(nw.col(c))
-        for side, rows in sides.items()
-        for name, c in ((f"best_{side}", "price"), (f"best_{side}_size", "size"))
-    }
-    out = data.select(*KEYS, **added, **greatest).group_by(*KEYS)
-    out = out.agg(nw.col(*added).sum(), nw.col(*greatest).max()).with_columns(**_TOP)
-    return out.select(*KEYS, **columns).sort(*ID_COLUMNS, "ts", nulls_last=True)

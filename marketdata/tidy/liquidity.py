@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import narwhals as nw
+import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
@@ -13,13 +13,13 @@ from marketdata.tidy.schema import ASK, BID, TOLERANCE
 
 F = TypeVar("F")
 
-_bid, _ask = nw.col("best_bid"), nw.col("best_ask")
-_bid_size, _ask_size = nw.col("best_bid_size"), nw.col("best_ask_size")
+_bid, _ask = pl.col("best_bid"), pl.col("best_ask")
+_bid_size, _ask_size = pl.col("best_bid_size"), pl.col("best_ask_size")
 _two_sided = ~_bid.is_null() & ~_ask.is_null()
-_microprice = nw.when(_two_sided & (_bid_size + _ask_size > 0)).then(
+_microprice = pl.when(_two_sided & (_bid_size + _ask_size > 0)).then(
     (_bid * _ask_size + _ask * _bid_size) / (_bid_size + _ask_size)
 )
-_spread_bps = nw.when(_two_sided & (nw.col("mid") > 0)).then(10_000 * nw.col("spread") / nw.col("mid"))
+_spread_bps = pl.when(_two_sided & (pl.col("mid") > 0)).then(10_000 * pl.col("spread") / pl.col("mid"))
 
 
 MICROPRICE = Measure({"microprice": _microprice})
@@ -52,9 +52,9 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
 def depth_measure(*, levels: int | None = None, within: float | None = None) -> Measure:
     """The `Measure` of `depth`."""
     counts, needs, sides = _counted(levels, within)
-    there = nw.lit(value=True) if within is None else _two_sided
+    there = pl.lit(value=True) if within is None else _two_sided
     columns = {
-        f"{side}_depth": nw.when((nw.col(f"{side}_{LEVELS}") > 0) & there).then(nw.col(f"{side}_{sides}"))
+        f"{side}_depth": pl.when((pl.col(f"{side}_{LEVELS}") > 0) & there).then(pl.col(f"{side}_{sides}"))
         for side in (BID, ASK)
     }
     return Measure(columns, {sides: counts}, needs)
@@ -78,7 +78,7 @@ def imbalance_measure(*, levels: int | None = None, within: float | None = None)
     """The `Measure` of `imbalance`."""
     depths = depth_measure(levels=levels, within=within)
     bid, ask = (depths.columns[f"{side}_depth"] for side in (BID, ASK))
-    value = nw.when(bid + ask > 0).then((bid - ask) / (bid + ask))
+    value = pl.when(bid + ask > 0).then((bid - ask) / (bid + ask))
     return Measure({"imbalance": value}, depths.sums, depths.needs)
 
 
@@ -124,15 +124,15 @@ def crossed(frame: F) -> F:
     return measured(frame, CROSSED)
 
 
-def _counted(levels: int | None, within: float | None) -> tuple[nw.Expr, frozenset[str], str]:
+def _counted(levels: int | None, within: float | None) -> tuple[pl.Expr, frozenset[str], str]:
     """The size of a level that counts, further columns it needs, and a name for the sum."""
-    size = nw.col("size")
+    size = pl.col("size")
     if levels is not None and within is not None:
         raise ConfigError(f"levels={levels!r} and within={within!r} exclude each other; give one of them.")
     if levels is not None:
-        return nw.when(nw.col("level") < whole("levels", levels)).then(size), frozenset(), f"depth_levels_{levels}"
+        return pl.when(pl.col("level") < whole("levels", levels)).then(size), frozenset(), f"depth_levels_{levels}"
     if within is None:
         return size, frozenset(), "depth"
     number("within", within, least=0.0)
-    near = nw.when(nw.col(DISTANCE) <= within + TOLERANCE).then(size)
+    near = pl.when(pl.col(DISTANCE) <= within + TOLERANCE).then(size)
     return near, frozenset({DISTANCE}), f"depth_within_{tag(within)}"

@@ -1,7 +1,7 @@
 """Nested books, as archives store them: one row per snapshot with lists of prices and sizes per side, best level first.
 
-Best prices are the first entries; level rows are made where a verb needs them: in memory by numpy over the values of
-all lists, which are contiguous, in Spark and DuckDB by their own expressions.
+Best prices are the first entries; level rows are made where a verb needs them, by numpy over the values of all lists,
+which are contiguous.
 """
 
 # Lists are made clean in the table that they belong to.
@@ -9,25 +9,20 @@ all lists, which are contiguous, in Spark and DuckDB by their own expressions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, LISTS
 from marketdata.tidy.table import EagerTable, Sides, from_codes
 from marketdata.wire.columns import Floats, Ints
 
 _PAIRS = (LISTS[:2], LISTS[2:])
-_OF, _PLACE, _BIDS, _LEVEL = "__of", "__place", "__bids", "__level"
+_OF = "__of"
 _ROWS = ("side", "level", "price", "size")
-
-# -- in memory
 
 
 def in_order(table: EagerTable, *, whole: bool = True) -> EagerTable:
@@ -195,80 +190,3 @@ def _ragged(counts: Ints, values: dict[str, pl.Series]) -> list[pl.Series]:
     places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1))
     places = places.set(places < 0, None)
     return [found[name].gather(places).fill_null([]) for name in values]
-
-
-# -- engines
-
-
-def best_rows(table: EngineTable) -> Any:
-    """The columns of bbo up to the size of the best ask, as expressions."""
-    native = table.data.to_native()
-    names = list(zip(LISTS, BBO[4:], strict=False))
-    keys = ("ts", *ID_COLUMNS)
-    if table.is_duckdb:
-        return nw.from_native(native.project(", ".join([*keys, *(f"{c}[1] AS {new}" for c, new in names)])))
-    return nw.from_native(native.selectExpr(*keys, *(f"get({c}, 0) AS {new}" for c, new in names)))
-
-
-def level_rows_of(table: EngineTable, more: list[str] | None = None) -> EngineTable:
-    """A table of books: one row per level and a marker row per empty side."""
-    others = [_quoted(c, table) for c in ("ts", *table.keys, *(more or ()))]
-    rows = exploded(table.data.to_native(), others, is_duckdb=table.is_duckdb)
-    return EngineTable(nw.from_native(rows), "books")
-
-
-def exploded(native: Any, others: Sequence[str], *, is_duckdb: bool) -> Any:
-    """Level rows of a frame of an engine, with these columns of its snapshots."""
-    nothing = "[NULL]" if is_duckdb else "array(CAST(NULL AS double))"
-    size = "len" if is_duckdb else "size"
-
-    def both(what: str) -> str:
-        sides = (f"CASE WHEN {size}({side}_{what}) > 0 THEN {side}_{what} ELSE {nothing} END" for side in (BID, ASK))
-        return f"{'list_concat' if is_duckdb else 'concat'}({', '.join(sides)})"
-
-    lists = [f"{both(what)} AS {what}" for what in ("price", "size")]
-    lists.append(f"greatest({size}(bid_price), 1) AS {_BIDS}")
-    is_bid, is_empty = f"{_PLACE} < {_BIDS}", "price IS NULL AND size IS NULL"
-    level = f"CASE WHEN {is_empty} THEN NULL WHEN {is_bid} THEN {_PLACE} ELSE {_PLACE} - {_BIDS} END"
-    rows = [*others, f"CASE WHEN {is_bid} THEN '{BID}' ELSE '{ASK}' END AS side", f"CAST({level} AS INT) AS level"]
-    rows += ["price", "size"]
-    if is_duckdb:
-        each = ["unnest(price) AS price", "unnest(size) AS size", f"unnest(range(len(price))) AS {_PLACE}"]
-        for columns in ([*others, *lists], [*others, _BIDS, *each], rows):
-            native = native.project(", ".join(columns))
-        return native
-    one = native.selectExpr(*others, *lists)
-    one = one.selectExpr(*others, _BIDS, f"posexplode(arrays_zip(price, size)) AS ({_PLACE}, {_LEVEL})")
-    one = one.selectExpr(*others, _BIDS, _PLACE, f"{_LEVEL}.price AS price", f"{_LEVEL}.size AS size")
-    return one.selectExpr(*rows)
-
-
-def list_rows(table: EngineTable, more: list[str]) -> Any:
-    """Times, ids, further columns and the four lists of books, one row per snapshot."""
-    native = table.data.to_native()
-    keys = ("ts", *table.keys)
-    lists = []
-    for side, names in zip((BID, ASK), _PAIRS, strict=True):
-        held = f"side = '{side}' AND price IS NOT NULL"
-        for what, name in zip(("price", "size"), names, strict=True):
-            if table.is_duckdb:
-                lists.append(f"coalesce(list({what} ORDER BY level) FILTER (WHERE {held}), []) AS {name}")
-            else:
-                levels = f"array_sort(collect_list(named_struct('level', level, 'x', {what})) FILTER (WHERE {held}))"
-                lists.append(f"transform({levels}, one -> one.x) AS {name}")
-    for name in more:
-        column, text = _quoted(name, table), name.replace("'", "")
-        wrong = f"'NotTidyError: {text} differs within a snapshot; drop the column.'"
-        wrong = f"error({wrong})" if table.is_duckdb else f"raise_error({wrong})"
-        differs = f"min({column}) <> max({column}) OR count({column}) NOT IN (0, count(*))"
-        lists.append(f"CASE WHEN {differs} THEN {wrong} ELSE min({column}) END AS {column}")
-    if table.is_duckdb:
-        return nw.from_native(native.aggregate(", ".join([*keys, *lists]), ", ".join(keys)))
-    from pyspark.sql import functions
-
-    return nw.from_native(native.groupBy(*keys).agg(*map(functions.expr, lists)))
-
-
-def _quoted(name: str, table: EngineTable) -> str:
-    mark = '"' if table.is_duckdb else "`"
-    return f"{mark}{name.replace(mark, mark * 2)}{mark}"

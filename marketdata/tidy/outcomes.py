@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-import narwhals as nw
 import polars as pl
-from narwhals.dependencies import is_dask_dataframe
+from narwhals.stable.v2.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.backends import closed, in_memory, names_of, source_of
+from marketdata.tidy import engines
+from marketdata.tidy.backends import closed, in_memory, is_lazy, names_of, source_of
 from marketdata.tidy.normalization import is_missing
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.schema import ID_COLUMNS, require
@@ -173,11 +173,11 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     ids = [c for c in ID_COLUMNS if c in names]
     require("A tidy frame", _IDS, names)
     if source_of(frame) is None:
-        frame = in_memory(
-            frame[ids].drop_duplicates()
-            if is_dask_dataframe(frame)
-            else nw.from_native(frame).select(*ids).unique().to_native()
-        )
+        if is_dask_dataframe(frame):
+            frame = frame[ids].drop_duplicates()
+        else:
+            frame = frame.select(ids).unique() if is_lazy(frame) else engines.selected(frame, ids).distinct()
+        frame = in_memory(frame)
     table = EagerTable(source_of(frame), "series")
     found = pl.DataFrame([table.column(c) for c in ids]).unique().with_columns(pl.all().cast(pl.String))
     if len(ids) < len(ID_COLUMNS):
@@ -201,7 +201,4 @@ def as_kind_of(frame: Any, table: pl.DataFrame) -> Any:
         return table.lazy()
     if source_of(frame) is not None:
         return closed(table, frame)
-    small = table.to_arrow()
-    if nw.from_native(frame).implementation.is_duckdb():
-        return frame.query("frame", "SELECT * FROM small")  # found by its name, in the connection of the relation
-    return frame.sparkSession.createDataFrame(small)
+    return engines.small(frame, table)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from marketdata.tidy import nested
 from marketdata.tidy.backends import Result, Taken, beside, run
-from marketdata.tidy.engines import EngineTable
-from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, Kind
+from marketdata.tidy.schema import BBO, ID_COLUMNS, Kind
 from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
-_KEYS = (*ID_COLUMNS, "ts")
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 
@@ -48,31 +45,26 @@ def spread(frame: F) -> F:
     return run(frame, partial(_one, name="spread"), KINDS, together="snapshot", reduce=reduced)
 
 
-def _bbo(table: Any) -> Any:
-    if not table.is_eager or table.kind != "books":
+def _bbo(table: EagerTable) -> Any:
+    if table.kind != "books":
         return top(table)
     book = table.book(whole=False)
-    numbers = _spread(nw.from_native(_best(book))).to_native()
-    return beside(book.take(book.sides.starts), ["ts", *ID_COLUMNS], numbers)
+    return beside(book.take(book.sides.starts), ["ts", *ID_COLUMNS], _spread(_best(book)))
 
 
-def _one(table: Any, name: str) -> Any:
+def _one(table: EagerTable, name: str) -> pl.DataFrame:
     return top(table).select("ts", *ID_COLUMNS, name)
 
 
-def top(table: Any) -> Any:
-    """The columns of bbo of a `Table` of books or bbo, behind narwhals."""
+def top(table: EagerTable) -> pl.DataFrame:
+    """The columns of bbo of a table of books or bbo."""
     if table.kind == "bbo":
-        return table.in_order(BBO[4:]).frame() if table.is_eager else table.frame().sort(*_KEYS, nulls_last=True)
-    nest = table.kind == "nested"
-    if not table.is_eager:
-        data = _spread(nested.best_rows(table) if nest else _best_rows(table))
-        return data.select(*BBO).sort(*_KEYS, nulls_last=True)
-    if nest:
-        return _spread(nw.from_native(nested.best(table)))
+        return table.in_order(BBO[4:]).frame()
+    if table.kind == "nested":
+        return _spread(nested.best(table))
     book = table.book(whole=False)
     heads = book.take(book.sides.starts).columns("ts", *ID_COLUMNS)
-    return _spread(nw.from_native(pl.DataFrame(heads).hstack(_best(book))))
+    return _spread(pl.DataFrame(heads).hstack(_best(book)))
 
 
 def _best(book: EagerTable) -> pl.DataFrame:
@@ -82,8 +74,8 @@ def _best(book: EagerTable) -> pl.DataFrame:
     )
 
 
-def _spread(data: Any) -> Any:
-    bid, ask = nw.col("best_bid"), nw.col("best_ask")
+def _spread(data: pl.DataFrame) -> pl.DataFrame:
+    bid, ask = pl.col("best_bid"), pl.col("best_ask")
     return data.with_columns(((bid + ask) / 2).alias("mid"), (ask - bid).alias("spread"))
 
 
@@ -93,17 +85,3 @@ def reduced(table: EagerTable) -> Any:
     if table.kind == "books":
         rows = np.flatnonzero((table.array("level") <= 1) | np.isnan(table.array("price")))
     return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])
-
-
-def _best_rows(table: EngineTable) -> Any:
-    """The measure as expressions: one group per snapshot, the level 0 of each side."""
-    parts = []
-    first = (nw.col("level") == 0).fill_null(value=False)
-    for side in (BID, ASK):
-        best = first & (nw.col("side") == side)
-        parts += [
-            nw.when(best).then(nw.col("price")).alias(f"best_{side}"),
-            nw.when(best).then(nw.col("size")).alias(f"best_{side}_size"),
-        ]
-    names = BBO[4:8]
-    return table.frame().select(*_KEYS, *parts).group_by(*_KEYS).agg(nw.col(*names).max())

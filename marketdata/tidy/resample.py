@@ -1,4 +1,4 @@
-"""The aggregation rules of the service (interface 4.2 to 4.4): in memory by the kernels of `runs`, else by expressions.
+"""The aggregation rules of the service (interface 4.2 to 4.4), by the kernels of `runs`.
 
 Means compose, as each has the count of its base points beside it, in ``<value>_count``.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -16,16 +15,15 @@ from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarnin
 from marketdata.resolution import BASES, BucketWidth, Resolution
 from marketdata.tidy import nested, runs
 from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
-from marketdata.tidy.engines import EngineTable
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import coarser_grid, is_upsampled, known_width, warn_if_coarser
-from marketdata.tidy.schema import ASK, BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
+from marketdata.tidy.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
-_BUCKET, _LAST = "__bucket", "__last"
+_LAST = "__last"
 _COARSE = Resolution.M10.micros
 
 
@@ -72,11 +70,9 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
 
 def _resampled(
-    table: Any, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
+    table: EagerTable, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
 ) -> Any:
     values = _averaged(table) if table.kind in ("prices", "metrics") else None
-    if not table.is_eager:
-        return last_rows(table, width) if values is None else mean_rows(table, values, width)
     counts = [v + COUNT for v in values or () if v + COUNT in table.names]
     ordered = table.in_order([*(values or ()), *counts], unique=values is not None)
     ordered = ordered.moved(own.micros) if own is not None and is_finer else ordered
@@ -85,8 +81,8 @@ def _resampled(
         _warn_unweighted(ordered.array("ts"), own)
     if fill is None:
         return out
-    native = source_of(closed(out, table.source.native))
-    return filled(EagerTable(native, table.kind), width, fill)
+    given: Any = table.source
+    return filled(EagerTable(source_of(closed(out, given.native)), table.kind), width, fill)
 
 
 def _reduced(table: EagerTable, width: BucketWidth) -> Any:
@@ -148,37 +144,7 @@ def means(ordered: EagerTable, values: list[str], counts: list[str], width: Buck
     return beside(ordered.take(starts), ordered.keys, [*numbers, *weighed])._replace(order=order)
 
 
-def last_rows(table: EngineTable, width: BucketWidth) -> Any:
-    """Rule 2 as expressions."""
-    columns, keys = table.names, table.keys
-    data = table.with_bucket(table.data, width, _BUCKET)
-    last_of = nw.col("ts") == nw.col("ts").max().over(*keys, _BUCKET)
-    data = data.filter(last_of).with_columns(nw.col(_BUCKET).alias("ts"))
-    if "side" not in columns:
-        return data.select(columns).sort(*keys, "ts", nulls_last=True)
-    order = (nw.col("side") == ASK).alias(_BUCKET)
-    return data.with_columns(order).sort(*keys, "ts", _BUCKET, "level", nulls_last=True).select(columns)
-
-
-def mean_rows(table: EngineTable, values: list[str], width: BucketWidth) -> Any:
-    """Rules 3 and 4 as expressions."""
-    keys, parts = table.keys, []
-    counts = [v + COUNT for v in values if v + COUNT in table.names]
-    data = table.frame(*values, *counts)
-    for v in values:
-        weight = nw.col(v + COUNT).fill_null(1) if v + COUNT in counts else nw.lit(1)
-        parts += [
-            (nw.col(v) * weight).fill_null(0.0).alias(v),
-            nw.when(~nw.col(v).is_null()).then(weight).otherwise(0).cast(nw.Int64).alias(v + COUNT),
-        ]
-    sums = [nw.col(c).sum() for v in values for c in (v, v + COUNT)]
-    data = table.with_bucket(data, width, _BUCKET).select(*keys, _BUCKET, *parts).group_by(*keys, _BUCKET).agg(*sums)
-    mean = [nw.when(nw.col(v + COUNT) > 0).then(nw.col(v) / nw.col(v + COUNT)).alias(v) for v in values]
-    ordered = [nw.col(_BUCKET).alias("ts"), *keys, *mean, *(v + COUNT for v in values)]
-    return data.select(*ordered).sort(*keys, "ts", nulls_last=True)
-
-
-def _averaged(table: Any) -> list[str]:
+def _averaged(table: EagerTable) -> list[str]:
     """The columns that are averaged; others are left out with a warning."""
     if table.kind == "prices" and set(BBO) <= set(table.names):
         raise NotTidyError(

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import PolarsSource, Result, beside, run
-from marketdata.tidy.engines import EngineTable, within_0_1
 from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.quotes import top
 from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import BBO, Kind, value_columns
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.schema import Kind, value_columns
+from marketdata.tidy.table import EagerTable, refuse_cents
 from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
 How = Literal["simple", "log", "change", "log_odds"]
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
-_BUCKET, _VALUE, _AT = "__bucket", "__value", "__at"
 
 
-def value_of(table: Any, value: str | None) -> tuple[Any, str]:
-    """A `Table` with one row per token (market) and time, and the name of a column of numbers in it.
+def value_of(table: EagerTable, value: str | None) -> tuple[EagerTable, str]:
+    """A table with one row per token (market) and time, and the name of a column of numbers in it.
 
-    By default ``price``, or the ``mid`` of books; in memory in order. NotTidyError if rows of one token and time
+    By default ``price``, or the ``mid`` of books; in order. NotTidyError if rows of one token and time
     differ, ConfigError if the column has no numbers or none can be chosen.
     """
     if table.kind in ("books", "nested"):
-        best = top(table)
-        if table.is_eager:
-            table = EagerTable(PolarsSource(best.to_native()), "bbo")
-        else:
-            table.data, table.names, table.kind = best, list(BBO), "bbo"
+        table = EagerTable(PolarsSource(top(table)), "bbo")
     columns = value_columns(table.names)
     chosen = value or next((c for c in ("price", "mid") if c in columns), None)
     numbers = [c for c in columns if c == chosen or table.is_number(c)]
@@ -48,16 +41,14 @@ def value_of(table: Any, value: str | None) -> tuple[Any, str]:
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
-    return (table.in_order([chosen]) if table.is_eager else table), chosen
+    return table.in_order([chosen]), chosen
 
 
-def probability_of(table: Any) -> tuple[Any, str]:
-    """`value_of` for prices or mids, of an engine as rows behind narwhals; NotTidyError where one is no probability."""
-    if table.is_eager:
-        table, value = value_of(table, None)
-        return within_0_1(table, value), value
-    value = "price" if table.kind == "prices" else "mid"
-    return within_0_1(table.frame() if table.kind == "prices" else top(table), value), value
+def probability_of(table: EagerTable) -> tuple[EagerTable, str]:
+    """`value_of` for prices or mids; NotTidyError where one is no probability."""
+    table, value = value_of(table, None)
+    refuse_cents(table, value)
+    return table, value
 
 
 def _result(ordered: EagerTable, **values: Floats) -> Result:
@@ -84,10 +75,8 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     return run(frame, partial(_ohlc, width=width, value=value), KINDS, further=True, watch=watch)
 
 
-def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
+def _ohlc(table: EagerTable, width: BucketWidth, value: str | None) -> Result:
     table, chosen = value_of(table, value)
-    if not table.is_eager:
-        return _ohlc_rows(table, width, chosen)
     values = table.array(chosen)
     there = np.flatnonzero(~np.isnan(values))
     values, ts = values[there], width.floor(table.array("ts")[there])
@@ -106,27 +95,6 @@ def _ohlc(table: Any, width: BucketWidth, value: str | None) -> Any:
     }
     out = pl.DataFrame(numbers).cast({"ts": pl.Datetime("us", "UTC")})
     return beside(table.take(there[starts]), table.keys, out)._replace(order=["ts", *table.keys, *out.columns[1:]])
-
-
-def _ohlc_rows(table: EngineTable, width: BucketWidth, chosen: str) -> Any:
-    keys, data = table.keys, table.frame(chosen).with_columns(nw.col(chosen).alias(_VALUE))
-    data = table.with_bucket(data, width, _BUCKET).filter(~nw.col(_VALUE).is_null())
-    ends = nw.col("ts").min().over(*keys, _BUCKET), nw.col("ts").max().over(*keys, _BUCKET)
-    data = data.with_columns(__first=ends[0], __last=ends[1])
-    data = data.with_columns(
-        open=nw.when(nw.col("ts") == nw.col("__first")).then(nw.col(_VALUE)),
-        close=nw.when(nw.col("ts") == nw.col("__last")).then(nw.col(_VALUE)),
-    )
-    out = data.group_by(*keys, _BUCKET).agg(
-        nw.col("open").max(),
-        nw.col(_VALUE).max().alias("high"),
-        nw.col(_VALUE).min().alias("low"),
-        nw.col("close").max(),
-        nw.len().alias("points"),
-    )
-    points = nw.col("points").cast(nw.Int64)
-    out = out.select(nw.col(_BUCKET).alias("ts"), *keys, "open", "high", "low", "close", points)
-    return out.sort(*keys, "ts", nulls_last=True)
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
@@ -154,10 +122,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 
-def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None) -> Any:
+def _returns(table: EagerTable, value: str | None, how: How, width: BucketWidth | None) -> Result:
     table, chosen = value_of(table, value)
-    if not table.is_eager:
-        return _returns_rows(table, chosen, how, width)
     ts, v = table.array("ts"), table.array(chosen)
     if how == "log_odds":
         v = _odds(v)
@@ -178,26 +144,6 @@ def _returns(table: Any, value: str | None, how: How, width: BucketWidth | None)
     return _result(table, returns=move)
 
 
-def _returns_rows(table: EngineTable, chosen: str, how: How, width: BucketWidth | None) -> Any:
-    keys = table.keys
-    now = nw.col(chosen) if how != "log_odds" else _odds_rows(nw.col(chosen))
-    data = table.frame(chosen).with_columns(**{_VALUE: now})
-    before = nw.col(_VALUE, "ts").shift(1).over(*keys, order_by="ts")
-    data = data.with_columns(before.name.prefix(_AT))
-    v, u = nw.col(_VALUE), nw.col(_AT + _VALUE)
-    good = ~v.is_null() & ~u.is_null()
-    if width is not None:
-        beside = nw.col("ts") == nw.col(_AT + "ts").dt.offset_by(f"{width.seconds}s")
-        good = good & beside.fill_null(value=False)
-    if how == "simple":
-        move = nw.when(good & (u != 0)).then(v / u - 1)
-    elif how == "log":
-        move = nw.when(good & (u > 0) & (v > 0)).then(v / u).log()
-    else:
-        move = nw.when(good).then(v - u)
-    return data.select("ts", *keys, move.alias("returns")).sort(*keys, "ts", nulls_last=True)
-
-
 def log_odds(frame: F, value: str | None = None) -> F:
     """Natural logarithm of the odds of a probability: ln(p / (1 - p)).
 
@@ -212,19 +158,11 @@ def log_odds(frame: F, value: str | None = None) -> F:
     return run(frame, partial(_log_odds, value=value), KINDS, further=True)
 
 
-def _log_odds(table: Any, value: str | None) -> Any:
+def _log_odds(table: EagerTable, value: str | None) -> Result:
     table, chosen = value_of(table, value)
-    if table.is_eager:
-        return _result(table, log_odds=_odds(table.array(chosen)))
-    out = table.frame(chosen).select("ts", *table.keys, _odds_rows(nw.col(chosen)).alias("log_odds"))
-    return out.sort(*table.keys, "ts", nulls_last=True)
+    return _result(table, log_odds=_odds(table.array(chosen)))
 
 
 def _odds(p: Floats) -> Floats:
     inner = np.where((p > 0) & (p < 1), p, np.nan)
     return np.asarray(np.log(inner / (1 - inner)))
-
-
-def _odds_rows(p: nw.Expr) -> nw.Expr:
-    # The choice is inside, so that no engine warns of a logarithm of 0.
-    return nw.when((p > 0) & (p < 1)).then(p / (1 - p)).log()

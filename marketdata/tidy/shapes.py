@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -15,7 +14,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy import frames, nested
 from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import Result, Taken, is_lazy, run
-from marketdata.tidy.engines import EngineTable
+from marketdata.tidy.engines import is_engine
 from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
@@ -44,19 +43,19 @@ def ladder(frame: F, ts: Any) -> F:
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 
 
-def _ladder(table: Any, moment: int) -> Any:
-    data = table.book().frame() if table.is_eager else table.frame()
-    data = data.filter(nw.col("ts") <= nw.lit(to_datetime(moment)))
-    data = data.filter(nw.col("ts") == nw.col("ts").max().over(*ID_COLUMNS)).filter(~nw.col("price").is_null())
-    total = nw.col("size").cum_sum().over(*ID_COLUMNS, "side", order_by="level")
+def _ladder(table: EagerTable, moment: int) -> Any:
+    data = table.book().frame()
+    data = data.filter(pl.col("ts") <= pl.lit(to_datetime(moment)))
+    data = data.filter(pl.col("ts") == pl.col("ts").max().over(*ID_COLUMNS)).filter(~pl.col("price").is_null())
+    total = pl.col("size").cum_sum().over(*ID_COLUMNS, "side", order_by="level")
     data = data.with_columns(total.alias(_TOTAL))
     parts = []
     for side in (BID, ASK):
-        values = {"total": nw.col(_TOTAL), "size": nw.col("size"), "price": nw.col("price")}
-        held = nw.col("side").cast(nw.String) == side
-        parts += [nw.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
+        values = {"total": pl.col(_TOTAL), "size": pl.col("size"), "price": pl.col("price")}
+        held = pl.col("side").cast(pl.String) == side
+        parts += [pl.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
     names = ("bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
-    rows = data.select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(nw.col(*names).max())
+    rows = data.select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(pl.col(*names).max())
     return rows.select(*KEYS, "level", *names).sort(*ID_COLUMNS, "level", nulls_last=True)
 
 
@@ -81,16 +80,12 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     """
     if levels is not None:
         whole("levels", levels)
-    elif is_lazy(frame):
+    elif is_lazy(frame) or is_engine(frame):
         raise ConfigError(_NO_LEVELS)
     return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")
 
 
-def _wide(table: Any, levels: int | None) -> Any:
-    if not table.is_eager:
-        if levels is None:
-            raise ConfigError(_NO_LEVELS)
-        return _wide_rows(table, levels)
+def _wide(table: EagerTable, levels: int | None) -> Any:
     book = table.book()
     starts, asks, ends = book.sides
     if levels is None:
@@ -108,38 +103,14 @@ def _wide(table: Any, levels: int | None) -> Any:
     return pl.DataFrame(out)
 
 
-def _wide_rows(table: EngineTable, levels: int) -> Any:
-    parts = []
-    for name in (names := _wide_names(levels)):
-        side, what, level = name.split("_")
-        here = (nw.col("side") == side) & (nw.col("level") == int(level)).fill_null(value=False)
-        parts.append(nw.when(here).then(nw.col("price" if what == "px" else "size")).alias(name))
-    out = table.frame().select(*KEYS, *parts).group_by(*KEYS).agg(nw.col(*names).max())
-    return out.select(*KEYS, *names).sort(*ID_COLUMNS, "ts", nulls_last=True)
-
-
 def from_wide(frame: F) -> F:
     """Tidy books of wide ones, one row per level of a book side: the inverse of `to_wide`; see `to_wide`."""
     return run(frame, _tidy, ["series"], further=True)
 
 
-def _tidy(table: Any) -> Any:
+def _tidy(table: EagerTable) -> Any:
     levels = _levels(table.names)
-    return _tidy_runs(table, levels) if table.is_eager else _tidy_rows(table, levels)
-
-
-def _tidy_rows(table: EngineTable, levels: int) -> Any:
-    data = table.frame(*_wide_names(levels))
-    parts = []
-    for side in (BID, ASK):
-        for level in range(levels):
-            price, size = nw.col(f"{side}_px_{level:02d}"), nw.col(f"{side}_sz_{level:02d}")
-            number = nw.when(~price.is_null()).then(nw.lit(level)).cast(nw.Int32)
-            one = data.select(*KEYS, side=nw.lit(side), level=number, price=price, size=size)
-            parts.append(one if level == 0 else one.filter(~nw.col("price").is_null()))
-    out = nw.concat(parts).with_columns((nw.col("side") == ASK).alias("__order"))
-    out = out.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True)
-    return out.select(*KEYS, "side", "level", "price", "size")
+    return _tidy_runs(table, levels)
 
 
 def _levels(present: Iterable[str]) -> int:
@@ -172,22 +143,18 @@ def explode(frame: F) -> F:
     """Tidy books of nested ones: one row per level instead of lists; further columns are repeated. See `nest`.
 
     The inverse of `nest`; most verbs take nested books as they are. A null list is an empty one. Rows are in tidy
-    order, of lazy polars and Dask frames within each part. NotTidyError if the lists of a side differ in length or
+    order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
     levels are not best first.
     """
     return run(frame, _exploded, ["nested"], together="row", further=True)
 
 
-def _exploded(table: Any) -> Any:
+def _exploded(table: EagerTable) -> Any:
     names = _replaced(table.names, LISTS, BOOKS[4:])
     more = [c for c in names if c not in BOOKS]
-    if not table.is_eager:
-        data = nested.level_rows_of(table, more).data
-        order = (nw.col("side") == ASK).alias(_TOTAL)
-        return data.with_columns(order).sort(*ID_COLUMNS, "ts", _TOTAL, "level", nulls_last=True).select(names)
     levels = nested.LevelTable(table)
     taken = [Taken(table.source, {c: c for c in more}, levels.snapshots.rows[levels.levels.of])] if more else []
-    return Result(levels.frame().to_native(), taken, names)
+    return Result(levels.frame(), taken, names)
 
 
 def nest(frame: F) -> F:
@@ -207,17 +174,13 @@ def nest(frame: F) -> F:
     return run(frame, _nested, ["nested", "books"], further=True)
 
 
-def _nested(table: Any) -> Any:
+def _nested(table: EagerTable) -> Any:
     if table.kind == "nested":
-        if not table.is_eager:
-            return table.data.sort(*ID_COLUMNS, "ts", nulls_last=True)
         rows = nested.in_order(table)
         rest = {c: c for c in table.names if c not in (*KEYS, *LISTS)}
-        return Result(rows.frame().to_native(), [Taken(table.source, rest, rows.rows)], table.names)
+        return Result(rows.frame(), [Taken(table.source, rest, rows.rows)], table.names)
     names = _replaced(table.names, BOOKS[4:], LISTS)
     more = [c for c in names if c not in (*KEYS, *LISTS)]
-    if not table.is_eager:
-        return nested.list_rows(table, more).sort(*ID_COLUMNS, "ts", nulls_last=True).select(names)
     book = table.book()
     starts = book.sides.starts
     for name in more:

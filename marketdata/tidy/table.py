@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
 from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, LISTS, Kind, values_of
+from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
 from marketdata.times import to_text
 from marketdata.wire.columns import Floats, Ints
 
@@ -67,8 +66,6 @@ class Sides(NamedTuple):
 
 class EagerTable:
     """A frame in memory."""
-
-    is_eager = True
 
     def __init__(self, source: Source, kind: Kind, parent: EagerTable | None = None, at: Ints | None = None) -> None:
         self.source, self.kind = source, kind
@@ -251,9 +248,9 @@ class EagerTable:
             return found
         return table.column(name).cast(pl.String).to_list()
 
-    def frame(self, *values: str) -> nw.DataFrame[Any]:
-        """``ts``, the ids and these columns (without any: those of the kind), NaN as null, behind narwhals."""
-        return nw.from_native(pl.DataFrame(self.columns("ts", *self.keys, *(values or values_of(self.kind)))))
+    def frame(self, *values: str) -> pl.DataFrame:
+        """``ts``, the ids and these columns (without any: those of the kind), NaN as null."""
+        return pl.DataFrame(self.columns("ts", *self.keys, *(values or values_of(self.kind))))
 
     def columns(self, *names: str) -> list[pl.Series]:
         """Columns with NaN as null."""
@@ -513,6 +510,15 @@ class EagerTable:
                 f"Level {level[first]} of {self.shown(first)} has a better price than the one before, or one of them "
                 "is missing or infinite; level 0 is the best price of its side: number the levels anew."
             )
+
+
+def refuse_cents(table: EagerTable, *names: str) -> None:
+    """NotTidyError where a column is no probability."""
+    for name in names:
+        values = table.array(name)
+        wrong = outside_0_1(values)
+        if wrong.any():
+            raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
 
 
 def _missing(name: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import narwhals as nw
+import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number
@@ -32,16 +32,16 @@ def fill_price(frame: F, size: float | None = None) -> F:
 
 def fill_price_measure(size: float | None = None) -> Measure:
     """The `Measure` of `fill_price`."""
-    price, level = nw.col("price"), nw.col("size")
+    price, level = pl.col("price"), pl.col("size")
     wanted = 0.0 if size is None else number("size", size)
-    taken = level if size is None else _part(level, wanted - nw.col(BEFORE))
+    taken = level if size is None else _part(level, wanted - pl.col(BEFORE))
     needs = frozenset() if size is None else frozenset({BEFORE})
     shares, paid = (f"{what}_{tag(size)}" for what in ("shares_of", "paid_for"))
     columns = {}
     for side in (BID, ASK):
-        depth, sold = nw.col(f"{side}_depth"), nw.col(f"{side}_{shares}")
+        depth, sold = pl.col(f"{side}_depth"), pl.col(f"{side}_{shares}")
         enough = (depth >= wanted * (1 - TOLERANCE)) & (sold > 0)
-        columns[f"{side}_fill_price"] = nw.when(enough).then(nw.col(f"{side}_{paid}") / sold)
+        columns[f"{side}_fill_price"] = pl.when(enough).then(pl.col(f"{side}_{paid}") / sold)
     return Measure(columns, {"depth": level, shares: taken, paid: price * taken}, needs)
 
 
@@ -73,30 +73,30 @@ def sweep_measure(side: str, *, size: float | None = None, notional: float | Non
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     (name, value), money = *given.items(), "notional" in given
     wanted = number(name, value)
-    price, level = nw.col("price"), nw.col("size")
+    price, level = pl.col("price"), pl.col("size")
     if money:
-        left, unit, needs = wanted - nw.col(PAID_BEFORE), price * level, PAID_BEFORE
-        affordable = nw.when(left < price * level).then(left / price).otherwise(level)
-        taken = nw.when(left > 0).then(affordable).otherwise(0.0)
+        left, unit, needs = wanted - pl.col(PAID_BEFORE), price * level, PAID_BEFORE
+        affordable = pl.when(left < price * level).then(left / price).otherwise(level)
+        taken = pl.when(left > 0).then(affordable).otherwise(0.0)
     else:
         unit, needs = level, BEFORE
-        taken = _part(level, wanted - nw.col(BEFORE))
+        taken = _part(level, wanted - pl.col(BEFORE))
     call = f"{name}_{tag(wanted)}"
     sums = {f"there_{name}": unit, f"shares_{call}": taken, f"paid_{call}": price * taken}
-    there, shares, paid = (nw.col(f"{taken_side}_{c}") for c in sums)
-    filled = nw.when(there < wanted * (1 - TOLERANCE)).then(there).otherwise(wanted)
-    average = nw.when(shares > 0).then(paid / shares)
+    there, shares, paid = (pl.col(f"{taken_side}_{c}") for c in sums)
+    filled = pl.when(there < wanted * (1 - TOLERANCE)).then(there).otherwise(wanted)
+    average = pl.when(shares > 0).then(paid / shares)
     columns = {
         "filled": filled,
         "shortfall": wanted - filled,
         "average_price": average,
-        "slippage": (average - nw.col(f"best_{taken_side}")).abs(),
+        "slippage": (average - pl.col(f"best_{taken_side}")).abs(),
         "shares": shares,
         "notional": paid,
     }
     return Measure(columns, sums, frozenset({needs}))
 
 
-def _part(level: nw.Expr, left: nw.Expr) -> nw.Expr:
+def _part(level: pl.Expr, left: pl.Expr) -> pl.Expr:
     """The part taken of a level when ``left`` is still needed."""
-    return nw.when(left <= 0).then(0.0).otherwise(nw.when(left < level).then(left).otherwise(level))
+    return pl.when(left <= 0).then(0.0).otherwise(pl.when(left < level).then(left).otherwise(level))

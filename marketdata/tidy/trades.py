@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import narwhals as nw
+import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
@@ -17,10 +17,10 @@ from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, in_memory, opened, series_of
-from marketdata.tidy.engines import within_0_1
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
+from marketdata.tidy.table import refuse_cents
 from marketdata.times import to_text
 from marketdata.wire.columns import Floats, Ints
 
@@ -98,7 +98,7 @@ def trades(
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
     rows = in_memory(books)
     table = opened(rows, ("books",)).book()
-    within_0_1(table, "price")
+    refuse_cents(table, "price")
     ladders = _Ladders(table)
     orders = _orders(signals, delay * width)
     for name, times in (("books", table.array("ts")), ("signals", np.array([order.signal_ts for order in orders]))):

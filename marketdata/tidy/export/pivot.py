@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from narwhals.dependencies import is_pandas_dataframe, is_pyarrow_table
+from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import ConfigError
 from marketdata.tidy.backends import in_memory, is_lazy, opened
