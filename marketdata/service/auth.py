@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import hmac
 import logging
 import math
 import os
+import re
 import secrets
 import threading
 import time
@@ -28,6 +30,7 @@ MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
 _HASH = "sha256:"
+_KEY_HEADER = re.compile(r"^(?=\[\[keys\]\]\s*$)", re.MULTILINE)
 _KEY_ENTRIES = ("id", "hash", "plan", "organization", "created", "expires", "revoked")
 _TEXTS, _TIMES = ("id", "hash", "plan", "organization"), ("created", "expires")
 
@@ -125,8 +128,22 @@ class Keys:
         # Of two entries of one key the stricter counts: the revoked one, else the one that expires first.
         self._by_hash = {entry.hash: entry for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether there are newer keys, which ``refresh`` reads."""
+        return False
+
+    def refresh(self) -> None:
+        """Read the newest keys; those before them stay in use meanwhile."""
+
     def grant(self, key: bytes) -> Grant | None:
-        """The rights of a key; None if it is unknown, expired or revoked."""
+        """The rights of a key by the newest keys; None if it is unknown, expired or revoked."""
+        if self.is_stale:
+            self.refresh()
+        return self.find(key)
+
+    def find(self, key: bytes) -> Grant | None:
+        """The rights of a key by the keys that were read last."""
         found = digest(key[: MAX_KEY + 1])
         entry = self._by_hash.get(found)
         # The same work for every key: one hash, one look-up, one comparison.
@@ -147,15 +164,18 @@ class KeyFile(Keys):
         entries, plans = read_key_file(self.path)
         super().__init__(entries, plans, clock=clock)
 
-    def grant(self, key: bytes) -> Grant | None:
-        """The rights of a key; None if it is unknown, expired or revoked."""
-        if time.monotonic() - self._looked > RELOAD_SECONDS:
-            self._reload()
-        return super().grant(key)
+    @property
+    def is_stale(self) -> bool:
+        """Whether the file was changed; it is looked at a few times a second."""
+        now = time.monotonic()
+        if now - self._looked <= RELOAD_SECONDS:
+            return False
+        self._looked = now
+        return self._stamp() != self._seen
 
-    def _reload(self) -> None:
+    def refresh(self) -> None:
+        """Read the file again if it was changed; those who come meanwhile use the keys before."""
         with self._lock:
-            self._looked = time.monotonic()
             stamp = self._stamp()
             if stamp == self._seen:
                 return
@@ -189,8 +209,7 @@ class KeyFile(Keys):
             if plan not in plans:
                 raise ConfigError(f"There is no plan {plan!r} in {self.path.name}; {_allowed(plans)}")
             _append(document, entry)
-        self._seen = None
-        self._reload()
+        self.refresh()
         return key, entry
 
     def revoke(self, key_id: str) -> None:
@@ -203,8 +222,7 @@ class KeyFile(Keys):
                 raise ConfigError(f"There is no key {key_id!r} in {self.path.name}; there are {known}.")
             for table in found:
                 table["revoked"] = True
-        self._seen = None
-        self._reload()
+        self.refresh()
 
 
 def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
@@ -240,7 +258,31 @@ def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]
         raise ConfigError(f"The key file {path} cannot be read: {hint}") from problem
     except (OSError, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
-    return _parse(path.name, text)
+    return _parse_parts(path.name, text) or _parse(path.name, text)
+
+
+@functools.lru_cache(1 << 16)
+def _read_alone(part: str) -> Entry | None:
+    """The key of a part of a file; None if there is anything else in it. Of a large file few parts change."""
+    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError, EntryError):
+        match tomllib.loads(part):
+            case {"keys": [table], **others} if not others:
+                return Entry.read(table)
+    return None
+
+
+def _parse_parts(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]] | None:
+    """What ``_parse`` returns, from the parts of a file, each read once; None unless it is plans, then correct keys."""
+    first, *parts = _KEY_HEADER.split(text)
+    # A header within a text of several lines is none.
+    if not parts or "'''" in text or '"""' in text or "keys" in first:
+        return None
+    _, plans = _parse(file, first)
+    entries = tuple(entry for part in parts if (entry := _read_alone(part)) is not None)
+    is_correct = len(entries) == len(parts) == len({e.key_id for e in entries}) and {e.plan for e in entries} <= set(
+        plans
+    )
+    return (entries, plans) if is_correct else None
 
 
 def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:

@@ -220,11 +220,14 @@ class AccessMiddleware:
             await exchange.wait_for_slot(address)
             return
         given = [value.strip(_BLANKS) for name, value in scope["headers"] if name == KEY_HEADER]
-        grant = self._keys.grant(given[0]) if len(given) == 1 and given[0] else None
+        await self._refresh_keys()
+        grant = self._keys.find(given[0]) if len(given) == 1 and given[0] else None
         # Refusals wait for their turn too: a client that repeats them without pause delays itself.
         await exchange.wait_for_slot(address if grant is None else f"key {grant.key_id}")
         # The key may have been revoked while it waited.
-        grant = None if grant is None else self._keys.grant(given[0])
+        if grant is not None:
+            await self._refresh_keys()
+            grant = self._keys.find(given[0])
         if grant is None:
             wait = self._failed.wait(address) if given and given[0] else None
             raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
@@ -232,6 +235,11 @@ class AccessMiddleware:
         wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
         if wait is not None:
             raise errors.rate_exceeded(wait)
+
+    async def _refresh_keys(self) -> None:
+        """Read changed keys beside the loop; other requests pass with the keys before."""
+        if self._keys.is_stale:
+            await asyncio.to_thread(self._keys.refresh)
 
     def _check_host(self, scope: Scope) -> None:
         if self._hosts is None:

@@ -7,7 +7,9 @@ import gc
 import socket
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import Web, raw
 
+from marketdata.service.auth import RELOAD_SECONDS, KeyFile, create_key_file, digest, read_key_file
 from marketdata.service.middleware import MAX_PARAMETERS
+from marketdata.service.plans import AccessPlan
 from marketdata.service.protocol import MAX_URL
 from marketdata.service.server import Service, serve
 
@@ -190,3 +194,43 @@ def test_requests_in_pieces_of_any_size_are_whole(archive: MemoryArchive, monkey
                                 length = int(line.split(b":")[1])
                         answers.read(length)
             assert statuses == [200, 404, 200, 422]
+
+
+@pytest.mark.fault("S42", "S6")
+def test_a_key_file_of_any_length_is_read_beside_the_loop(archive: MemoryArchive, tmp_path: Path) -> None:
+    """A revocation in a file of 5,000 keys is read without holding the loop, and applies to the next one."""
+    path = tmp_path / "keys.toml"
+    path.touch(0o600)
+    keys = "\n".join(
+        f'[[keys]]\nid = "{i}"\nhash = "sha256:{digest(b"%d" % i).hex()}"\nplan = "p"\nrevoked = false'
+        for i in range(5_000)
+    )
+    path.write_text(f"[plans.p]\n{keys}\n")
+    with serve(archive, keys=path) as service:
+        asked = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-API-Key: 4999\r\n\r\n"
+        probe = Lag(service)
+        assert raw(service.base_url, asked)[0] == 200
+        path.write_text(f"[plans.p]\n{keys.removesuffix('false')}true\n")
+        time.sleep(2 * RELOAD_SECONDS)
+        probe._reset()
+        assert raw(service.base_url, asked)[0] == 401
+        assert probe.longest / probe.empty <= 10 * MOST
+        probe.end()
+
+
+def test_a_key_that_changes_in_a_long_file_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that is read again only the entries that changed are parsed."""
+    path = tmp_path / "keys.toml"
+    create_key_file(path, {"p": AccessPlan("p")})
+    store = KeyFile(path)
+    for _ in range(5):
+        store.add("p")
+    parsed: list[str] = []
+    loads = tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: (parsed.append(text), loads(text))[1])
+    _, plans = read_key_file(path)
+    path.write_text(path.read_text().replace("revoked = false", "revoked = true", 1))
+    parsed.clear()
+    entries, again = read_key_file(path)
+    assert (sum(entry.revoked for entry in entries), again) == (1, plans)
+    assert sum(text.count("[[keys]]") for text in parsed) == 1
