@@ -37,6 +37,7 @@ from marketdata.errors import (
     ServerError,
 )
 from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http import connection
 from marketdata.fetch.http.transport import Transport
 
 Connect = Callable[..., Transport]
@@ -213,6 +214,38 @@ def test_huge_body(server: FaultServer, connect: Connect, act: Act) -> None:
     with pytest.raises(PayloadTooLargeError) as caught:
         connect(largest_body=100_000).get(["x"])
     assert len(server.asks) == caught.value.attempts == 1
+
+
+@pytest.mark.fault("N11")
+def test_huge_bodies_at_once(server: FaultServer, connect: Connect) -> None:
+    """Sixteen long answers at once are bounded in total, and pages of the usual size beside them are read."""
+    page = b"[" + b" " * 90_000 + b"]"
+    server.answer = lambda ask: Act(body=page if "page" in ask.target else b"x" * 10_000_000)
+    client = connect(largest_total=1_000_000, total_from=100_000)
+    highest = 0
+
+    def get(path: str) -> object:
+        try:
+            return client.get([path]).body
+        except PayloadTooLargeError as problem:
+            return problem
+
+    def watch() -> None:
+        nonlocal highest
+        while not done.is_set():
+            highest = max(highest, connection._READ.total)
+
+    done = threading.Event()
+    with ThreadPoolExecutor(20) as pool:
+        watching = pool.submit(watch)
+        huge, pages = [pool.submit(get, "huge") for _ in range(16)], [pool.submit(get, "page") for _ in range(2)]
+        assert all(isinstance(one.result(), PayloadTooLargeError) for one in huge)
+        assert [one.result() for one in pages] == [page] * 2
+        done.set()
+        watching.result()
+    assert 0 < highest < 3_000_000
+    assert connection._READ.total == 0
+    assert len(server.asks) == 18
 
 
 @pytest.mark.fault("N11")

@@ -193,6 +193,23 @@ class Sessions:
             session.close()
 
 
+class _Read(ForkLock):
+    """Decoded bytes of the answers that all threads are reading; a forked child reads none."""
+
+    def open(self) -> None:
+        super().open()
+        self.total = 0
+
+    def add(self, size: int) -> int:
+        """The total, with so many bytes more."""
+        with self:
+            self.total += size
+            return self.total
+
+
+_READ = _Read()
+
+
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     """Read an answer of urllib3 to its proven end, at the latest by ``until`` [steady s].
 
@@ -220,14 +237,23 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     # A recorder or a proxy may undo gzip and leave its header; gzip never begins like this.
     zipped = "gzip" in name and not first.startswith((b"{", b"["))
     parts: list[bytes] = []
-    for out in _inflated(chunks) if zipped else chunks:
-        decoded += len(out)
-        if decoded > policy.largest_body:
-            raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
-        if decoded > policy.ratio_from and decoded > policy.largest_ratio * received:
-            raise PayloadTooLargeError(f"The answer grows more than {policy.largest_ratio}-fold; reading stopped.")
-        parts.append(out)
-    return b"".join(parts)
+    try:
+        for out in _inflated(chunks) if zipped else chunks:
+            decoded += len(out)
+            total = _READ.add(len(out))
+            if decoded > policy.largest_body:
+                raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
+            if decoded > policy.total_from and total > policy.largest_total:
+                raise PayloadTooLargeError(
+                    f"Answers read at once are larger than {policy.largest_total} bytes together, and this one than "
+                    f"{policy.total_from}; reading stopped."
+                )
+            if decoded > policy.ratio_from and decoded > policy.largest_ratio * received:
+                raise PayloadTooLargeError(f"The answer grows more than {policy.largest_ratio}-fold; reading stopped.")
+            parts.append(out)
+        return b"".join(parts)
+    finally:
+        _READ.add(-decoded)
 
 
 def _inflated(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -70,7 +70,8 @@ class Policy:
 
     ``connect``, ``silence``, ``total``: longest time to connect, between two bytes, and for an attempt [s];
     ``longest_wait``: a longer Retry-After is an error [s]; ``largest_body``: decoded bytes at which reading stops;
-    ``largest_ratio``: decoded over sent size at which it stops, once ``ratio_from`` bytes came out.
+    ``largest_ratio``: decoded over sent size at which it stops, once ``ratio_from`` bytes came out; ``largest_total``:
+    decoded bytes of all answers that the process reads at once, at which it stops for those above ``total_from``.
     """
 
     attempts: int = 5
@@ -81,6 +82,8 @@ class Policy:
     largest_body: int = 64 << 20
     largest_ratio: int = 200
     ratio_from: int = 1 << 20
+    largest_total: int = 64 << 20
+    total_from: int = 4 << 20
 
 
 def backoff(again: Again, tried: int, draw: random.Random) -> float:
