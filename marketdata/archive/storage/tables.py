@@ -101,8 +101,6 @@ class Table:
         self._seen: tuple[int, ...] | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._lock = threading.RLock()
-        # The last checkpoint of a folder when its log was last read.
-        self._checkpoint: tuple[int, ...] | None = None
         # Files of commits in an object store that may be made, or may yet be made.
         self._offered: set[str] = set()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
@@ -143,11 +141,7 @@ class Table:
 
     def _moved(self) -> bool:
         """Whether there is a newer commit, even if a failing listing of the log leaves it out."""
-        if self._mark(f"{self._version.number + 1:020d}.json") is not None:
-            return True
-        # What a checkpoint replaces is removed after some time, with it the commit that would be the next one.
-        before, self._checkpoint = self._checkpoint, self._mark("_last_checkpoint")
-        return before != self._checkpoint
+        return self._mark(f"{self._version.number + 1:020d}.json") is not None
 
     def _mark(self, name: str) -> tuple[int, ...] | None:
         """What changes with a file of the log, or None without it."""
@@ -163,7 +157,10 @@ class Table:
         return self._mark(f"{self._version.number:020d}.json")
 
     def _compare(self) -> None:
-        """Read the log again, whose newest known commit was changed or removed; ArchiveError if it is another log."""
+        """Read the log again, whose newest known commit was changed or removed; ArchiveError if it is another log.
+
+        What a checkpoint replaces is removed after some time, with it the commit that would be the next one.
+        """
         from deltalake import DeltaTable
 
         with errors.reading(f"The commit log of {self.uri}"):
@@ -197,10 +194,8 @@ class Table:
 
         what = ""
         with errors.reading(f"The commit log of {self.uri}"):
-            if not self.remote:
-                if not Path(self.uri).is_dir():
-                    return
-                self._checkpoint = self._mark("_last_checkpoint")
+            if not self.remote and not Path(self.uri).is_dir():
+                return
             for _ in range(_MOST_READS):
                 try:
                     handle = DeltaTable(self.uri, storage_options=self._options)
@@ -282,7 +277,8 @@ class Table:
 
     def _damaged(self, what: str) -> None:
         """Use the last version whose log is whole, with a warning."""
-        self._handle, self._version = self._last_good()
+        with errors.reading(f"The commit log of {self.uri}"):
+            self._handle, self._version = self._last_good()
         shown = f"version {self._version.number}" if self._handle is not None else "nothing"
         self.damage = f"The commit log of {self.uri} is damaged ({what})"
         warn(f"{self.damage}, so {shown} of it is shown.", PartialCoverageWarning, hint=_REBUILD)
