@@ -10,8 +10,6 @@ from typing import Any
 
 from marketdata.errors import ConfigError
 
-_SECONDS = {"1m": 60, "10m": 600, "1h": 3600, "6h": 21600, "1d": 86400}
-
 
 class Resolution(StrEnum):
     """A bucket size; a bucket is ``floor(t / width) * width`` from the Unix epoch in UTC (interface 2.1).
@@ -31,12 +29,12 @@ class Resolution(StrEnum):
     @property
     def seconds(self) -> int:
         """Width of the bucket [seconds]."""
-        return _SECONDS[self.value]
+        return self.micros // _SECOND
 
     @property
     def micros(self) -> int:
         """Width of the bucket [microseconds]."""
-        return _SECONDS[self.value] * 1_000_000
+        return _MICROS[self.value]
 
     @classmethod
     def of(cls, value: object) -> Resolution:
@@ -118,6 +116,7 @@ def _read(value: object) -> BucketWidth | None:
     return BucketWidth(str(value), micros) if whole else None
 
 
+_MICROS = {resolution.value: BucketWidth.of(resolution.value).micros for resolution in Resolution}
 WEEK = BucketWidth.of("1w")
 # Widths of the points that an archive stores.
 BASES = {base: BucketWidth.of(base) for base in ("1s", "1m")}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -71,3 +75,46 @@ def test_a_column_is_explained(kind: schema.Kind) -> None:
 def test_named_metrics_follow_the_ids() -> None:
     """A metrics frame has its ids, then the metrics of the interface."""
     assert schema.COLUMNS["metrics"] == ("ts", "market_id", *METRICS)
+
+
+SIXTH = """
+import marketdata as md, requests
+from marketdata.cli.parameters import Bucket
+from marketdata.fetch.estimate import _allowed
+from marketdata.resolution import Resolution
+from typing import get_args
+
+assert Resolution("12h").seconds == 43_200
+assert "12h" in _allowed("10m, 12h")
+assert "12h" in [str(one) for one in get_args(Bucket)[0]]
+archive = md.simulate(events=1, days=1, markets=1)
+market = archive.records("markets")[0]["id"]
+with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
+    assert len(client.prices(market, "2025-12-31", "2026-01-01", "12h")) == 4
+    assert client.plan("prices", market, "2025-12-31", "2026-01-01", "12h").refused == ()
+    assert "12h" in client.usage().limits.granularity_allowed
+    page = requests.get(service.base_url).text
+    assert '"12h": 43200000' in page and "{{" not in page.split("<script>")[1].split("const HOUR")[0]
+    refusal = requests.get(f"{service.base_url}/v1/markets/{market}/prices?start_ts=0&end_ts=1&resolution=2m",
+                           headers={"X-API-Key": service.api_key})
+    assert "12h" in refusal.json()["detail"][0]["msg"]
+"""
+
+
+def test_a_sixth_resolution_is_one_line(tmp_path: Path) -> None:
+    """Client, plans of keys, local service, its page and the command line have what the table of resolutions has."""
+    shutil.copytree(ROOT / "marketdata", tmp_path / "marketdata", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "marketdata" / "resolution.py"
+    text = table.read_text(encoding="utf-8")
+    assert text.count('    D1 = "1d"\n') == 1
+    table.write_text(text.replace('    D1 = "1d"\n', '    H12 = "12h"\n    D1 = "1d"\n'), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", SIXTH],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

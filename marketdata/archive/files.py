@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.tidy.records import COLUMNS
+from marketdata.tidy.records import COLUMNS, LIST_COLUMNS
 from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.times import parse_iso
 from marketdata.wire.columns import METRICS, BookColumns, Token
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 FileKind = Literal["markets", "events", "series"] | View
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
-_LISTS = ("token_ids", "token_labels", "tags")
 # Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.
 _TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _NUMBERS = {name for spec in VIEWS.values() for name in spec.names} - _TEXTS
@@ -115,7 +114,7 @@ def _csv(path: Path) -> pl.DataFrame:
     frame = frame.with_columns(
         typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
     )
-    lists = [name for name in _LISTS if name in names]
+    lists = [name for name in LIST_COLUMNS if name in names]
     return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
 
 

@@ -15,7 +15,7 @@ from marketdata.times import SECOND, Range
 from marketdata.wire.views import VIEWS
 
 _DAY = 86_400 * SECOND
-_NAMES = re.compile(r"\b(10m|1m|1h|6h|1d)\b")
+_NAMES = re.compile(rf"\b({'|'.join(Resolution)})\b")
 
 
 @dataclass(frozen=True)

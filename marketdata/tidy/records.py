@@ -22,7 +22,7 @@ COLUMNS: dict[RecordKind, tuple[str, ...]] = {
     "tokens": ("market_id", "token_id", "token_label"),
 }
 _DATES = ("start_date", "end_date", "closed_at", "created_at", "updated_at")
-_LISTS = ("tags", "token_ids", "token_labels")
+LIST_COLUMNS = ("tags", "token_ids", "token_labels")
 
 
 def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
@@ -71,7 +71,7 @@ def _dates(values: Sequence[Any]) -> list[Any] | None:
 
 
 def _kind(name: str, values: Sequence[Any]) -> str:
-    if name in _LISTS and all(v is None or isinstance(v, list) for v in values):
+    if name in LIST_COLUMNS and all(v is None or isinstance(v, list) for v in values):
         return "list"
     found = {type(v) for v in values if v is not None}
     if found <= {str}:
@@ -121,7 +121,7 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     found = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
-    for name in _LISTS:
+    for name in LIST_COLUMNS:
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "

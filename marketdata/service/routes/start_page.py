@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from importlib import resources
@@ -13,6 +14,7 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
+from marketdata.resolution import Resolution
 from marketdata.service.cache import CoverageCache, Intervals, ServedArchive
 from marketdata.service.dependencies import (
     CoverageDep,
@@ -44,6 +46,7 @@ def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
     page, style, *scripts = ((files / name).read_text("utf-8") for name in ("page.html", "page.css", *SCRIPTS))
     # One block, so that its names are not global.
     script = "\n".join(['"use strict";', "{", *scripts, "}"])
+    script = script.replace("{{widths}}", json.dumps({r.value: r.micros // 1000 for r in Resolution}))
     parts = {"style": style, "script": script, "simulated": "yes" if simulated else "no"}
     text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
     policy = (

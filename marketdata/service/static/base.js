@@ -1,7 +1,8 @@
 // Slugs, questions and labels are untrusted: they are set as text, never as markup.
 const at = (id) => document.getElementById(id);
 const HOUR = 3_600_000, DAY = 24 * HOUR;
-const WIDTH = { "1m": 60_000, "10m": 600_000, "1h": HOUR, "6h": 6 * HOUR, "1d": DAY };
+// Of each resolution [ms], written by the service.
+const WIDTH = {{widths}};
 const WINDOWS = [["3 hours", 3 * HOUR], ["1 day", DAY], ["1 week", 7 * DAY], ["30 days", 30 * DAY], ["1 year", 365 * DAY]];
 const VIEWS = ["books", "prices", "metrics"];
 const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10;
