@@ -27,8 +27,9 @@ from narwhals.stable.v2.dependencies import (
 
 from marketdata.errors import NotTidyError
 from marketdata.tidy import engines, nested, partitions
+from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
-from marketdata.tidy.table import EagerTable, from_codes
+from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints
 
 if TYPE_CHECKING:
@@ -302,9 +303,9 @@ class PolarsSource:
         column = self.frame[[name]] if rows is None else self.frame[[name]][rows]
         return column.to_series().cast(pl.String).to_list()
 
-    def is_tidy(self, _name: str) -> bool:
-        """See `Source`; a gather of any type costs the same here."""
-        return False
+    def is_tidy(self, name: str) -> bool:
+        """See `Source`: times, ids, sides and levels; NaN of numbers becomes null, which is read anyway."""
+        return _is_integer(name, self.frame.schema[name])
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """A frame of this kind from tidy columns, ids in their original type, and from columns passed on."""

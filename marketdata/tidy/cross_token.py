@@ -12,8 +12,8 @@ import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.tidy.arguments import whole
-from marketdata.tidy.backends import PolarsSource, Result, beside, run
-from marketdata.tidy.quotes import KINDS, top
+from marketdata.tidy.backends import Result, beside, run
+from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.runs import group_starts, run_ends
@@ -151,8 +151,9 @@ def _known(ids: pl.DataFrame, counts: Counts) -> pl.DataFrame:
 
 
 def _sums(table: EagerTable, counts: Counts, *, sizes: bool = False) -> pl.DataFrame:
-    data = top(table)
-    refuse_cents(EagerTable(PolarsSource(data), "bbo"), "best_bid", "best_ask")
+    best = top(table)
+    refuse_cents(best, "best_bid", "best_ask")
+    data = best.frame()
     values = {name: pl.col(c).fill_null(0.0) for name, c in _SUMS.items()}
     there = {f"__{c}": (~pl.col(c).is_null()).cast(pl.Int64) for c in _SUMS.values()}
     least = {f"__{side}_size": pl.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
-import polars as pl
-
 from marketdata.errors import ConfigError
-from marketdata.tidy import liquidity, trade_cost
-from marketdata.tidy.level_sums import Measure, measured
-from marketdata.tidy.schema import BBO
+from marketdata.tidy.book import OF_LEVELS, OF_TOP, Books, Values
+from marketdata.tidy.measures import of_levels, of_top
 
 F = TypeVar("F")
 Feature = str | tuple[str, Mapping[str, Any]]
-
-
-def _of_top(*names: str) -> Callable[[], Measure]:
-    return lambda: Measure({name: pl.col(name) for name in names})
-
-
-MEASURES: dict[str, Callable[..., Measure]] = {
-    "bbo": _of_top(*BBO[4:]),
-    **{name: _of_top(name) for name in BBO[4:]},
-    "microprice": lambda: liquidity.MICROPRICE,
-    "spread_bps": lambda: liquidity.SPREAD_BPS,
-    "locked": lambda: liquidity.LOCKED,
-    "crossed": lambda: liquidity.CROSSED,
-    "depth": liquidity.depth_measure,
-    "imbalance": liquidity.imbalance_measure,
-    "fill_price": trade_cost.fill_price_measure,
-    "sweep": trade_cost.sweep_measure,
-}
+MEASURES: dict[str, Callable[..., Values]] = OF_TOP | OF_LEVELS
 
 
 def features(frame: F, measures: Iterable[Feature]) -> F:
@@ -52,19 +33,21 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     ['mid', 'imbalance', 'imbalance_levels_1']
     """
     given = [_given(measure) for measure in _listed(measures)]
+    measure = of_top if all(name in OF_TOP for name, _ in given) else of_levels
+    return measure(frame, partial(_features, given=given))
+
+
+def _features(books: Books, given: list[tuple[str, dict[str, Any]]]) -> Values:
     often = Counter(name for name, _ in given)
-    named: dict[str, Measure] = {}
-    out: list[Measure] = []
+    out: dict[str, Any] = {}
     for name, arguments in given:
-        measure = _made(name, arguments)
         suffix = "".join(f"_{k}_{v}" for k, v in arguments.items()) if often[name] > 1 else ""
-        columns = {f"{column}{suffix}": value for column, value in measure.columns.items()}
-        doubled = sorted(columns.keys() & named.keys())
+        columns = {f"{c}{suffix}": values for c, values in MEASURES[name](books, **arguments).items()}
+        doubled = sorted(columns.keys() & out.keys())
         if doubled:
             raise ConfigError(f"measures gives {', '.join(map(repr, doubled))} twice; give each measure once.")
-        named |= dict.fromkeys(columns, measure)
-        out.append(Measure(columns, measure.sums, measure.needs))
-    return measured(frame, *out)
+        out |= columns
+    return out
 
 
 def _listed(measures: Any) -> list[Any]:
@@ -87,14 +70,9 @@ def _given(measure: Any) -> tuple[str, dict[str, Any]]:
             raise ConfigError(f"{measure!r} is not a measure; allowed are a name, or a pair such as {pair}.")
     if name not in MEASURES:
         raise ConfigError(f"The measure {name!r} does not exist; allowed are {', '.join(map(repr, MEASURES))}.")
-    return name, dict(arguments)
-
-
-def _made(name: str, arguments: dict[str, Any]) -> Measure:
-    make = MEASURES[name]
     try:
-        signature(make).bind(**arguments)
+        signature(MEASURES[name]).bind(None, **arguments)
     except TypeError as wrong:
-        allowed = ", ".join(signature(make).parameters) or "none"
+        allowed = ", ".join([*signature(MEASURES[name]).parameters][1:]) or "none"
         raise ConfigError(f"{name} with {arguments!r}: {wrong}; its arguments are: {allowed}.") from None
-    return make(**arguments)
+    return name, dict(arguments)

@@ -14,9 +14,10 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, is_batches, is_lazy, kind_name, run, source_of
 from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_if_coarser
+from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import ID_COLUMNS, is_count
-from marketdata.tidy.table import EagerTable, from_codes
+from marketdata.tidy.table import EagerTable
 from marketdata.times import to_micros, to_range
 from marketdata.wire.columns import Ints, ranges
 

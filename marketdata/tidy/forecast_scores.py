@@ -15,8 +15,8 @@ from marketdata.errors import ConfigError
 from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import at_once, closed, read, run, source_of
 from marketdata.tidy.engines import is_engine
+from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
-from marketdata.tidy.quotes import KINDS
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.tidy.table import EagerTable

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.tidy import nested
+from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.runs import group_starts
 from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
-from marketdata.tidy.table import from_codes
 from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
 from marketdata.wire.views import VIEWS, View
 

@@ -16,8 +16,10 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.schema import ASK, BBO, BID, ID_COLUMNS, LISTS
-from marketdata.tidy.table import EagerTable, Sides, from_codes
+from marketdata.tidy.book import Books, Side
+from marketdata.tidy.normalization import from_codes
+from marketdata.tidy.schema import ASK, BID, LISTS
+from marketdata.tidy.table import EagerTable, Sides
 from marketdata.wire.columns import Floats, Ints
 
 _PAIRS = (LISTS[:2], LISTS[2:])
@@ -59,16 +61,13 @@ def _lengths(lists: pl.Series) -> Ints:
     return lists.list.len().cast(pl.Int64).to_numpy()
 
 
-def best(table: EagerTable) -> pl.DataFrame:
-    """The columns of bbo up to the size of the best ask."""
-    table = in_order(table, whole=False)
-    out = [table.column(c) for c in ("ts", *ID_COLUMNS)]
-    for name, new in zip(LISTS, BBO[4:], strict=False):
-        values, counts = _values(table.column(name)), _lengths(table.column(name))
-        first = np.full(len(counts), np.nan)
-        first[counts > 0] = values[(np.cumsum(counts) - counts)[counts > 0]]
-        out.append(pl.Series(new, first).fill_nan(None))
-    return pl.DataFrame(out)
+def books(table: EagerTable) -> Books:
+    """The levels of each snapshot; of a table that `in_order` gave."""
+    sides = []
+    for names in _PAIRS:
+        counts = _lengths(table.column(names[0]))
+        sides.append(Side(np.cumsum(counts) - counts, counts, *(_values(table.column(c)) for c in names)))
+    return Books(*sides)
 
 
 class _Levels:

@@ -73,7 +73,7 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
     if raw.dtype.is_integer():
         raw = raw.cast(pl.String)
     if raw.dtype in (pl.String, pl.Null):
-        raw = raw.cast(pl.Categorical)
+        raw = _cast(raw, pl.Categorical())
     if not isinstance(raw.dtype, pl.Categorical | pl.Enum):
         raise NotTidyError(_not_text(name, raw.dtype))
     if isinstance(raw.dtype, pl.Enum) and not raw.dtype.categories.is_sorted():
@@ -102,12 +102,18 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
     if raw.dtype != wanted:
         if raw.dtype not in (pl.String, pl.Null) and not isinstance(raw.dtype, pl.Categorical | pl.Enum):
             raise NotTidyError(f"{name} contains {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
-        found = raw.unique().cast(pl.String).to_list()
-        unknown = sorted(v for v in found if v is not None and v not in (BID, ASK))
-        if unknown:
+        if isinstance(raw.dtype, pl.Categorical) and not raw.null_count():
+            bid, ask = pl.Series([BID, ASK]).cast(raw.dtype).to_physical()
+            codes = raw.to_physical().to_numpy()
+            is_ask = codes == ask
+            if (is_ask | (codes == bid)).all():
+                return from_codes(is_ask.view(np.uint8), wanted)
+        out = raw.cast(pl.String).cast(wanted) if raw.dtype == pl.Null else _cast(raw, wanted)
+        if out.null_count() > raw.null_count():
+            unknown = sorted({*raw.drop_nulls().cast(pl.String).unique()} - {BID, ASK})
             hint = f" Write them in lower case: {name}.str.lower()." if {*map(str.lower, unknown)} <= {BID, ASK} else ""
             raise NotTidyError(f"{name} is {BID!r} or {ASK!r}; the frame also contains {unknown}.{hint}")
-        raw = raw.cast(pl.String).cast(wanted) if raw.dtype == pl.Null else raw.cast(wanted)
+        raw = out
     if raw.null_count():
         raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every level is of a {BID} or an {ASK}.")
     return raw  # type: ignore[no-any-return]
@@ -178,6 +184,26 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     if len(wrong):
         raise NotTidyError(f"{name} contains {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
     return out
+
+
+def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """A cast of texts, unknown ones to null, once per run of equal ones: in most frames neighbours are of one token."""
+    runs = (raw if raw.dtype == pl.String else raw.to_physical()).rle().struct.unnest()
+    if 2 * runs.height > len(raw):
+        return raw.cast(dtype, strict=False)
+    lengths = runs["len"].to_numpy()
+    heads = raw.gather(np.cumsum(lengths) - lengths).cast(dtype, strict=False)
+    codes = heads.to_physical()
+    if codes.null_count() or not hasattr(heads.cat, "to"):  # polars 1 makes no categories of codes
+        return heads.gather(np.repeat(np.arange(runs.height, dtype=np.uint32), lengths))
+    return from_codes(np.repeat(codes.to_numpy(), lengths), dtype)
+
+
+def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
+    """A series of an enum from the places of its texts."""
+    series = pl.Series(codes)
+    # polars 2 has a method for it and refuses the cast, which is how older ones do it
+    return series.cat.to(dtype) if hasattr(series.cat, "to") else series.cast(dtype)
 
 
 def is_missing(value: Any) -> bool:

@@ -10,9 +10,9 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import PolarsSource, Result, beside, run
+from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
-from marketdata.tidy.quotes import top
+from marketdata.tidy.measures import top
 from marketdata.tidy.runs import run_ends
 from marketdata.tidy.schema import Kind, value_columns
 from marketdata.tidy.table import EagerTable, refuse_cents
@@ -30,7 +30,7 @@ def value_of(table: EagerTable, value: str | None) -> tuple[EagerTable, str]:
     differ, ConfigError if the column has no numbers or none can be chosen.
     """
     if table.kind in ("books", "nested"):
-        table = EagerTable(PolarsSource(top(table)), "bbo")
+        table = top(table)
     columns = value_columns(table.names)
     chosen = value or next((c for c in ("price", "mid") if c in columns), None)
     numbers = [c for c in columns if c == chosen or table.is_number(c)]

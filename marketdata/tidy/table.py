@@ -12,6 +12,8 @@ finds out, are sorted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -21,10 +23,11 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.tidy import normalization
+from marketdata.tidy.book import Books, Side
 from marketdata.tidy.runs import group_starts, run_ends
 from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
 from marketdata.times import to_text
-from marketdata.wire.columns import Floats, Ints
+from marketdata.wire.columns import Ints
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
@@ -77,7 +80,6 @@ class EagerTable:
         self._rows: Ints | None = None
         self._groups: Ints | None = None
         self._sides: Sides | None = None
-        self._best: list[Floats] = []
 
     def __len__(self) -> int:
         return len(self.source) if self._at is None else len(self._at)
@@ -464,29 +466,28 @@ class EagerTable:
             f"{' first' if new[at] else f' after {level[at - 1]}'}. Number the levels of each (token, ts, side) anew."
         )
 
-    def best(self) -> list[Floats]:
-        """Best bid, its size, best ask, its size of each snapshot; NaN where a side is empty."""
-        if not self._best:
-            starts, asks, ends = self.sides
-            for tops, until in ((starts, asks), (asks, ends)):
-                none = tops == until
-                rows = np.minimum(tops, len(self) - 1) if len(none) and none[-1] else tops
-                found = (self.array(c)[rows] for c in ("price", "size"))
-                self._best += [np.where(none, np.nan, v) if none.any() else v for v in found]
-        return self._best
+    @property
+    def books(self) -> Books:
+        """The levels of each snapshot; of a table from `book`."""
+        return Books(*map(_without_markers, self._marked))
+
+    @cached_property
+    def _marked(self) -> tuple[Side, Side]:
+        """Both sides of each snapshot, in which the marker row of an empty one is a level."""
+        starts, asks, ends = self.sides
+        price, size = self.array("price"), self.array("size")
+        return Side(starts, asks - starts, price, size), Side(asks, ends - asks, price, size)
 
     def _wrong_tops(self) -> tuple[Ints, Ints]:
         """`_wrong_rows` of the best two levels of each side alone."""
-        starts, asks, ends = self.sides
-        bid, bid_size, ask, ask_size = self.best()
         half, deeper = [], []
-        for tops, until, price, size in ((starts, asks, bid, bid_size), (asks, ends, ask, ask_size)):
-            half.append(tops[np.isnan(price) != np.isnan(size)])
-            two = tops + 1 < until
-            rows, above = (tops + 1, price) if two.all() else (tops[two] + 1, price[two])
+        for side, sign in zip(self._marked, (-1, 1), strict=True):
+            half.append(side.begins[np.isnan(side.best) != np.isnan(side.best_size)])
+            two = side.counts > 1
+            rows, best = (side.begins, side.best) if two.all() else (side.begins[two], side.best[two])
             with np.errstate(invalid="ignore"):
-                worse = self.array("price")[rows] - above
-            deeper.append(rows[~(worse >= 0 if tops is asks else worse <= 0)])
+                worse = (side.price[rows + 1] - best) * sign
+            deeper.append(rows[~(worse >= 0)] + 1)
         return np.concatenate(half), np.concatenate(deeper)
 
     def _check_prices(self, *, whole: bool) -> None:
@@ -519,6 +520,11 @@ def refuse_cents(table: EagerTable, *names: str) -> None:
         wrong = outside_0_1(values)
         if wrong.any():
             raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
+
+
+def _without_markers(side: Side) -> Side:
+    missing = np.isnan(side.best)
+    return replace(side, counts=np.where(missing, 0, side.counts)) if missing.any() else side
 
 
 def _missing(name: str) -> int:
@@ -609,10 +615,3 @@ def _tops(level: NDArray[np.int32], side: NDArray[Any], ts: Ints) -> tuple[Ints,
         found.append((at, ts[at], side[at] != 0))
     tops, times, is_ask = (np.concatenate(part) for part in zip(*found, strict=True))
     return tops, times, is_ask
-
-
-def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
-    """A series of an enum from the places of its texts."""
-    series = pl.Series(codes)
-    # polars 2 has a method for it and refuses the cast, which is how older ones do it
-    return series.cat.to(dtype) if hasattr(series.cat, "to") else series.cast(dtype)
