@@ -41,7 +41,15 @@ def top(table: EagerTable) -> EagerTable:
         return table.in_order(BBO[4:])
     heads, books = books_of(table, whole=False)
     best = [series(name, values) for name, values in bbo(books).items()]
-    return EagerTable(PolarsSource(pl.DataFrame([*(heads.column(c) for c in ("ts", *ID_COLUMNS)), *best])), "bbo")
+    return EagerTable(_Made(pl.DataFrame([*(heads.column(c) for c in ("ts", *ID_COLUMNS)), *best])), "bbo")
+
+
+class _Made(PolarsSource):
+    """Columns that are none of the native frame's, so that none is passed on to a result of its library."""
+
+    def is_tidy(self, name: str) -> bool:  # noqa: ARG002 see above
+        """See `Source`."""
+        return False
 
 
 def series(name: str, values: Any) -> pl.Series:
