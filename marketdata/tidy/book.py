@@ -226,7 +226,7 @@ SIDES: dict[str, Literal["asks", "bids"]] = {"ask": "asks", "buy": "asks", "bid"
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:
-    """a / b, NaN where b is not above 0."""
+    """Quotient, NaN where the divisor is not above 0."""
     out = np.full(len(b), np.nan)
     np.divide(a, b, out=out, where=b > 0)
     return out
