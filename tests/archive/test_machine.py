@@ -18,9 +18,14 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import held
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.errors import ArchiveError
+from marketdata.resolution import Resolution
+from marketdata.service.cache import Subject
+from marketdata.service.pagination import Pages
+from marketdata.times import Range
 from marketdata.wire.views import VIEWS, View
 
-END = 60
+# Long enough for holes, of an hour and more.
+END = 300
 minutes = st.integers(0, END)
 markets = st.sampled_from(MARKETS)
 views = st.sampled_from(list(VIEWS))
@@ -86,6 +91,12 @@ class ArchiveMachine(RuleBasedStateMachine):
             self.model |= {k: v for k, v in self.source.points.items() if k[:2] == (view, market) and k[3] in inside}
         assert max((b for _, b in spans), default=0) <= self.source.now + MINUTE
 
+    @rule(view=views, market=markets)
+    def pull_all(self, view: View, market: str) -> None:
+        """Hours later all is filled, holes and what lies between them."""
+        self.jump(10 * 60)
+        self.pull(view, market, 0, END, refresh=False, cut=None, page=30)
+
     @rule(view=views, market=markets, at=minutes, length=st.integers(1, 12), data=st.data())
     def add(self, view: View, market: str, at: int, length: int, data: st.DataObject) -> None:
         """Points from elsewhere replace those of equal token and time."""
@@ -126,11 +137,31 @@ class ArchiveMachine(RuleBasedStateMachine):
                 assert all(any(a <= k[3] < b for a, b in spans) for k in want)
                 assert sum(p.rows or 0 for p in records) == len(want)
                 assert all(p.state != CoverageState.MISSING for p in records)
+                assert not any(p.rows for p in records if p.state == CoverageState.EMPTY)
+                assert set(served(self.archive, view, market)) == want.keys()
 
     @invariant()
     def is_proven(self) -> None:
         """Everything reads back as it was written."""
         assert self.archive.verify().is_empty()
+
+
+def served(archive: Archive, view: View, market: str) -> list[Any]:
+    """The points of all pages of a service, each once."""
+    pages, out, position = Pages(archive), list[Any](), None
+    while True:
+        found = pages.page(
+            Subject(view, market, None, Resolution.M1, 2), Range(START, START + 2 * END * MINUTE), 7, position
+        )
+        for rows in found.rows:
+            points = points_of(view, rows.chunk.columns)
+            times = {(ts - START) // MINUTE for ts in rows.chunk.columns.ts[rows.index].tolist()}
+            out += [key for key in points if key[3] in times]
+        position = found.position
+        if position is None:
+            pages.close()
+            assert len(out) == len(set(out))
+            return out
 
 
 def _plain(value: Any) -> Any:
