@@ -1,4 +1,4 @@
-"""Look the chosen versions up among known advisories: ``make audit``. What can not be looked up is only said."""
+"""Look the chosen versions up among known advisories: ``make audit``. What cannot be looked up is only reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
     """Ask, and give the exit code: 1 if an advisory names a version."""
     done = subprocess.run(ASKED, check=False, capture_output=True, text=True)
     if not done.stdout:
-        sys.stdout.write(f"advisories can not be reached: {(done.stderr.splitlines() or ['no answer'])[-1][:200]}\n")
+        sys.stdout.write(f"advisories cannot be reached: {(done.stderr.splitlines() or ['no answer'])[-1][:200]}\n")
         return 0
     found = json.loads(done.stdout)["dependencies"]
     known = [one for one in found if "vulns" in one]

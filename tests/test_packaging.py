@@ -57,15 +57,25 @@ SMOKE = {
 SMOKE["duckdb"] = ROUND + "assert archive.sql('SELECT count(*) AS n FROM books')['n'][0] > 0"
 SMOKE["service"] = SERVED
 
+INSTALLED = """
+import sys
+from importlib.metadata import requires, version
+from packaging.requirements import Requirement
+lowest = map(Requirement, open(sys.argv[1]).read().split())
+assert [str(one) for one in lowest if not one.specifier.contains(version(one.name))] == []
+(arrow,) = (one for one in map(Requirement, requires("deltalake")) if one.name == "pyarrow")
+assert arrow.specifier.contains(version("pyarrow")), "pyarrow is older than deltalake allows"
+"""
+
 
 # What runs at the lowest versions: values from JSON to frames, every verb on frames of every make, client and archive.
-_PROPERTIES = "clock decode filling foreign foreign_measures nested no_probability rules"
+_PROPERTIES = "clock decode engine_measures filling foreign foreign_measures nested no_probability rules"
 LOWEST = (
     "tests/test_values.py",
     "tests/test_verbs.py",
     *(f"tests/properties/test_{name}.py" for name in _PROPERTIES.split()),
     "tests/client/test_client.py",
-    *(f"tests/archive/test_{name}.py" for name in ("correct", "foreign", "pull", "scan")),
+    *(f"tests/archive/test_{name}.py" for name in ("correct", "foreign", "pull", "scan", "scan_engines")),
 )
 
 
@@ -191,6 +201,7 @@ def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
     group = f"{source / 'pyproject.toml'}:test"
     env.pip("-c", lowest, "--only-binary", ":all:", f"{built[0]}[all]", "--group", group)
     env.run("-m", "pip", "check")
+    env.run("-c", INSTALLED, lowest)
     env.run("-c", SERVED)
     env.run("-c", DRAWN)
     (source / "marketdata").rename(source / "sources")  # what is tested is what is installed

@@ -160,7 +160,7 @@ def to_dask(parts: Sequence[Query]) -> Any:
     # The index says that a market is in one partition, so that verbs need no shuffle.
     meta = _at_home(replace(parts[0], files=()), 0)
     numbers = list(range(len(parts) + 1))
-    return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)  # type: ignore[no-untyped-call]
+    return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)
 
 
 def _at_home(part: Query, number: int) -> Any:
