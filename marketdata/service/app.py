@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
 from marketdata.service.cache import ServedArchive
+from marketdata.service.dependencies import Parts
 from marketdata.service.listings import Listings
 from marketdata.service.middleware import SLOTS
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.routes import discovery, history, start_page, utility
-from marketdata.service.routes.history import HistoryPages
 
 VERSION = "0.1.1"
 
@@ -55,9 +55,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.source, app.state.listings, app.state.cursors = source, listings, cursors
-    app.state.rate_limiter, app.state.clock, app.state.coverage = rate_limiter, clock, pages.coverage
-    app.state.simulated, app.state.history = simulated, HistoryPages(source, pages, cursors, clock)
+    app.state.parts = Parts(source, pages, cursors, listings, rate_limiter, clock, simulated)
     for routes in (history, discovery, utility):
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 from marketdata.service.auth import Grant
-from marketdata.service.cache import CoverageCache, ServedArchive
+from marketdata.service.cache import ServedArchive
 from marketdata.service.listings import ListingQuery, Listings, Order, SortField
-from marketdata.service.pagination import Cursors
+from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
+from marketdata.service.responses import json_response
 from marketdata.times import Range, parse_iso, parse_seconds
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 200
 MAX_ID = 200
 
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _UNIX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 # A raw "+" of an offset arrives as a space. Only behind a time of day: "2026-01-31 05:30" is a date and a time.
 _LOST_PLUS = re.compile(r"(:\d\d(?:[.,]\d+)?) (\d\d:?\d\d)$", re.ASCII)
 _FIRST, _LAST = parse_iso("0001-01-01"), parse_iso("9999-12-31T23:59:59.999999")
+# Names of the query parameters of each path.
+_NAMES: dict[str, list[str]] = {}
 _REFUSED_AS_400 = {"start_ts", "end_ts", "cursor"}
 
 
@@ -51,7 +55,7 @@ def path_text(value: object) -> object:
         text = unquote_to_bytes(value.encode("latin-1")).decode("utf-8")
     except UnicodeError:
         raise PydanticCustomError("string_unicode", "Input should be percent-encoded UTF-8") from None
-    if any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
+    if _CONTROL.search(text):
         raise PydanticCustomError("string_control", "Input should not contain control characters")
     return text
 
@@ -75,66 +79,71 @@ def read_range(start_ts: str, end_ts: str) -> Range:
     return out
 
 
-async def check_names(request: Request) -> None:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of the service, which the application's state has."""
+
+    source: ServedArchive
+    pages: Pages
+    cursors: Cursors
+    listings: Listings
+    rate_limiter: RateLimiter
+    clock: Callable[[], float]
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The parts of the service, and the sender of a request and the encodings that it accepts."""
+
+    parts: Parts
+    grant: Grant
+    accepted: str
+
+    def json(self, body: object) -> Response:
+        """A response of a body, or of an object as JSON, compressed where that is worth it."""
+        return json_response(body, self.accepted)
+
+
+async def read_context(request: Request) -> RequestContext:
     """Refuse a parameter that is given twice, and an unknown filter of a listing, which would list everything."""
-    given = Counter(name for name, _ in request.query_params.multi_items())
-    for name in sorted(name for name, count in given.items() if count > 1):
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in sorted(given):
+        if given.count(name) == 1:
+            continue
         if name == "cursor":
             raise errors.invalid_cursor()
         if name in _REFUSED_AS_400:
             raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
-    allowed = tuple(_parameter_names(request.scope["route"].dependant)) if given else ()
-    unknown = [name for name in given if "search" in allowed and name not in allowed]
-    if unknown:
+    allowed = _parameter_names(request.scope["route"])
+    if "search" in allowed and not set(given) <= set(allowed):
         message = f"Unknown filter; allowed are {', '.join(allowed)}"
         raise RequestValidationError(
-            [{"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"} for name in unknown]
+            [
+                {"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"}
+                for name in given
+                if name not in allowed
+            ]
         )
+    return RequestContext(request.app.state.parts, request.state.grant, request.headers.get("accept-encoding", ""))
 
 
-def _parameter_names(dependant: Any) -> Iterator[str]:
-    """Names of the query parameters that a route or one of its dependencies takes."""
-    yield from (parameter.alias for parameter in dependant.query_params)
-    for part in dependant.dependencies:
-        yield from _parameter_names(part)
+def _parameter_names(route: APIRoute) -> list[str]:
+    """Names of the query parameters that a route or one of its dependencies takes, in order."""
+    found = _NAMES.get(route.path)
+    if found is None:
+        found, rest = [], [route.dependant]
+        while rest:
+            part = rest.pop(0)
+            found += [parameter.alias for parameter in part.query_params]
+            rest[:0] = part.dependencies
+        _NAMES[route.path] = found
+    return found
 
 
-def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
-    """A part of the service from the application's state."""
-
-    async def get(request: Request) -> Any:
-        return getattr(request.app.state, name)
-
-    return get
-
-
-async def get_grant(request: Request) -> Grant:
-    """The sender of the request, set by the middleware."""
-    grant = request.state.grant
-    assert isinstance(grant, Grant)
-    return grant
-
-
-async def accepts_gzip(request: Request) -> bool:
-    """Whether the client accepts gzip."""
-    for part in request.headers.get("accept-encoding", "").lower().split(","):
-        name, _, quality = part.partition(";")
-        if name.strip() in {"gzip", "*"}:
-            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False
-
-
-SourceDep = Annotated[ServedArchive, Depends(from_state("source"))]
-ListingsDep = Annotated[Listings, Depends(from_state("listings"))]
-CursorsDep = Annotated[Cursors, Depends(from_state("cursors"))]
-RateLimiterDep = Annotated[RateLimiter, Depends(from_state("rate_limiter"))]
-CoverageDep = Annotated[CoverageCache, Depends(from_state("coverage"))]
-SimulatedDep = Annotated[bool, Depends(from_state("simulated"))]
-ClockDep = Annotated[Callable[[], float], Depends(from_state("clock"))]
-GrantDep = Annotated[Grant, Depends(get_grant)]
-GzipDep = Annotated[bool, Depends(accepts_gzip)]
+Context = Annotated[RequestContext, Depends(read_context)]
 
 _ShortText = Annotated[str, Field(min_length=1, max_length=MAX_ID), BeforeValidator(path_text)]
 IdOrSlug = Annotated[_ShortText, Path(description="Market ID or market slug.")]

@@ -136,10 +136,18 @@ def _times(ts: Index) -> list[str]:
     return out
 
 
-def json_response(body: object, *, gzip: bool) -> Response:
-    """A response of a body, or of an object as JSON, compressed where that is worth it."""
+def _accepts_gzip(accepted: str) -> bool:
+    for part in accepted.lower().split(","):
+        name, _, quality = part.partition(";")
+        if name.strip() in {"gzip", "*"}:
+            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+def json_response(body: object, accepted: str) -> Response:
+    """A response of a body, or of an object as JSON, compressed if ``accepted`` (Accept-Encoding) and worth it."""
     content = body if isinstance(body, bytes) else to_json(body)
     headers = {"Vary": "Accept-Encoding"}
-    if gzip and len(content) >= GZIP_FROM:
+    if len(content) >= GZIP_FROM and _accepts_gzip(accepted):
         content, headers["Content-Encoding"] = gzipped(content), "gzip"
     return Response(content, media_type="application/json", headers=headers)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Security
 from fastapi.security import APIKeyHeader
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 
-from marketdata.service.dependencies import check_names
+from marketdata.service.dependencies import read_context
 from marketdata.service.responses import REFUSALS, Described
 
 # For the description only: the middleware has checked the key.
 _key_header = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
 
 
-class _Segment(Convertor[str]):
+class _Segment(StringConvertor):
     """A path segment, which may be empty: a history path without a slug is 422 and not 404."""
 
     regex = "[^/]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("segment", _Segment())
@@ -33,6 +27,6 @@ def v1_router(tag: str, responses: Described | None = None) -> APIRouter:
     return APIRouter(
         prefix="/v1",
         tags=[tag],
-        dependencies=[Depends(check_names), Security(_key_header)],
+        dependencies=[Depends(read_context), Security(_key_header)],
         responses={**REFUSALS, **(responses or {})},
     )

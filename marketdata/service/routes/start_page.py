@@ -15,21 +15,10 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from marketdata.resolution import Resolution
-from marketdata.service.cache import CoverageCache, Intervals, ServedArchive
-from marketdata.service.dependencies import (
-    CoverageDep,
-    CursorsDep,
-    GrantDep,
-    GzipDep,
-    ListingParameters,
-    ListingsDep,
-    SourceDep,
-    check_names,
-)
-from marketdata.service.listings import ListingQuery, Listings
-from marketdata.service.pagination import Cursors
+from marketdata.service.cache import Intervals
+from marketdata.service.dependencies import Context, ListingParameters, Parts, read_context
+from marketdata.service.listings import ListingQuery
 from marketdata.service.plans import AccessPlan
-from marketdata.service.responses import json_response
 from marketdata.times import to_text
 from marketdata.wire.views import VIEWS
 
@@ -69,28 +58,18 @@ def create_router(*, simulated: bool) -> APIRouter:
     async def get_start_page() -> Response:
         return Response(body, media_type="text/html", headers=headers)
 
-    @router.get("/coverage", dependencies=[Depends(check_names)])
-    def get_coverage(
-        query: ListingParameters,
-        source: SourceDep,
-        listings: ListingsDep,
-        cursors: CursorsDep,
-        coverage: CoverageDep,
-        grant: GrantDep,
-        gzip: GzipDep,
-    ) -> Response:
-        answer = covered(source, listings, cursors, coverage, query)
-        return json_response({"simulated": simulated, **answer, "plan": _shown(grant.plan)}, gzip=gzip)
+    @router.get("/coverage", dependencies=[Depends(read_context)])
+    def get_coverage(query: ListingParameters, context: Context) -> Response:
+        answer = covered(context.parts, query)
+        return context.json({"simulated": simulated, **answer, "plan": _shown(context.grant.plan)})
 
     return router
 
 
-def covered(
-    source: ServedArchive, listings: Listings, cursors: Cursors, coverage: CoverageCache, query: ListingQuery
-) -> dict[str, Any]:
+def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
     """Markets of a page of the listing with covered intervals of each view; the first page also has totals."""
-    spans = {view: coverage.by_market(view, source.version(view)) for view in VIEWS}
-    records, following = listings.page("markets", query, cursors)
+    spans = {view: parts.pages.coverage.by_market(view, parts.source.version(view)) for view in VIEWS}
+    records, following = parts.listings.page("markets", query, parts.cursors)
     rows = []
     for record in records:
         found = {view: _visible_intervals(spans[view].get(str(record.get("id")))) for view in VIEWS}
@@ -101,7 +80,7 @@ def covered(
     }
     if query.cursor is None:
         answer["totals"] = {view: _total(spans[view]) for view in VIEWS}
-        answer["markets"] = len(listings.records("markets"))
+        answer["markets"] = len(parts.listings.records("markets"))
     return answer
 
 

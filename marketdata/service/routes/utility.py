@@ -6,8 +6,7 @@ import datetime as dt
 
 from fastapi.responses import Response
 
-from marketdata.service.dependencies import ClockDep, GrantDep, GzipDep, RateLimiterDep, SimulatedDep
-from marketdata.service.responses import json_response
+from marketdata.service.dependencies import Context
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 
@@ -15,17 +14,18 @@ router = v1_router("Utility")
 
 
 @router.get("/health", response_model=models.Health)
-async def get_health(simulated: SimulatedDep, clock: ClockDep, gzip: GzipDep) -> Response:
+async def get_health(context: Context) -> Response:
     """Whether the service is up."""
-    now = dt.datetime.fromtimestamp(clock(), dt.UTC).isoformat().replace("+00:00", "Z")
-    return json_response({"status": "ok", "timestamp": now, "simulated": simulated}, gzip=gzip)
+    now = dt.datetime.fromtimestamp(context.parts.clock(), dt.UTC).isoformat().replace("+00:00", "Z")
+    return context.json({"status": "ok", "timestamp": now, "simulated": context.parts.simulated})
 
 
 @router.get("/usage", response_model=models.Usage)
-async def get_usage(grant: GrantDep, rate_limiter: RateLimiterDep, clock: ClockDep, gzip: GzipDep) -> Response:
+async def get_usage(context: Context) -> Response:
     """Plan of the key, and the requests that are left in this minute."""
+    parts, grant = context.parts, context.grant
     plan = grant.plan
-    remaining, seconds = rate_limiter.left(grant.key_id, plan.requests_per_minute)
+    remaining, seconds = parts.rate_limiter.left(grant.key_id, plan.requests_per_minute)
     limits = {
         "requests_per_minute": plan.requests_per_minute,
         "requests_remaining": remaining,
@@ -36,6 +36,6 @@ async def get_usage(grant: GrantDep, rate_limiter: RateLimiterDep, clock: ClockD
         "plan": plan.name,
         "organization": grant.organization,
         "limits": limits,
-        "reset_at": int(clock() + seconds) + 1,
+        "reset_at": int(parts.clock() + seconds) + 1,
     }
-    return json_response(usage, gzip=gzip)
+    return context.json(usage)
