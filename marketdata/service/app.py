@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
@@ -72,14 +72,14 @@ async def _not_valid(_: Request, problem: Exception) -> Response:
         {"loc": [str(part) for part in error["loc"]], "msg": error["msg"], "type": error["type"]}
         for error in problem.errors()
     ]
-    return JSONResponse({"detail": found}, 422)
+    return errors.response(422, found)
 
 
 async def _refused(_: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
-    return JSONResponse({"detail": problem.detail}, problem.status_code, problem.headers)
+    return errors.response(problem.status_code, problem.detail, problem.headers)
 
 
 async def _failed(_: Request, __: Exception) -> Response:
     """500; the cause is only logged (see ``middleware``)."""
-    return JSONResponse({"detail": errors.FAILED}, 500)
+    return errors.response(500, errors.FAILED)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 INVALID_KEY = "Invalid or expired API key."
 FAILED = "Failed to fetch data."
@@ -15,6 +17,16 @@ def shown(text: str, length: int = 200) -> str:
     """Text of a client for messages and logs: cut, and escaped where not printable."""
     cut = text if len(text) <= length else text[: length - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def response(status: int, detail: object, headers: Mapping[str, str] | None = None) -> Response:
+    """The response of an error."""
+    return Response(body(detail), status, headers, "application/json")
+
+
+def body(detail: object) -> bytes:
+    """The body of an error."""
+    return json.dumps({"detail": detail}).encode()
 
 
 def market_not_found(id_or_slug: str) -> HTTPException:

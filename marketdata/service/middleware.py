@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 import time
@@ -125,18 +124,15 @@ class FairQueue:
 @dataclass(slots=True)
 class _Exchange:
     scope: Scope
+    receive: Receive
     send_on: Send
-    simulated: bool
     queue: FairQueue
-    clock: Callable[[], float]
-    request_id: str = field(default_factory=lambda: f"{next(_IDS):016x}")
+    # Headers of every answer.
+    headers: list[tuple[bytes, bytes]]
+    request_id: str
     begun: float = field(default_factory=time.perf_counter)
     status: int = 0
     client: str | None = None
-
-    async def wait_for_slot(self, client: str) -> None:
-        await self.queue.acquire(client)
-        self.client = client
 
     def release_slot(self) -> None:
         """Before sending, as a client may be slow to read."""
@@ -148,23 +144,11 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.release_slot()
             self.status = message["status"]
-            headers = [*message.get("headers", ()), *_ALWAYS, (b"x-request-id", self.request_id.encode())]
-            # Not that of the server library, whose clock is the machine's.
-            headers.append((b"date", formatdate(self.clock(), usegmt=True).encode()))
-            if self.simulated:
-                headers.append((b"x-simulated", b"true"))
-            if _has_body(self.scope):
-                # The body of a GET is never read: the connection is closed instead.
-                headers.append((b"connection", b"close"))
-            message = {**message, "headers": headers}
+            message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
         await self.send_on(message)
 
     async def refuse(self, problem: HTTPException) -> None:
-        body = json.dumps({"detail": problem.detail}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        headers += [(name.lower().encode(), value.encode()) for name, value in (problem.headers or {}).items()]
-        await self.send({"type": "http.response.start", "status": problem.status_code, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        await errors.response(problem.status_code, problem.detail, problem.headers)(self.scope, self.receive, self.send)
 
 
 class AccessMiddleware:
@@ -186,7 +170,7 @@ class AccessMiddleware:
         self._rate_limiter = rate_limiter
         self._failed = FailedAttempts()
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
-        self._simulated = simulated
+        self._always = [*_ALWAYS, (b"x-simulated", b"true")] if simulated else _ALWAYS
         self.queue = FairQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,14 +178,18 @@ class AccessMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send, self._simulated, self.queue, self._clock)
+        request_id = f"{next(_IDS):016x}"
+        # The date is not that of the server library, whose clock is the machine's.
+        date = formatdate(self._clock(), usegmt=True).encode()
+        headers = [*self._always, (b"x-request-id", request_id.encode()), (b"date", date)]
+        exchange = _Exchange(scope, receive, send, self.queue, headers, request_id)
         try:
             await self._admit(exchange)
-            await self._app(exchange.scope, receive, exchange.send)
+            await self._app(scope, receive, exchange.send)
         except HTTPException as problem:
             await exchange.refuse(problem)
         except Exception:
-            _log.exception("request %s failed", exchange.request_id)
+            _log.exception("request %s failed", request_id)
             if not exchange.status:
                 await exchange.refuse(HTTPException(500, errors.FAILED))
         finally:
@@ -210,28 +198,53 @@ class AccessMiddleware:
 
     async def _admit(self, exchange: _Exchange) -> None:
         scope = exchange.scope
-        _check_size(scope)
-        self._check_host(scope)
         # The raw path stays encoded: what the server decoded cannot tell "a%2Fb" from "a/b".
-        raw = scope.get("raw_path") or scope["path"].encode()
+        raw, query = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string", b"")
         scope["path"] = raw.decode("latin-1")
+        size, named = 0, dict[bytes, list[bytes]]()
+        for name, value in scope["headers"][: MAX_HEADERS + 1]:
+            size += len(name) + len(value)
+            named.setdefault(name, []).append(value.strip(_BLANKS))
+        lengths = named.get(b"content-length", ())
+        if b"transfer-encoding" in named or any(length.strip(b"0") for length in lengths):
+            # The body of a GET is never read: the connection is closed instead.
+            exchange.headers.append((b"connection", b"close"))
+        if len(raw) + len(query) > MAX_URL:
+            raise HTTPException(414, URL_TOO_LONG, {"Connection": "close"})
+        if query.count(b"&") >= MAX_PARAMETERS:
+            raise HTTPException(400, TOO_MANY_PARAMETERS)
+        if len(scope["headers"]) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+            raise HTTPException(431, HEADERS_TOO_LARGE, {"Connection": "close"})
+        if self._hosts is not None:
+            hosts = named.get(b"host", ())
+            host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+            if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in self._hosts:
+                raise HTTPException(400, "Invalid host header")
         address = (scope.get("client") or ("", 0))[0]
-        if raw not in WITH_KEY and not raw.startswith(b"/v1/"):
-            await exchange.wait_for_slot(address)
-            return
-        given = [value.strip(_BLANKS) for name, value in scope["headers"] if name == KEY_HEADER]
+        if raw in WITH_KEY or raw.startswith(b"/v1/"):
+            await self._identify(exchange, named, address)
+        else:
+            await self.queue.acquire(address)
+            exchange.client = address
+
+    async def _identify(self, exchange: _Exchange, named: dict[bytes, list[bytes]], address: str) -> None:
+        """Wait for a slot, and give the application the rights of the key; HTTPException 401 or 429."""
+        given = named.get(KEY_HEADER, ())
+        key = given[0] if len(given) == 1 else b""
         await self._refresh_keys()
-        grant = self._keys.find(given[0]) if len(given) == 1 and given[0] else None
+        grant = self._keys.find(key) if key else None
         # Refusals wait for their turn too: a client that repeats them without pause delays itself.
-        await exchange.wait_for_slot(address if grant is None else f"key {grant.key_id}")
+        client = address if grant is None else f"key {grant.key_id}"
+        await self.queue.acquire(client)
+        exchange.client = client
         # The key may have been revoked while it waited.
         if grant is not None:
             await self._refresh_keys()
-            grant = self._keys.find(given[0])
+            grant = self._keys.find(key)
         if grant is None:
             wait = self._failed.wait(address) if given and given[0] else None
             raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
-        scope["state"] = {**scope.get("state", {}), "grant": grant}
+        exchange.scope["state"] = {**exchange.scope.get("state", {}), "grant": grant}
         wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
         if wait is not None:
             raise errors.rate_exceeded(wait)
@@ -240,34 +253,6 @@ class AccessMiddleware:
         """Read changed keys beside the loop; other requests pass with the keys before."""
         if self._keys.is_stale:
             await asyncio.to_thread(self._keys.refresh)
-
-    def _check_host(self, scope: Scope) -> None:
-        if self._hosts is None:
-            return
-        named = [value for name, value in scope["headers"] if name == b"host"]
-        host = named[0].strip(_BLANKS).decode("latin-1").lower() if len(named) == 1 else ""
-        if not host.endswith("]"):
-            host = host.rpartition(":")[0] or host
-        if host not in self._hosts:
-            raise HTTPException(400, "Invalid host header")
-
-
-def _check_size(scope: Scope) -> None:
-    query = scope.get("query_string", b"")
-    if len(scope.get("raw_path") or scope["path"]) + len(query) > MAX_URL:
-        raise HTTPException(414, URL_TOO_LONG, {"Connection": "close"})
-    if query.count(b"&") >= MAX_PARAMETERS:
-        raise HTTPException(400, TOO_MANY_PARAMETERS)
-    headers = scope["headers"]
-    if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) > MAX_HEADER_BYTES:
-        raise HTTPException(431, HEADERS_TOO_LARGE, {"Connection": "close"})
-
-
-def _has_body(scope: Scope) -> bool:
-    return any(
-        name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ") != b"")
-        for name, value in scope["headers"]
-    )
 
 
 def _log_access(exchange: _Exchange) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import OrderedDict, deque
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from marketdata.service import errors
 
 HEAD_SECONDS = 10.0
 STALL_SECONDS = 30.0
@@ -182,33 +183,27 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         data = bytes(self._unparsed[:PARSED_AT_ONCE])
         del self._unparsed[:PARSED_AT_ONCE]
-        self._feed(data)
-        if self.transport.is_closing():
-            self._unparsed.clear()
-        elif self._unparsed:
-            self.flow.pause_reading()
-            self._await_turn()
-        elif not self.pipeline:
-            self.flow.resume_reading()
-
-    def _feed(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
         if self._idle:
             self._first = self._first[:128] + data[: 128 - len(self._first[:128])]
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        if self._in_head:
+        if not self.transport.is_closing():
+            super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
             # The head began somewhere in the first bytes, so only those after them count.
             self._head_bytes = 0 if self._head_bytes < 0 else self._head_bytes + len(data)
             if self._head_bytes > MAX_HEAD:
                 self._refuse_head()
-                return
+        if self.transport.is_closing():
+            self._unparsed.clear()
+            return
         if self._idle:
             self._await_head()
         else:
             self._first = b""
+        if self._unparsed:
+            self.flow.pause_reading()
+            self._await_turn()
+        elif not self.pipeline:
+            self.flow.resume_reading()
 
     def _bound_unsent(self) -> None:
         """Abort the connections with the most unread bytes until the others fit."""
@@ -241,7 +236,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_and_close(414, URL_TOO_LONG)
 
     def _write_and_close(self, status: int, detail: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        body = json.dumps({"detail": detail}).encode()
+        body = errors.body(detail)
         head = [STATUS_LINE[status], b"content-type: application/json\r\n", b"x-content-type-options: nosniff\r\n"]
         head.append(b"cache-control: no-store\r\n")
         head += [name + b": " + value + b"\r\n" for name, value in headers or ()]
