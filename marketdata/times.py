@@ -14,6 +14,7 @@ _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
 _LAST = 253_402_300_800 * SECOND  # 10000-01-01
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
 _MILLISECONDS_FROM = 100_000_000_000
+TOO_FAR = _MILLISECONDS_FROM * SECOND
 
 # An hour alone needs its T: after a space it may be an offset whose plus was lost.
 _ISO = re.compile(
@@ -84,7 +85,7 @@ def parse_seconds(text: str) -> int:
         raise ValueError(f"{text[:80]!r} is not a number of seconds")
     whole, _, fraction = text.partition(".")
     micros = abs(int(whole)) * SECOND + int(fraction[:6].ljust(6, "0") if fraction else 0)
-    if micros >= _MILLISECONDS_FROM * SECOND:
+    if micros >= TOO_FAR:
         raise ValueError(f"{text[:80]!r} is too large for Unix seconds; is it milliseconds? Divide by 1000")
     return -micros if whole.startswith("-") else micros
 

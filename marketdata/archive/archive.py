@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
@@ -211,7 +211,10 @@ class Archive(Generic[Frame]):
         >>> [(added.kind, added.rows) for added in archive.add_files(path)]
         [('markets', 1)]
         """
-        some = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+        for one in some:
+            if not isinstance(one, str | os.PathLike):
+                raise ConfigError("is refused; allowed are paths of files and folders.", argument="paths", value=one)
         added = []
         for one in files.found(some, token_id, clock):
             points = stored = one.rows

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FileKind = Literal["markets", "events", "series"] | View
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
+_INT64_DIGITS = 18
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 # Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.
 _TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
@@ -150,13 +151,18 @@ def _values(texts: pl.Series) -> pl.Series:
 def _json_rows(path: Path) -> list[dict[str, Any]]:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json" and text.lstrip()[:1] == "[":
-        rows = json.loads(text)
+        rows = json.loads(text, parse_int=_whole)
     else:
         # Only a line feed ends a line; texts may contain other separators, such as U+2028.
-        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+        rows = [json.loads(line, parse_int=_whole) for line in text.split("\n") if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
         raise ConfigError(f"{path.name!r} holds JSON that is not a list of objects.")
-    return list(rows)
+    return [{k: str(v) if type(v) is int and k.endswith("_id") else v for k, v in row.items()} for row in rows]
+
+
+def _whole(digits: str) -> int | str:
+    """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
+    return int(digits) if len(digits) <= _INT64_DIGITS else digits
 
 
 def kind_of(columns: Iterable[str], name: str) -> FileKind:

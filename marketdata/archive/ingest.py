@@ -15,7 +15,7 @@ from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy.schema import LISTS, NOT_0_1, is_count, outside_0_1
-from marketdata.times import Range, to_text
+from marketdata.times import SECOND, TOO_FAR, Range, to_text
 from marketdata.wire.columns import AnyColumns, BookColumns, Columns, PriceColumns, Token
 from marketdata.wire.deduplicate import repeated
 from marketdata.wire.views import VIEWS, View
@@ -72,7 +72,13 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
 
 
 def _check_values(view: View, columns: AnyColumns) -> None:
-    """NotTidyError naming the row of the first price that is no probability, or size below 0."""
+    """NotTidyError naming the row of the first time too far, price that is no probability, or size below 0."""
+    far = np.flatnonzero(columns.ts >= TOO_FAR)
+    if len(far):
+        raise NotTidyError(
+            f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
+            'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
+        )
     if isinstance(columns, BookColumns):
         price, size = columns.levels.T
         row = np.repeat(np.arange(len(columns)), columns.counts.reshape(-1, 2).sum(axis=1))

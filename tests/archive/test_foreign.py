@@ -13,7 +13,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.errors import ArchiveError, NotTidyError
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LEVELS = [("ask", 0, 0.6, 5.0), ("ask", 1, 0.7, 6.0), ("bid", 0, 0.5, 1.0), ("bid", 1, 0.4, 2.0)]
@@ -61,6 +61,48 @@ def test_a_coverage_state_of_a_later_version_says_so(archive: Archive) -> None:
     for verb in (lambda: fresh.books("m"), fresh.verify, lambda: fresh.add(books=rows())):
         with pytest.raises(ArchiveError, match=r"'golden'.*later"):
             verb()
+
+
+def test_a_column_of_another_program_is_named(archive: Archive) -> None:
+    """A text beside the numbers is an ArchiveError that names the column, of reads and of compact, and no damage."""
+    from deltalake import DeltaTable, write_deltalake
+
+    prices = rows().filter(side="bid", level=0).drop("side", "level", "size")
+    for half in (prices[:3], prices[3:]):
+        archive.add(prices=half)
+    table = f"{archive.location}/prices"
+    found = pa.table(DeltaTable(table).to_pyarrow_table()).slice(0, 2)
+    write_deltalake(table, found.append_column("note", pa.array(["x", "y"])), mode="append", schema_mode="merge")
+    fresh = Archive(archive.location, frame="polars")
+    for verb in (lambda: fresh.prices("m"), fresh.compact):
+        with pytest.raises(ArchiveError, match="'note'") as refused:
+            verb()
+        assert not isinstance(refused.value, ArchiveCorruptError)
+
+
+def test_times_of_another_unit_are_refused(archive: Archive) -> None:
+    """Microseconds that were said to be milliseconds are a NotTidyError, not points of the year 57385."""
+    far = rows().with_columns(pl.col("ts").dt.epoch("us").cast(pl.Datetime("ms", "UTC")))
+    with pytest.raises(NotTidyError, match="another unit"):
+        archive.add(books=far)
+
+
+def test_long_ids_of_json_lines_are_read(archive: Archive, tmp_path: Path) -> None:
+    """An id of 77 digits that was written as a number is the text of its digits, beside one of a few digits."""
+    ids = [int("1" + "57920892373161954235709850086879" * 2 + "078532699984"), 22]
+    file = tmp_path / "prices.jsonl"
+    file.write_text(
+        "".join(f'{{"ts":"2025-06-01T12:00:00Z","market_id":"m","token_id":{i},"price":0.5}}\n' for i in ids)
+    )
+    archive.add_files(file)
+    assert sorted(archive.prices("m")["token_id"].cast(pl.String)) == sorted(map(str, ids))
+
+
+@pytest.mark.parametrize("paths", [None, 7, ["a.csv", None]])
+def test_what_is_no_path_is_refused(archive: Archive, paths: Any) -> None:
+    """add_files names what it was given."""
+    with pytest.raises(ConfigError, match="paths"):
+        archive.add_files(paths)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Token
 from marketdata.wire.views import VIEWS, View, ViewSpec, empty
@@ -95,6 +95,12 @@ def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
+    for chunk in chunks:
+        if name in chunk.schema.names and not _is_number(chunk.schema.field(name).type):
+            raise ArchiveError(
+                f"The archive has a column {name!r} of {chunk.schema.field(name).type}, which another program wrote; "
+                "an archive has numbers beside times and ids. Drop that column with the program that wrote it."
+            )
     parts = [
         c.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         if name in c.schema.names
@@ -102,6 +108,11 @@ def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
         for c in chunks
     ]
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_null(kind))
 
 
 def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:
