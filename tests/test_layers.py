@@ -123,3 +123,13 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = f"import sys, marketdata; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_narwhals_is_imported_by_its_stable_name() -> None:
+    """No module imports narwhals but as narwhals.stable.v2, whose names a later release keeps."""
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            moving = [n for n in names if n.split(".")[0] == "narwhals" and not n.startswith("narwhals.stable.v2")]
+            assert not moving, f"{name} imports {moving}"

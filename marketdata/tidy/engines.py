@@ -7,15 +7,16 @@ is called, and its result is a relation of Arrow rows.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from narwhals.stable.v2.dependencies import is_duckdb_relation, is_pyspark_connect_dataframe, is_pyspark_dataframe
 
-from marketdata.errors import ConfigError, MarketDataWarning
+from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning
+from marketdata.tidy.schema import ID_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,13 +31,15 @@ _OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 
 def is_spark(frame: Any) -> bool:
-    """Whether a frame is one of Spark."""
-    return is_pyspark_dataframe(frame) or is_pyspark_connect_dataframe(frame)
+    """Whether a frame is one of Spark, which has been imported then."""
+    spark: Any = sys.modules.get("pyspark.sql")
+    return spark is not None and isinstance(frame, spark.DataFrame)
 
 
 def is_engine(frame: Any) -> bool:
     """Whether a frame is one of Spark or DuckDB."""
-    return is_spark(frame) or is_duckdb_relation(frame)
+    duckdb: Any = sys.modules.get("duckdb")
+    return is_spark(frame) or (duckdb is not None and isinstance(frame, duckdb.DuckDBPyRelation))
 
 
 def apply(frame: Any, function: Function, keys: Sequence[str], *, whole: bool = False) -> Any:
@@ -176,7 +179,8 @@ def _in_spark(frame: Any, function: Function, keys: Sequence[str], *, whole: boo
         frame = frame.coalesce(1)
     elif keys:
         # Ranges of the keys, so that the result is in their order without a sort.
-        frame = frame.repartitionByRange(*keys).sortWithinPartitions(*_spark_order(frame.columns, keys))
+        order = _spark_order(frame.columns, keys)
+        frame = frame.repartitionByRange(*order[: len(keys)]).sortWithinPartitions(*order)
     call = partial(_applied, function=function, keys=keys, types=types, whole=whole)
     return frame.mapInArrow(call, from_arrow_schema(types[1]))
 
@@ -184,7 +188,12 @@ def _in_spark(frame: Any, function: Function, keys: Sequence[str], *, whole: boo
 def _spark_order(names: Sequence[str], keys: Sequence[str]) -> list[Any]:
     from pyspark.sql import functions
 
-    return [functions.col(c).desc() if c == "side" else functions.col(c) for c in _order(names, keys)]
+    out = []
+    for name in _order(names, keys):
+        column = functions.col(name)
+        text = column.cast("string").asc_nulls_last() if name in ID_COLUMNS else column
+        out.append(column.desc() if name == "side" else text)
+    return out
 
 
 def _order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -197,11 +206,44 @@ def _from_duckdb(frame: Any, function: Function, keys: Sequence[str], *, whole: 
 
     schema = frame.limit(0).to_arrow_table().schema
     types = schema, _result_types(schema, function)
+
+    def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(_applied(batches, function, keys, types, whole=whole), types[1])
+
     if keys:
-        order = (_quoted(c) + (" DESC" if c == "side" else "") for c in _order(frame.columns, keys))
-        frame = frame.order(", ".join(order))
-    batches = frame.to_arrow_reader(_BATCH)
-    return pa.Table.from_batches(_applied(batches, function, keys, types, whole=whole), types[1])
+        reader = frame.to_arrow_reader(_BATCH)
+        try:
+            # A sort of all rows takes longer than most verbs, and most files are in order.
+            return table(_rising(reader, keys))
+        except (_UnsortedError, MarketDataError):
+            frame = frame.order(", ".join(_duckdb_order(frame.columns, keys)))
+        finally:
+            reader.close()
+    return table(frame.to_arrow_reader(_BATCH))
+
+
+class _UnsortedError(Exception):
+    """Rows are not in the order of their keys."""
+
+
+def _rising(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches; an error where keys fall."""
+    last: list[tuple[bool, str]] = []
+    for batch in batches:
+        rows = pl.DataFrame(pl.from_arrow(batch.select(keys)))
+        changes = rows.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series()
+        for head in rows.filter(changes).iter_rows():
+            new = [(key is None, str(key)) for key in head]
+            if new < last:
+                raise _UnsortedError
+            last = new
+        yield batch
+
+
+def _duckdb_order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
+    columns = _order(names, keys)
+    texts = (f"CAST({_quoted(c)} AS VARCHAR)" if c in ID_COLUMNS else _quoted(c) for c in columns)
+    return [text + (" DESC" if c == "side" else "") for c, text in zip(columns, texts, strict=True)]
 
 
 def _quoted(name: str) -> str:

@@ -20,6 +20,7 @@ from service.memory import MemoryArchive
 import marketdata as md
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
+from marketdata.tidy import engines
 from marketdata.tidy.frames import to_frame
 from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 
@@ -149,6 +150,21 @@ def test_tidy_order_is_kept(running: Engine) -> None:
         (md.bbo(running.frame(polar)), md.bbo(polar)),
     ):
         assert close(rows(fetched(result)), rows(want))
+
+
+@pytest.mark.parametrize("running", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("order", ["tidy", "by time", "none"])
+def test_parts_are_of_whole_tokens(running: Engine, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """Rows in any order, read in parts smaller than a token, give what all rows at once give."""
+    monkeypatch.setattr(engines, "_ROWS", 20)
+    monkeypatch.setattr(engines, "_BATCH", 7)
+    for view in ("books", "prices"):
+        polar = to_frame(rich(view), "polars")
+        shuffled = polar.sample(fraction=1, shuffle=True, seed=1)
+        frame = running.frame({"tidy": polar, "by time": polar.sort("ts"), "none": shuffled}[order])
+        assert close(rows(fetched(md.resample(frame, "1h"))), rows(md.resample(polar, "1h")))
+        verb = md.overround if view == "books" else md.probabilities
+        assert close(rows(fetched(verb(frame))), rows(verb(polar)))
 
 
 def test_nan_is_a_null(running: Engine) -> None:
