@@ -590,3 +590,53 @@ def test_payoffs_that_are_texts_are_refused_as_texts() -> None:
     outcomes = md.outcomes(md.testing.markets("polars")).with_columns(pl.col("payoff").cast(pl.String))
     with pytest.raises(md.NotTidyError, match=r"payoff contains texts, such as '1\.0', not numbers"):
         md.brier(md.testing.prices("polars"), outcomes)
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "-05:30", "+05:45"])
+def test_arrow_times_with_a_fixed_offset_are_instants(zone: str) -> None:
+    """An offset instead of the name of a zone is read, from tables, readers and pandas columns of Arrow types."""
+    frame = prices([0, 1, 70])
+    table = frame.to_arrow()
+    table = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", zone)))
+    want = md.resample(frame, "1h").select("ts", "price").rows()
+    panda = table.to_pandas(types_mapper=pd.ArrowDtype)
+    for given in (table, table.to_reader(), panda):
+        out = md.resample(given, "1h")
+        got = pl.from_pandas(out) if isinstance(out, pd.DataFrame) else pl.from_arrow(out)
+        assert got.select("ts", "price").rows() == want  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_frames_of_two_zones_are_concatenated_as_instants(kind: str, zone: str | None) -> None:
+    """Times of another zone, and of none, which are UTC, are UTC beside those of UTC."""
+    one, minute = prices([0, 1]), dt.timedelta(minutes=2)
+    zoned = pl.col("ts").dt.convert_time_zone(zone) if zone else pl.col("ts").dt.replace_time_zone(None)
+    other = one.with_columns(pl.col("ts") + minute).with_columns(zoned)
+    convert: Any = {"pandas": pl.DataFrame.to_pandas, "arrow": pl.DataFrame.to_arrow, "lazy": pl.DataFrame.lazy}
+    out = md.concat([convert.get(kind, lambda f: f)(frame) for frame in (one, other)])
+    assert kind != "pandas" or str(out["ts"].dtype).endswith(", UTC]")
+    got = out if isinstance(out, pl.DataFrame) else None
+    if kind == "lazy":
+        got = out.collect()
+    elif got is None:
+        got = pl.from_pandas(out) if kind == "pandas" else pl.from_arrow(out)
+    assert got["ts"].to_list() == [at(n) for n in range(4)]
+
+
+def test_ids_that_are_numbers_are_texts_in_records_too() -> None:
+    """A winner given as a number of 77 digits is the token with these digits; what no float holds is refused."""
+    big = int("9" * 77)
+    records = pd.DataFrame(
+        {"market_id": ["m"], "token_ids": [[big, 5]], "token_labels": [["Yes", "No"]], "resolved_token_id": [big]}
+    )
+    out = md.outcomes(records)
+    assert dict(zip(out["token_id"], out["payoff"], strict=True)) == {str(big): 1.0, "5": 0.0}
+    thin = records[["market_id", "resolved_token_id"]]
+    frame = prices([0], token_id=str(big)).to_pandas()
+    assert md.brier(frame, thin)["outcome"].tolist() == [1.0]
+    with pytest.raises(md.NotTidyError, match="price contains a number above"):
+        md.returns(prices([0]).to_pandas().assign(price=[10**400]))
+    moments = pd.DataFrame({"ts": [T0], "market_id": ["m"], "note": [big]})
+    with pytest.raises(md.NotTidyError, match="note contains a whole number"):
+        md.around(frame, moments, before="1m", after="1m")

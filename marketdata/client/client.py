@@ -25,7 +25,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.tidy import records
-from marketdata.tidy.arguments import choice, whole
+from marketdata.tidy.arguments import choice, names, whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
@@ -422,6 +422,7 @@ class Client(Generic[Frame]):
         >>> client.market(market).id == market
         True
         """
+        (id_or_slug,) = names("id_or_slug", [id_or_slug])
         try:
             return record(self._transport, ("markets", id_or_slug), models.MarketDetail)
         except NotFoundError as error:

@@ -351,7 +351,14 @@ class _ArrowSource(PolarsSource):
 
 def _from_arrow(table: Any) -> pl.DataFrame:
     """An Arrow table as polars columns; NotTidyError naming those of types that polars does not have."""
+    import pyarrow as pa
+
     unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    for place, field in enumerate(table.schema):
+        # Zones of polars have names, not offsets.
+        if str(getattr(field.type, "tz", None)).startswith(("+", "-")):
+            instants = table.column(place).cast(pa.timestamp(field.type.unit, "UTC"))
+            table = table.set_column(place, field.name, instants)
     try:
         return pl.from_arrow(table)  # type: ignore[return-value]
     except unread:

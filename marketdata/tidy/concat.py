@@ -21,8 +21,8 @@ def concat(frames: Iterable[F]) -> F:
 
     ``pandas.concat`` turns categoricals of different categories into texts, which take many times the memory. Returns
     the rows of all ``frames`` (pandas, polars or Arrow, all of one library and one kind of rows) in their order, with a
-    new index in pandas. Columns that a frame lacks are null; nothing is sorted or deduplicated. ConfigError if there is
-    no frame or libraries differ, NotTidyError if kinds of rows do.
+    new index in pandas. Columns that a frame lacks are null, and times of several zones become UTC; nothing is sorted
+    or deduplicated. ConfigError if there is no frame or libraries differ, NotTidyError if kinds of rows do.
 
     Examples
     --------
@@ -40,6 +40,7 @@ def concat(frames: Iterable[F]) -> F:
         names = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in some})
         raise ConfigError(f"frames are of several libraries ({', '.join(names)}); convert them to one.")
     ((implementation, _),) = kinds
+    some = _of_one_zone(opened)
     if implementation.is_pandas():
         return _pandas(some)  # type: ignore[no-any-return]
     if implementation.is_polars():
@@ -70,6 +71,24 @@ def _check_rows(names: list[list[str]]) -> None:
             raise NotTidyError(
                 f"frames[0] has rows of {kinds[0]}, frames[{place}] of {kind}; frames of one kind are concatenated."
             )
+
+
+def _of_one_zone(frames: list[Any]) -> list[Any]:
+    """The native frames, times of a column that are of several zones as UTC; without a zone they are UTC."""
+    schemas = [data.collect_schema() for data in frames]
+    zones: dict[str, set[str | None]] = {}
+    for schema in schemas:
+        for name, dtype in schema.items():
+            if isinstance(dtype, nw.Datetime):
+                zones.setdefault(name, set()).add(dtype.time_zone)
+    mixed = {name for name, found in zones.items() if len(found) > 1}
+    out = []
+    for data, schema in zip(frames, schemas, strict=True):
+        times = {c: t.time_zone for c, t in schema.items() if c in mixed and isinstance(t, nw.Datetime)}
+        bare = [nw.col(c).dt.replace_time_zone("UTC") for c, zone in times.items() if zone is None]
+        other = [nw.col(c).dt.convert_time_zone("UTC") for c, zone in times.items() if zone not in (None, "UTC")]
+        out.append((data.with_columns(*bare, *other) if bare or other else data).to_native())
+    return out
 
 
 def _rows_kind(columns: list[str]) -> str:

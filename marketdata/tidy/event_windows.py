@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, run, series_of
 from marketdata.tidy.outcomes import resolution_times
@@ -112,8 +112,15 @@ def _windows(table: EagerTable, moments: EagerTable, reach: tuple[int, int], wid
     )
     own = Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])
     # As polars columns: moments may be of another library than the frame.
-    brought = [pl.Series(c, moments.source.raw(c)).gather(at) for c in further]
+    brought = [_brought(moments, c).gather(at) for c in further]
     return Result(added.with_columns(brought), [own], [*table.names, *further, _MOMENT, _OFFSET])
+
+
+def _brought(moments: EagerTable, name: str) -> pl.Series:
+    try:
+        return pl.Series(name, moments.source.raw(name))
+    except OverflowError:
+        raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
 
 
 def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tuple[int, int]) -> tuple[Ints, Ints]:

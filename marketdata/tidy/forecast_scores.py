@@ -114,7 +114,7 @@ def calibration(
     """
     if of not in ("token", "market"):
         raise ConfigError(f"of={of!r} does not exist; allowed are 'token' and 'market'.")
-    count, resamples = whole("bins", bins), whole("resamples", resamples)
+    count, resamples, seed = whole("bins", bins), whole("resamples", resamples), whole("seed", seed, least=0)
     share = None if interval is None else _share(interval)
     frame = read(frame)
     counted = _counting(frame, outcomes, of)
@@ -128,7 +128,7 @@ def calibration(
 def _score(
     frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: pl.Expr
 ) -> Any:
-    share, resamples = _share(interval), whole("resamples", resamples)
+    share, resamples, seed = _share(interval), whole("resamples", resamples), whole("seed", seed, least=0)
     frame = read(frame)
     counted = _counting(frame, outcomes, of)
     ids = {"token": ID_COLUMNS, "market": ID_COLUMNS[:1], "all": ID_COLUMNS[:1]}[of]

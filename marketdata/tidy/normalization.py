@@ -7,6 +7,7 @@ type is returned without a copy; NotTidyError if it cannot be read.
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
@@ -169,7 +170,10 @@ def _number(value: Any, name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise NotTidyError(f"{name} contains {type(value).__name__}, not numbers; make it a column of floats.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise NotTidyError(f"{name} contains a number above {sys.float_info.max:.0e}; it is none.") from None
 
 
 def levels(raw: Raw, name: str = "level") -> pl.Series:

@@ -91,13 +91,22 @@ class Payoffs:
             if len(labelled) == 1:
                 return labelled[0]
             # A frame may have the losing tokens only: what is written like their ids is another token.
-            if not labelled and all(_alike(value, token) for token in tokens):
+            if (
+                not labelled
+                and all(_alike(value, token) for token in tokens)
+                and not self._is_of_another(market, value)
+            ):
                 return str(value)
         allowed = ", ".join(f"{token!r} ({label})" for token, label in sorted(tokens.items())) or "a token id"
         raise ConfigError(
             f"outcomes[{market!r}] = {value!r} is refused; allowed are the token that won, by id or label ({allowed}), "
             "and None where the market has not resolved."
         )
+
+    def _is_of_another(self, market: str, token: str) -> bool:
+        """Whether a market of the frame that shares no token id with this one has the token; short ids repeat."""
+        own = self.held[market].keys()
+        return any(token in others and own.isdisjoint(others) for others in self.held.values())
 
     def _of_winners(self, winners: Mapping[str, str | None]) -> dict[tuple[str, str], float]:
         return {
@@ -120,7 +129,8 @@ class Payoffs:
             self.resolved_at = {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
             return _paid(data)
         require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
-        return self._of_winners(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
+        winners = zip(data["market_id"], data["resolved_token_id"], strict=True)
+        return self._of_winners({market: self._winner(market, won) for market, won in winners})
 
 
 def _alike(a: str, b: str) -> bool:

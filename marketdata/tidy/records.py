@@ -127,4 +127,9 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "
                 "json.loads or ast.literal_eval."
             )
-    return {c: [None if is_missing(v) else v for v in values] for c, values in lists.items()}
+    return {c: [None if is_missing(v) else _text(c, v) for v in values] for c, values in lists.items()}
+
+
+def _text(name: str, value: Any) -> Any:
+    """An id that is a number as text."""
+    return str(value) if name.endswith("_id") and isinstance(value, int) else value

@@ -175,6 +175,24 @@ def test_a_token_that_the_frame_lacks_may_have_won() -> None:
     assert md.brier(yes, {"rain": "12", "snow": "22"})["outcome"].to_list() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("way", ["mapping", "records"])
+def test_a_token_of_another_market_did_not_win(way: str) -> None:
+    """It would make all tokens of the market lose."""
+    prices, won = md.testing.prices("polars", markets=2), {"rain": "21", "snow": "21"}
+    frame = pl.DataFrame({"market_id": list(won), "resolved_token_id": list(won.values())})
+    with pytest.raises(md.ConfigError, match=r"outcomes\['rain'\] = '21' is refused"):
+        md.brier(prices, won if way == "mapping" else frame)
+
+
+@pytest.mark.parametrize("seed", ["x", None, -1, 1.5])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    """Another one is refused before anything is computed."""
+    prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
+    for score in (md.brier, md.log_score, md.calibration):
+        with pytest.raises(md.ConfigError, match=r"seed=.* is refused; allowed are whole numbers from 0"):
+            score(prices, markets, seed=seed)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize(
     ("outcomes", "said"),
     [
