@@ -96,7 +96,9 @@ def _reduced(table: EagerTable, width: BucketWidth) -> Any:
     ordered = table.in_order([*values, *counts])
     starts, ts = _bucket_starts(ordered, width), ordered.column("ts")
     ends = runs.run_ends(starts, len(ordered)) - 1
-    return means(ordered, values, counts, width).data.with_columns(ts.gather(starts), ts.gather(ends).alias(_LAST))
+    out = means(ordered, values, counts, width)
+    data = out.data.with_columns(ts.gather(starts), ts.gather(ends).alias(_LAST))
+    return out._replace(data=data, order=[*(out.order or ()), _LAST])
 
 
 def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
