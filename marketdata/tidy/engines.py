@@ -273,13 +273,15 @@ def _united_in_duckdb(frames: Sequence[Any], named: Sequence[dict[str, str]], ke
     return _union(part(0), part(1))
 
 
-def _union(one: Any, rows: Any) -> Any:  # noqa: ARG001 found by its name
-    return one.query("one", "SELECT * FROM one UNION ALL BY NAME SELECT * FROM rows")
+def _union(one: Any, other: Any) -> Any:
+    __marketdata_rows = other  # found by a name that no table of a user has
+    return one.query("__one", "SELECT * FROM __one UNION ALL BY NAME SELECT * FROM __marketdata_rows")
 
 
-def _relation(frame: Any, rows: pa.Table) -> Any:  # noqa: ARG001 found by its name
+def _relation(frame: Any, rows: pa.Table) -> Any:
     """Arrow rows in the connection of a relation."""
-    return frame.query("frame", "SELECT * FROM rows")
+    __marketdata_rows = rows  # found by a name that no table of a user has
+    return frame.query("__frame", "SELECT * FROM __marketdata_rows")
 
 
 def _apart(rows: pa.Table, function: Callable[[Any, Any], Any], named: Sequence[dict[str, str]]) -> Any:
