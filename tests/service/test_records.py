@@ -148,17 +148,19 @@ def test_labels_that_are_empty_and_that_are_missing_are_kept_apart(archive: md.A
 
 
 def test_what_is_infinite_is_missing(archive: md.Archive) -> None:
-    """S28: an infinite value is null at 1m and no part of a mean; a level of a book cannot be infinite."""
+    """S28: an infinite number is null at 1m and no part of a mean; a price or level of a book cannot be infinite."""
     archive.add(markets=[market("m")])
-    archive.add(prices=prices("m", "1", "Yes", 0.5, math.inf, 1.0, -math.inf, None))
+    numbers = prices("m", None, None, 0.5, math.inf, 1.0, -math.inf, None)
+    archive.add(metrics=numbers.drop("token_id", "token_label").rename({"price": "volume"}))
     level = prices("m", "1", "Yes", math.inf).with_columns(
         side=pl.lit("bid"), level=pl.lit(0), size=pl.lit(1.0, pl.Float64)
     )
-    with pytest.raises(NotTidyError, match="infinite"):
-        archive.add(books=level)
+    for view, refused in (("prices", prices("m", "1", "Yes", math.inf)), ("books", level)):
+        with pytest.raises(NotTidyError, match="inf"):
+            archive.add(**{view: refused})
     with asked(archive) as web:
-        assert [p["p"] for p in web.history("prices", "m").body["data"]["Yes"]] == [0.5, None, 1.0, None, None]
-        assert [p["p"] for p in web.history("prices", "m", resolution="10m").body["data"]["Yes"]] == [0.75]
+        assert [p["volume"] for p in web.history("metrics", "m").body["data"]] == [0.5, None, 1.0, None, None]
+        assert [p["volume"] for p in web.history("metrics", "m", resolution="10m").body["data"]] == [0.75]
 
 
 def test_a_year_without_points_are_few_pages(archive: md.Archive, monkeypatch: pytest.MonkeyPatch) -> None:
