@@ -173,11 +173,13 @@ def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
 
 
 @pytest.mark.parametrize(("own", "wanted"), [(10, "15m"), (240, "6h"), (2880, "3d"), (10_080, "10d")])
-def test_a_grid_that_does_not_divide_is_warned_of(own: int, wanted: str) -> None:
-    """Without the argument all rows on a grid that cuts buckets of the wanted width are a warning."""
+def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
+    """Without the argument all rows on a grid that cuts the wanted buckets are an error; with it they are not."""
     books = pl.concat([book(own * i + (4 * 1440 if own == 10_080 else 0)) for i in range(6)])
-    with pytest.warns(md.CoarseGridWarning, match=r"All 6 distinct times"):
+    with pytest.raises(md.ConfigError, match=r"All 6 distinct times.*resolution_of="):
         md.resample(books, wanted)
+    assert len(md.resample(books, wanted, resolution_of="1m"))
+    assert len(md.resample(books[:3], wanted)), "few times are on a grid by chance"
 
 
 @pytest.mark.parametrize("verb", ["resample", "align", "ohlc"])

@@ -52,15 +52,21 @@ def warn_if_coarser(width: BucketWidth, argument: str) -> Callable[[Any], None]:
 
 
 def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
-    """CoarseGridWarning if all times are on a grid that does not divide a width."""
+    """CoarseGridWarning if all times are on a grid that does not divide a width; ConfigError if that cuts buckets."""
     found = coarser_grid(ts, width)
     if found is None:
         return
     grid, count = found
+    seen = f"All {count:,} distinct times of the frame are on a grid of {grid}"
+    if argument == "resolution_of" and grid.micros < width.micros:
+        raise ConfigError(
+            f"resolution={str(width)!r} is refused: {seen}, which does not divide {width}, so rows would be in a "
+            f"bucket that ends before they were known. Give a multiple of {grid}, or resolution_of= with the width of "
+            "the rows if they are finer."
+        )
     other = f", and {argument}={str(width)!r} if not" if argument == "resolution_of" else ""
     warn(
-        f"All {count:,} distinct times of the frame are on a grid of {grid}, so its buckets look {grid} wide, but are "
-        f"taken as known at the end of buckets of {width}.",
+        f"{seen}, so its buckets look {grid} wide, but are taken as known at the end of buckets of {width}.",
         CoarseGridWarning,
         hint=f"Give {argument}={str(grid)!r} if they are{other}.",
     )
