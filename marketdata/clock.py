@@ -21,7 +21,7 @@ class Clock:
 
     def time(self) -> float:
         """Unix seconds [s]."""
-        return time.time() + self._ahead
+        return time.time_ns() / 1e9 + self._ahead
 
     def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
         """Wait [s], or less if ``stop`` is set meanwhile."""

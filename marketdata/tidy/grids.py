@@ -11,13 +11,17 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import CoarseGridWarning, ConfigError, warn
-from marketdata.resolution import WEEK, BucketWidth
+from marketdata.resolution import WEEK, BucketWidth, Resolution
 from marketdata.times import to_datetime
 from marketdata.wire.columns import Ints
 
 # Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
 _ENOUGH, _CHANCES = 3, 4**3
+# So many minutes are on a grid of 10m by chance once in a million.
+_SURE = 6
 _SAMPLE, _BLOCK = 64, 1 << 17
+# The finest width that the service aggregates to.
+COARSE = Resolution.M10.micros
 
 
 def known_width(resolution_of: str | None) -> BucketWidth | None:
@@ -58,7 +62,7 @@ def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
         return
     grid, count = found
     seen = f"All {count:,} distinct times of the frame are on a grid of {grid}"
-    if argument == "resolution_of" and grid.micros < width.micros:
+    if argument == "resolution_of" and COARSE <= grid.micros < width.micros and count >= _SURE:
         raise ConfigError(
             f"resolution={str(width)!r} is refused: {seen}, which does not divide {width}, so rows would be in a "
             f"bucket that ends before they were known. Give a multiple of {grid}, or resolution_of= with the width of "

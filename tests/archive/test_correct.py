@@ -153,23 +153,24 @@ def test_a_failure_of_the_storage_is_never_damage(
 
 @pytest.mark.fault("AR38")
 @pytest.mark.parametrize(
-    ("text", "missing"),
+    ("problem", "missing"),
     [
-        ("Generic LocalFileSystem error: Too many open files (os error 24)", False),
-        ("Object at location x not found: No such file or directory (os error 2)", True),
-        ("Generic S3 error: Error performing GET: 503 Service Unavailable", False),
-        ("Generic S3 error: 403 Forbidden: ExpiredToken", False),
-        ("Generic S3 error: 404 Not Found: NoSuchBucket", False),
-        ("Generic S3 error: 404 Not Found: NoSuchKey", True),
-        ("error sending request: operation timed out", False),
+        (OSError("Generic LocalFileSystem error: Too many open files (os error 24)"), False),
+        (OSError("Object at location x not found: No such file or directory (os error 2)"), True),
+        (OSError("Generic S3 error: Error performing GET: 503 Service Unavailable"), False),
+        (OSError("Generic S3 error: 403 Forbidden: ExpiredToken"), False),
+        (OSError("Generic S3 error: 404 Not Found: NoSuchBucket"), False),
+        (OSError("Generic S3 error: 404 Not Found: NoSuchKey"), False),
+        (FileNotFoundError("Object at location x not found"), True),
+        (OSError("error sending request: operation timed out"), False),
     ],
 )
-def test_only_what_the_storage_says_is_not_there_is_missing(text: str, missing: bool) -> None:
-    """Line 3: of messages of storage libraries only a plain "not found" of one file is a missing file."""
+def test_only_what_the_storage_says_is_not_there_is_missing(problem: OSError, missing: bool) -> None:
+    """Of errors of storage libraries only one whose type or number says so is a missing file, whatever the words."""
     from marketdata.archive.storage import errors
 
     with pytest.raises(ArchiveError) as info, errors.reading("The data file x"):
-        raise OSError(text)
+        raise problem
     assert isinstance(info.value, ArchiveCorruptError) == missing
 
 

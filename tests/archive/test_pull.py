@@ -119,7 +119,6 @@ def test_a_listing_is_fresh_for_ten_minutes_of_the_server(
     assert not pull()
     assert states(archive, "prices", MARKETS[1]) == []
     source.now += 1
-    monkeypatch.setattr("time.time_ns", lambda: START * 1000)
     assert pull()
     assert states(archive, "prices", MARKETS[1]) == [(0, 20, "final")]
     source.now -= 999_000
@@ -225,6 +224,7 @@ def test_a_local_clock_ahead_finalises_nothing(
 ) -> None:
     """What has settled is told by the server's clock; without it nothing of the last day is final."""
     source.now = START + 60 * MINUTE
+    monkeypatch.setattr(SYSTEM, "_ahead", 0.0)
     monkeypatch.setattr("time.time_ns", lambda: (START + 90 * DAY * MINUTE) * 1000)
     archive.pull(source, M, views=["prices"], start=minute(0), end=minute(120))
     assert states(archive, "prices") == [(0, 50, "final"), (50, 61, "provisional")]

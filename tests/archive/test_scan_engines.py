@@ -124,7 +124,8 @@ def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Ar
     """The views are listed, intervals are durations, columns of one name get numbers, and months are refused."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     tables = {"books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage"}
-    assert set(filled.sql("show tables")["name"]) == tables
+    listed = set(filled.sql("show tables")["name"])
+    assert {name for name in listed if not name.startswith("stored_")} == tables  # what views of coarse widths read
     assert filled.sql("select max(ts) - min(ts) as span from prices").item() == dt.timedelta(minutes=179)
     joined = filled.sql("select a.ts, b.ts, 1 as ts_1 from prices a join prices b using (market_id, ts) limit 1")
     assert joined.columns == ["ts", "ts_1", "ts_1_1"]
