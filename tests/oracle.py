@@ -22,7 +22,7 @@ from marketdata.times import Range, parse_iso, to_text
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
-DATE = "Thu, 01 Jan 2027 00:00:00 GMT"
+DATE = "Wed, 01 Jul 2026 00:00:00 GMT"
 Points = dict[tuple[str, int], Any]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -117,6 +118,7 @@ OF_MINUTES = {
 
 @pytest.mark.parametrize("verb", OF_MINUTES)
 @pytest.mark.parametrize("kind", ["polars", "pandas", "arrow"])
+@pytest.mark.fault("FR3")
 def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: str) -> None:
     """Where all times look like wider buckets, the warning has their number, their grid and the argument to give."""
     given: Any = {"polars": hourly(), "pandas": hourly().to_pandas(), "arrow": hourly().to_arrow()}[kind]
@@ -126,6 +128,7 @@ def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: s
 
 
 @pytest.mark.parametrize("verb", OF_MINUTES)
+@pytest.mark.fault("FR5")
 def test_one_sparse_token_changes_nothing_for_the_others(verb: str) -> None:
     """A token whose few rows happen to be five minutes apart moves no row and is no reason for a warning."""
     dense, sparse = prices([float(i) for i in range(9)]), prices([0, 5, 10], token_id="2")
@@ -165,7 +168,52 @@ WITH_OWN_WIDTH = {
 }
 
 
+RELABELLED: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "polars": lambda rows: rows,
+    "polars[categorical]": lambda rows: rows.with_columns(
+        pl.col("market_id", "token_id", "token_label").cast(pl.Categorical)
+    ),
+    "polars lazy": lambda rows: rows.lazy(),
+    "pandas": lambda rows: rows.to_pandas(),
+    "pandas[category]": lambda rows: rows.to_pandas().astype({"token_id": "category", "token_label": "category"}),
+    "arrow": lambda rows: rows.to_arrow(),
+}
+
+
+@pytest.mark.parametrize("make", RELABELLED.values(), ids=RELABELLED)
+@pytest.mark.parametrize("later", ["YES!", None])
+@pytest.mark.fault("FR10")
+def test_a_token_has_the_label_of_its_newest_row_that_has_one(make: Callable[..., Any], later: str | None) -> None:
+    """Whether a label changes or is missing in a part of the rows: one token, with one row a bucket."""
+    rows = md.testing.books("polars", buckets=4).with_columns(
+        pl.col("market_id", "token_id", "token_label").cast(pl.String)
+    )
+    is_later = (pl.col("ts").dt.minute() >= 2) & (pl.col("token_id") == "11")
+    frame = make(rows.with_columns(token_label=pl.when(is_later).then(pl.lit(later)).otherwise("token_label")))
+    verbs: list[Callable[[Any], Any]] = [
+        md.bbo,
+        md.depth,
+        md.returns,
+        md.nest,
+        lambda books: md.resample(books, "1h"),
+        lambda books: md.resample(md.resample(books, "2m"), "1h"),
+        lambda books: md.ohlc(books, "1h"),
+    ]
+    for verb in verbs:
+        ids = (
+            nw.from_native(verb(frame))
+            .lazy()
+            .collect("polars")
+            .to_native()
+            .select(pl.col("token_id", "token_label").cast(pl.String))
+        )
+        assert sorted(ids.unique().rows()) == [("11", later or "Yes"), ("12", "No")]
+    hours = nw.from_native(md.ohlc(frame, "1h")).lazy().collect("polars")
+    assert len(hours) == 2
+
+
 @pytest.mark.parametrize("verb", WITH_OWN_WIDTH)
+@pytest.mark.fault("FR6")
 def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
     """Rows of 4h are in no bucket of 6h: the second would be known two hours after its bucket had ended."""
     with pytest.raises(md.ConfigError, match="4h does not divide 6h"):
@@ -173,6 +221,7 @@ def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
 
 
 @pytest.mark.parametrize(("own", "wanted"), [(10, "15m"), (240, "6h"), (2880, "3d"), (10_080, "10d")])
+@pytest.mark.fault("FR6")
 def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
     """Without the argument all rows on a grid that cuts the wanted buckets are an error; with it they are not."""
     books = pl.concat([book(own * i + (4 * 1440 if own == 10_080 else 0)) for i in range(6)])
@@ -224,6 +273,7 @@ def test_verbs_take_seconds(seconds: int) -> None:
     assert report["n_failed"].to_list() == [0, 0]
 
 
+@pytest.mark.fault("FR9")
 def test_join_columns_do_not_overwrite() -> None:
     """A suffix that would give a column of the result the name of another one is refused."""
     frame = prices([0, 1, 2])

@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 def beside(table: EagerTable, names: Sequence[str], values: Iterable[pl.Series]) -> Result:
     """Columns of a table, passed on unchanged where the frame has them in tidy types, with values beside them."""
-    passed = {c: c for c in names if table.source.is_tidy(c)}
+    passed = {c: c for c in names if table.is_native(c)}
     own = [table.column(c) for c in names if c not in passed]
     data = pl.DataFrame([*own, *values])
     return Result(data, [Taken(table.source, passed, table.places)], [*names, *data.columns[len(own) :]])
@@ -305,15 +305,19 @@ class PolarsSource:
 
     def is_tidy(self, name: str) -> bool:
         """See `Source`: times, ids, sides and levels; NaN of numbers becomes null, which is read anyway."""
-        return _is_integer(name, self.frame.schema[name])
+        dtype = self.frame.schema[name]
+        # The categories of ids that are read are sorted, so those that are passed on are too.
+        unsorted = name in ID_COLUMNS and isinstance(dtype, pl.Enum) and not dtype.categories.is_sorted()
+        return _is_integer(name, dtype) and not unsorted
 
     def build(self, data: pl.DataFrame, taken: Sequence[Taken], order: Sequence[str] | None = None) -> Any:
         """A frame of this kind from tidy columns, ids in their original type, and from columns passed on."""
         columns = {c: data[c] for c in data.columns}
         for name in {*_IDS} & {*columns} & {*self.names}:
             wanted = self.frame.schema[name]
-            if wanted in (pl.String, pl.Categorical) and columns[name].dtype != wanted:
-                columns[name] = columns[name].cast(wanted)
+            if columns[name].dtype != wanted and _has_texts_of(wanted, columns[name].dtype):
+                texts = columns[name].cast(pl.String) if isinstance(wanted, pl.Enum) else columns[name]
+                columns[name] = texts.cast(wanted)
         for source, names, rows in taken:
             if not names:
                 continue
@@ -327,6 +331,13 @@ class PolarsSource:
                 found = [column.gather(at) for column in part]
             columns |= dict(zip(names.values(), found, strict=True))
         return pl.DataFrame({c: columns[c] for c in order} if order is not None else columns)
+
+
+def _has_texts_of(wanted: pl.DataType, made: pl.DataType) -> bool:
+    """Whether a column of texts can be of the type that the column of the native frame has."""
+    if isinstance(wanted, pl.Enum):
+        return isinstance(made, pl.Enum) and {*made.categories} <= {*wanted.categories}
+    return wanted in (pl.String, pl.Categorical)
 
 
 def _is_integer(name: str, dtype: pl.DataType) -> bool:

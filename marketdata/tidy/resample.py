@@ -89,8 +89,12 @@ def _reduced(table: EagerTable, width: BucketWidth) -> Any:
     """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
     if table.kind not in ("prices", "metrics"):
         ordered = table.in_order(unique=False)
-        rows = ordered.rows[runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups)]
-        return Result(pl.DataFrame(), [Taken(table.source, {c: c for c in table.names}, rows)])
+        kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
+        made = [c for c in kept.keys if kept.is_made(c)]  # the label of a row that is left out here, maybe
+        passed = {c: c for c in kept.names if c not in made}
+        return Result(
+            pl.DataFrame([kept.column(c) for c in made]), [Taken(table.source, passed, kept.rows)], kept.names
+        )
     values = _averaged(table)
     counts = [v + COUNT for v in values if v + COUNT in table.names]
     ordered = table.in_order([*values, *counts])
@@ -123,7 +127,7 @@ def last(ordered: EagerTable, width: BucketWidth) -> Result:
     else:
         kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
     ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
-    read = [c for c in own if c != "ts" and not kept.source.is_tidy(c)]
+    read = [c for c in own if c != "ts" and not kept.is_native(c)]
     taken = Taken(kept.source, {c: c for c in kept.names if c not in (*read, "ts")}, kept.rows)
     return Result(pl.DataFrame([ts, *kept.columns(*read)]), [taken], kept.names)
 

@@ -1,9 +1,9 @@
 """The columns of one frame as verbs see them: normalised, checked, and in memory in tidy order.
 
-Checked, in memory: every row has a time and ids; a token (market_id, token_id) has one label; equal rows of one key are
-deduplicated, different ones refused; levels of a side are 0, 1, 2, ... with the best price first, each with a price and
-a size. An empty side may be its marker row or no row. Rows that are not in tidy order, which one pass over the columns
-finds out, are sorted.
+Checked, in memory: every row has a time and ids; a token is its market_id and token_id, with the label of its newest
+row that has one; equal rows of one key are deduplicated, different ones refused; levels of a side are 0, 1, 2, ... with
+the best price first, each with a price and a size. An empty side may be its marker row or no row. Rows that are not in
+tidy order, which one pass over the columns finds out, are sorted.
 """
 
 # A table reads the state of tables that were taken from it.
@@ -77,6 +77,7 @@ class EagerTable:
         self._parent, self._at = parent, at
         self._columns: dict[str, pl.Series] = {}
         self._arrays: dict[str, NDArray[Any]] = {}
+        self._made: set[str] = set() if parent is None else {*parent._made}
         self._rows: Ints | None = None
         self._groups: Ints | None = None
         self._sides: Sides | None = None
@@ -154,7 +155,7 @@ class EagerTable:
         return found
 
     def _array(self, name: str) -> NDArray[Any]:
-        if self._parent is not None and name in self._parent._arrays:
+        if name not in self._columns and self._parent is not None and name in self._parent._arrays:
             return self._parent.array(name)[self.at]
         cheap = None if self._has_read(name) else self.source.integers(name, self.places)
         if cheap is not None and (self._may_lack(name) or not len(cheap) or cheap.min() > _missing(name)):
@@ -244,7 +245,7 @@ class EagerTable:
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts."""
         table = self if rows is None else self.take(rows)
-        found = self.source.texts(name, table.places)
+        found = None if name in self._made else self.source.texts(name, table.places)
         # Where one is missing that must not be, the column is refused.
         if found is not None and (self._may_lack(name) or None not in found):
             return found
@@ -282,11 +283,10 @@ class EagerTable:
         """The rows by token and time; ``unique``: equal ``values`` are one row, different ones a NotTidyError."""
         if self._found_order(unique=unique):
             return self
-        out = self.take(self._order())
+        out = self.take(self._order())._with_one_label()
         if unique:
             out = out._without_doubles(list(values))
-        if not out._found_order(unique=unique):
-            out._check_labels()
+        out._found_order(unique=unique)
         return out
 
     def _found_order(self, *, unique: bool) -> bool:
@@ -314,6 +314,28 @@ class EagerTable:
         columns = [*(_ranked(self.column(c)) for c in self.who), *rest]
         frame = pl.DataFrame([c.alias(str(i)) for i, c in enumerate(columns)]).with_row_index("row")
         return frame.sort(*frame.columns[1:], "row", nulls_last=True)["row"].cast(pl.Int64).to_numpy()
+
+    def _with_one_label(self) -> EagerTable:
+        """A token is its ids: all its rows get the label of the newest row that has one; rows are by token and time."""
+        if "token_label" not in self.keys or "token_label" in self.who or not len(self):
+            return self
+        codes = self.array("token_label")
+        groups = group_starts(*(self.array(c) for c in self.who))
+        newest = np.maximum.reduceat(np.where(codes >= 0, np.arange(len(codes)), -1), groups)
+        rows = np.repeat(np.where(newest >= 0, newest, groups), run_ends(groups, len(codes)) - groups)
+        if (codes[rows] != codes).any():
+            self._columns["token_label"] = self.column("token_label").gather(rows)
+            self._arrays.pop("token_label", None)
+            self._made.add("token_label")
+        return self
+
+    def is_made(self, name: str) -> bool:
+        """Whether a column has other values than the native frame."""
+        return name in self._made
+
+    def is_native(self, name: str) -> bool:
+        """Whether rows of a column of the native frame can be passed on as those of a tidy frame."""
+        return not self.is_made(name) and self.source.is_tidy(name)
 
     def _without_doubles(self, values: Sequence[str], keys: Sequence[str] = ("ts",)) -> EagerTable:
         """One of the rows that are equal; the table is sorted by these keys."""
@@ -370,9 +392,7 @@ class EagerTable:
             )
 
     def check(self) -> None:
-        """Refuse a token with two labels, or texts in a column of numbers, where the order of rows does not matter."""
-        if not self.is_in_order():
-            self._check_labels()
+        """Refuse texts in a column of numbers, where the order of rows does not matter."""
         for name in self.names:
             if name in _NUMBERS:
                 self.column(name)
@@ -394,23 +414,13 @@ class EagerTable:
             heads, which = np.unique(both, return_index=True, return_inverse=True)[1:]
         return heads[:1] if not names else heads, which
 
-    def _check_labels(self) -> None:
-        labels: dict[tuple[str | None, ...], str | None] = {}
-        if "token_label" not in self.keys:
-            return
-        codes = pl.DataFrame([pl.Series(c, self.array(c)) for c in self.keys]).with_row_index("row")
-        at = codes.unique(self.keys, maintain_order=True)["row"].cast(pl.Int64).to_numpy()
-        for *ids, label in zip(*(self.texts(c, at) for c in self.keys), strict=True):
-            if labels.setdefault(tuple(ids), label) != label:
-                found = sorted(map(str, (label, labels[tuple(ids)])))
-                raise NotTidyError(f"Token {ids[-1]!r} has several labels: {found}; a token has one.")
-
     # Books
 
     def book(self, *, whole: bool = True) -> EagerTable:
         """The rows of books by token, time, side and level, with `sides`; all levels checked, or the best two."""
         if not self._found_book():
-            out = self.take(self._order("side", "level"))._without_doubles(("price", "size"), ("ts", "side", "level"))
+            out = self.take(self._order("side", "level"))._with_one_label()
+            out = out._without_doubles(("price", "size"), ("ts", "side", "level"))
             if not out._found_book():
                 out._explain_book()
             return out.book(whole=whole)
@@ -450,7 +460,6 @@ class EagerTable:
         return True
 
     def _explain_book(self) -> None:
-        self._check_labels()
         level, price = self.array("level"), self.array("price")
         new = ~self._equals_before([*self.who, "ts", "side"])
         held = ~np.isnan(price)

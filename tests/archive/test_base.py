@@ -140,6 +140,7 @@ def test_through_the_minute_an_hour_is_the_same(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.fault("FR7")
 def test_means_of_seconds_carry_their_counts(way: str) -> None:
     """Seconds read at 1m and aggregated are the mean over the seconds, not over the minutes."""
     archive = made()

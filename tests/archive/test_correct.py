@@ -610,6 +610,7 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
     assert when.max() < parquet.FAR
 
 
+@pytest.mark.fault("AR53")
 def test_points_that_are_added_again_after_a_write_that_was_cut_off_are_recorded(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

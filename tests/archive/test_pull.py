@@ -367,6 +367,7 @@ def test_ranges_are_those_of_whole_buckets() -> None:
 
 @pytest.mark.fault("AR27")
 @pytest.mark.parametrize("page", [7, 1000])
+@pytest.mark.fault("AR50")
 def test_an_hour_that_comes_late_is_fetched_by_hourly_pulls(archive: Archive, source: Source, page: int) -> None:
     """Silence that lies on both sides of a pull's settle time is a hole as one that an answer holds whole."""
     source.page = page

@@ -31,7 +31,7 @@ def service(order: str, broken: int, *, own: bool) -> Any:
 
     def answer(ask: Ask) -> Act:
         if ask.path == "/v1/health":
-            return ok({"status": "ok", "timestamp": "2027-01-01T00:00:00Z"}).with_header("Date", DATE)
+            return ok({"status": "ok", "timestamp": "2026-07-01T00:00:00Z"}).with_header("Date", DATE)
         if not ask.path.endswith("/prices"):
             record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
             return ok(record) if ask.path.startswith("/v1/markets/") else refuse(404)

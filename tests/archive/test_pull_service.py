@@ -79,7 +79,8 @@ def test_an_open_end_is_now_by_the_server(origin: Archive, client: Any, tmp_path
     market, (start, end) = origin.records("markets")[0]["id"], span(origin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.time_ns", lambda: (to_micros(start, "start") + 60_000_000) * 1000)
-        archive.pull(client, market, views=["prices"], start=start)
+        with pytest.warns(md.ServiceOddityWarning, match="ahead of the clock of this machine"):
+            archive.pull(client, market, views=["prices"], start=start)
     assert archive.prices(market, start, end, on_missing="partial").height > 0
     assert archive.coverage()["end"].max() > end
 
@@ -150,6 +151,7 @@ def rows_of(archive: Archive) -> Any:
     return list(zip(columns.token.tolist(), columns.ts.tolist(), columns.values["price"].tolist(), strict=True))
 
 
+@pytest.mark.fault("S47")
 def test_an_archive_that_was_pulled_is_served_whole(sparse: Archive, tmp_path: Path) -> None:
     """Points between two holes are in no range that is empty, and a pull from a pulled archive has them."""
     from_, archive = sparse, sparse
@@ -181,6 +183,7 @@ def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
 
 
 @pytest.mark.parametrize("rows", ["as written", "none"])
+@pytest.mark.fault("AR54")
 def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archive, rows: str) -> None:
     """A repair records them by what is stored, and loses none, whether the record counts them or not."""
     coverage = sparse._store.coverage
@@ -196,6 +199,7 @@ def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archiv
     assert len(sparse.prices("rain", on_missing="raise")) == len(before)
 
 
+@pytest.mark.fault("S48")
 def test_a_service_with_a_clock_of_its_own_dates_every_answer_by_it(sparse: Archive, tmp_path: Path) -> None:
     """Date and health are one clock, refusals included, so what lies behind it is final and nothing later is."""
     now = to_micros("2026-01-01T05:00", "now")

@@ -174,6 +174,7 @@ def test_nan_is_a_null(running: Engine) -> None:
     assert close(ordered(md.resample(holed, "6h")), ordered(md.resample(polar, "6h")))
 
 
+@pytest.mark.fault("FR8")
 def test_equal_rows_count_once(running: Engine) -> None:
     """Rows that are given twice count once: depth and means are those of the rows given once."""
     books, prices = (to_frame(rich(view), "polars") for view in ("books", "prices"))
@@ -185,6 +186,7 @@ def test_equal_rows_count_once(running: Engine) -> None:
 
 
 @pytest.mark.parametrize("verb", [md.depth, md.bbo, md.nest])
+@pytest.mark.fault("FR8")
 def test_two_books_of_one_time_are_refused(running: Engine, verb: Any) -> None:
     """Two different books of a token at one time are an error with the text that it has in memory."""
     books = to_frame(rich("books"), "polars")

@@ -322,6 +322,8 @@ def judged(name: str, case: Case, drawn: foreign.Foreign, call: Callable[[Any], 
     if is_refused:
         return "wrong", "these rows were not refused"
     want = case.want(drawn.rows)
+    if drawn.fault == "a token with two labels":  # it is one token, by its ids
+        got, want = ([row | {"token_label": None} for row in some] for some in (got, want))
     missing = {c for row in want[:1] for c in row} - {c for row in got[:1] for c in row}
     same = len(got) == len(want) and not (missing and got)
     same = same and all(close(g[c], w[c]) for g, w in zip(got, want, strict=True) for c in w)
@@ -341,6 +343,7 @@ def strategy(view: str) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.fault("FR2")
 def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) -> None:
     """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
     case, seen = CASES[name], Counter[str]()

@@ -120,6 +120,7 @@ def sized(*sizes: float) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(("side", "limit"), [("buy", 0.06 + 0.01), ("sell", 0.05 + 0.01)])
+@pytest.mark.fault("FR11")
 def test_a_limit_is_reached_by_the_decimal_price_that_is_meant(side: str, limit: float) -> None:
     """0.06 + 0.01 is a few bits below 0.07, and reaches an ask at 0.07 as in all other comparisons of prices."""
     books = md.testing.books("polars", buckets=2, levels=1)
@@ -129,6 +130,7 @@ def test_a_limit_is_reached_by_the_decimal_price_that_is_meant(side: str, limit:
     assert fills["status"].to_list() == ["filled", "filled"]
 
 
+@pytest.mark.fault("FR11")
 def test_what_rounding_leaves_of_a_level_is_not_filled() -> None:
     """Orders of 4.1 and 11.7 shares empty a book of 15.8: the next one finds nothing, and pays no fee for 4e-15."""
     books = sized(1.3, 7.6, 6.9)
@@ -149,6 +151,7 @@ def test_an_order_takes_nothing_of_a_level_that_it_does_not_need() -> None:
 
 
 @pytest.mark.parametrize("limit", [41.0, -0.5])
+@pytest.mark.fault("FR11")
 def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
     """A limit of 41 cents would be no limit."""
     books = md.testing.books("polars", buckets=3)
@@ -157,6 +160,7 @@ def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
         md.trades(orders_on(books, 2).with_columns(limits), books, "1m")
 
 
+@pytest.mark.fault("FR11")
 def test_times_off_the_grid_are_refused() -> None:
     """An order would never meet a book; the error names the frame and the first time."""
     books = md.testing.books("polars", buckets=3)
