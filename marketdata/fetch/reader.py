@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,7 +57,8 @@ class Chunk(NamedTuple):
     """All points of a window.
 
     ``labels`` counts the tokens of the market; ``units`` and ``per_bucket`` count the points, and those of a complete
-    bucket, as the service counts; ``limit`` is the effective page limit; ``notes`` are oddities by name.
+    bucket, as the service counts; ``limit`` is the effective page limit; ``notes`` are oddities by name;
+    ``full``: points and buckets of each page behind which another one came.
     """
 
     columns: AnyColumns
@@ -68,10 +70,19 @@ class Chunk(NamedTuple):
     proven: bool
     pages: int
     notes: Counter[str]
+    full: tuple[tuple[int, int], ...] = ()
 
 
 class TooWideError(Exception):
-    """A window has far more pages than estimated; cut, its parts can be requested concurrently."""
+    """A window has more pages than it should have; cut, its parts can be requested concurrently.
+
+    ``chunk`` is what came; before ``end`` it lacks nothing if pages have the points of each token in rising order.
+    """
+
+    def __init__(self, chunk: Chunk, end: int) -> None:
+        super().__init__()
+        self.chunk = chunk
+        self.end = end
 
 
 class Reader:
@@ -100,12 +111,7 @@ class Reader:
         before = self.report.requests
         try:
             chunk = self._read(window, _Budget(most))
-            with self._lock:
-                new = {name: n for name, n in chunk.notes.items() if name not in self._noted}
-                self._noted |= _ONCE & set(new)
-                refused = self.report.note({name: 1 if name in _ONCE else n for name, n in new.items()})
-                self.report.pages += chunk.pages
-                self.report.points += len(chunk.columns)
+            refused = self.note(chunk)
             if self._strict and refused:
                 raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
         except MarketDataError as error:
@@ -137,7 +143,7 @@ class Reader:
                     raise
                 if window.buckets > 1:
                     parts = [self._read(half, budget) for half in window.halves()]
-                    return _with_all(window, [page.columns for page in pages], _joined(parts))
+                    return with_all(window, [page.columns for page in pages], _joined(parts))
 
     def _limit(self, window: Window) -> int:
         return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
@@ -160,7 +166,32 @@ class Reader:
             budget.bound = max(budget.bound, bound(page))
             pages.append(page)
             if budget.most is not None and len(pages) >= budget.most and page.next_cursor:
-                raise TooWideError
+                raise self._too_wide(window, pages, dates, labels)
+        return self._chunk(window, pages, dates, labels)
+
+    def _too_wide(self, window: Window, pages: Sequence[Page], dates: Sequence[float], labels: int) -> TooWideError:
+        chunk = self._chunk(window, pages, dates, labels)
+        some = [page.columns for page in pages if len(page.columns)]
+        rises = all(bool(np.all((np.diff(c.ts) > 0) | (np.diff(c.token) != 0))) for c in some) and all(
+            before.ts.max() <= after.ts.min() for before, after in pairwise(some)
+        )
+        # A token that has a point here has come up to here; all of them have where all have a point.
+        at, points = np.unique(chunk.columns.ts, return_counts=True)
+        whole = at[points == labels]
+        end = int(whole[-1]) if rises and len(whole) else window.rng.start
+        return TooWideError(chunk, max(end, window.rng.start))
+
+    def note(self, chunk: Chunk) -> frozenset[str]:
+        """Count a chunk in the report; returns what strict mode refuses."""
+        with self._lock:
+            new = {name: n for name, n in chunk.notes.items() if name not in self._noted}
+            self._noted |= _ONCE & set(new)
+            self.report.pages += chunk.pages
+            self.report.points += len(chunk.columns)
+            return frozenset(self.report.note({name: 1 if name in _ONCE else n for name, n in new.items()}))
+
+    def _chunk(self, window: Window, pages: Sequence[Page], dates: Sequence[float], labels: int) -> Chunk:
+        """The points of pages, each once and inside the range of the window."""
         notes = sum((page.notes for page in pages), Counter())
         notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
         notes["cursor_empty"] += pages[-1].next_cursor == ""
@@ -186,6 +217,7 @@ class Reader:
             proven=not notes["count_mismatch"],
             pages=len(pages),
             notes=+notes,
+            full=_spans(window, [page for page in pages if page.next_cursor]),
         )
 
     def _page(self, window: Window, dates: list[float], miscounted: list[AnyColumns], answer: Answer) -> Page:
@@ -208,7 +240,7 @@ class Reader:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
         if page.count not in (page.points, len(np.unique(page.columns.ts))):
             # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
-            if not self._memory.counts_otherwise and (before is None or not _same(before, page.columns)):
+            if not self._memory.counts_otherwise and (before is None or not same(before, page.columns)):
                 miscounted += [page.columns] if before is None else []
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
@@ -243,7 +275,7 @@ class Reader:
                 self._memory.counts_otherwise = True
         elif sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.empty_cursor_ends = True
-            return _with_all(window, [chunk.columns], _joined(parts))
+            return with_all(window, [chunk.columns], _joined(parts))
         else:
             self._memory.empty_cursor_lies = True
         left = 0 if is_one else halvings - 1
@@ -253,7 +285,7 @@ class Reader:
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
-        return _with_all(window, [chunk.columns], whole)
+        return with_all(window, [chunk.columns], whole)
 
     def _count_restart(self) -> None:
         with self._lock:
@@ -287,11 +319,20 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
         proven=first.proven and second.proven,
         pages=first.pages + second.pages,
         notes=first.notes + second.notes,
+        full=first.full + second.full,
     )
 
 
-def _with_all(window: Window, before: Iterable[AnyColumns], chunk: Chunk) -> Chunk:
+def _spans(window: Window, pages: Iterable[Page]) -> tuple[tuple[int, int], ...]:
+    """Points and buckets of each page that has points."""
+    some = (page.columns for page in pages if len(page.columns))
+    return tuple((len(c), int(np.ptp(c.ts)) // window.resolution.micros + 1) for c in some)
+
+
+def with_all(window: Window, before: Sequence[AnyColumns], chunk: Chunk) -> Chunk:
     """The points of a window requested again, if they include all that came before; else a ContractError."""
+    if not before:
+        return chunk
     inside = (columns.between(window.first_bucket, window.rng.end) for columns in before)
     lost = sorted({key for columns in inside for key in _keys(columns)} - set(_keys(chunk.columns)), key=str)
     if lost:
@@ -313,6 +354,7 @@ def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
     return _keys(page.columns)
 
 
-def _same(first: AnyColumns, second: AnyColumns) -> bool:
+def same(first: AnyColumns, second: AnyColumns) -> bool:
+    """Whether both have the same points with the same values."""
     again, is_equal = repeated(concat([first, second]).sort())  # type: ignore[type-var]
     return len(again) == len(first) == len(second) and bool(is_equal.all())

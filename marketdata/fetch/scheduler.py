@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
+from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
-from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError
-from marketdata.fetch.windows import LARGEST_LIMIT, Density, MarketInfo, Window, cut
+from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError, same, with_all
+from marketdata.fetch.windows import LARGEST_LIMIT, MarketInfo, Spans, Window
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
 from marketdata.wire.views import VIEWS
@@ -29,14 +29,12 @@ THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost; in one market, one to learn when it was active.
 _WORTH_USAGE, _WORTH_INFO = 8, 20
-# A range of so few pages is requested at once, without looking at its density first.
-_AT_ONCE = 3
-# Pages beyond the expected ones before a window is cut anew.
-_SLACK = 5
-# Windows in flight that are far wider than what was seen of their market.
-_GUESSES = 2
-# Parts of a window that turned out too wide.
-_PARTS = 8
+# A range of so few pages is requested as it is; of a wider one, its first page says how wide windows may be.
+_FEW = 3
+# Pages of a window: in memory at once, and fetched again if one of them fails.
+_CHAIN = 16
+# Pages beyond twice the expected ones before a window is cut anew.
+_SLACK = 2
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 # Of a market that is requested token by token, so many tokens show how wide its windows may be.
 _SAMPLES = 8
@@ -68,8 +66,8 @@ class _Slot:
 
     window: Window
     parts: list[Window]
-    expected: int = 1
-    is_guess: bool = False
+    most: int | None = None
+    pending: tuple[Chunk, Chunk] | None = None  # a page, and what of it is complete if what follows says so
     chunks: dict[int, Chunk] = field(default_factory=dict)
 
     @property
@@ -88,8 +86,9 @@ class _Task(NamedTuple):
 class _Source:
     """One window as requested, and how far it has been cut."""
 
-    def __init__(self, index: int, window: Window, markets: Markets) -> None:
+    def __init__(self, index: int, window: Window, markets: Markets, *, is_one_of_many: bool) -> None:
         self.index = index
+        self.is_one_of_many = is_one_of_many
         self.window = window
         self.at = window.rng.start
         self.slots: deque[_Slot] = deque()
@@ -99,25 +98,22 @@ class _Source:
         self._opening: _Slot | None = None
         self.info = markets.known(window.id) if window.kind == "market" else MarketInfo()
         self.is_missing = False
-        self._density = self._unknown(window.limit)
+        self._spans = Spans()
+        self._limit = window.limit
+        self._first = window.rng.start
+        self._evidence: list[AnyColumns] = []
 
     @property
     def _has_tokens(self) -> bool:
         """Whether a bucket has a point of each token of a market."""
         return self.window.kind == "market" and VIEWS[self.window.view].has_tokens
 
-    def _unknown(self, limit: int) -> Density:
-        """The density before any point arrived."""
-        if self.is_wide:
-            return Density(limit, 1, 1)  # tokens are requested concurrently, so each may follow its cursor
-        if not self._has_tokens:
-            return Density(limit, 1)
-        return Density(limit, len(self.info.tokens) if self.info is not None and self.info.tokens else 2)
-
     @property
-    def _is_sampling(self) -> bool:
-        """Whether windows in flight will show the density."""
-        return not self._density.known and any(self._active_buckets(s.window) for s in self.slots if not s.is_complete)
+    def _full(self) -> int:
+        """Buckets of a page whose every bucket has all its points."""
+        if not self._has_tokens or self.is_wide:
+            return self._limit
+        return max(1, self._limit // (len(self.info.tokens) if self.info is not None and self.info.tokens else 2))
 
     @property
     def is_wide(self) -> bool:
@@ -137,14 +133,14 @@ class _Source:
     @property
     def pages(self) -> int:
         """Pages that it has if every bucket has its points."""
-        return -(-self.window.buckets // self._density.full)
+        return -(-self.window.buckets // self._full)
 
     @property
     def rest(self) -> Window:
         return replace(self.window, rng=Range(self.at, self.window.rng.end))
 
-    def take(self) -> _Task | None:
-        """What to request next; None: nothing before something arrives."""
+    def take(self, workers: int) -> _Task | None:
+        """What to request next, as one of so many at once; None: nothing before something arrives."""
         if self.todo:
             return self.todo.popleft()
         if self._opening is not None:
@@ -153,36 +149,28 @@ class _Source:
             return None
         if self.is_wide:
             return self._take_wide()
-        left = self.rest.buckets
-        if self.info is None and not self.is_looking_up:
-            far = left > _WORTH_INFO * self._density.full
-            if far or (self._density.is_empty and left > _AT_ONCE * self._density.full):
-                self.is_looking_up = True
-                return _Task(self)
+        if self.info is None and not self.is_looking_up and self.rest.buckets > _WORTH_INFO * self._full:
+            self.is_looking_up = True
+            return _Task(self)
         parts = (self.info or MarketInfo()).parts(self.window)
         whole, is_active = next((rng, active) for rng, active in parts if rng.end > self.at)
-        part = replace(self.rest, rng=Range(self.at, whole.end))
-        if not is_active:
-            # Data may lie outside the active range of a market; where there is none, one request says so.
-            buckets, expected = part.buckets, 1
-        else:
-            if self._is_sampling and replace(part, rng=whole).buckets > _AT_ONCE * self._density.full:
+        part, most = replace(self.rest, rng=Range(self.at, whole.end)), None
+        # Data may lie outside the active range of a market; where there is none, one request says so.
+        if is_active and part.buckets > _FEW * self._full:
+            if self._spans.known:
+                part, most = self._cut(part, workers)
+            elif any(slot.most for slot in self.slots):
                 return None
-            buckets, expected = self._density.width(part.buckets)
-        guess = is_active and self._density.is_guess(buckets)
-        if guess and sum(slot.is_guess and not slot.is_complete for slot in self.slots) >= _GUESSES:
-            return None
-        window = part.part(self.at, buckets)
-        self.at = window.rng.end
-        slot = self._slot(window, expected)
-        slot.is_guess = guess
-        self.slots.append(slot)
+            else:
+                most = 1
+        self.at = part.rng.end
+        self.slots.append(self._slot(part, most))
         return self.todo.popleft()
 
     def _take_wide(self) -> _Task:
         """The next slot of a market requested by token; the first one by a few tokens, where that may do."""
-        slot = self._slot(self._wide_part(), 1)
-        if not self._density.known and slot.window.rng.end < self.window.rng.end:
+        slot = self._slot(self._wide_part(), None)
+        if not self._spans.known and slot.window.rng.end < self.window.rng.end:
             few = -(-len(slot.parts) // _SAMPLES)
             self.todo = deque(task for task in self.todo if task.part % few == 0)
             self._opening = slot
@@ -215,7 +203,8 @@ class _Source:
         if not active:
             return self.rest
         rest = replace(self.rest, rng=active[0])
-        buckets, _ = self._density.width(rest.buckets)
+        known = self._spans.known
+        buckets = self._spans.width(rest.buckets, 1, self._limit)[0] if known else min(rest.buckets, self._full)
         end = self.window.rng.end if buckets >= rest.buckets else rest.part(rest.rng.start, buckets).rng.end
         return replace(self.window, rng=Range(self.at, end))
 
@@ -224,38 +213,77 @@ class _Source:
         parts = (self.info or MarketInfo()).parts(window)
         return sum(replace(window, rng=rng).buckets for rng, is_active in parts if is_active)
 
-    def _slot(self, window: Window, expected: int) -> _Slot:
-        """A slot whose parts are requested before all others."""
+    def _slot(self, window: Window, most: int | None) -> _Slot:
+        """A slot of at most so many pages, whose parts are requested before all others."""
         tokens = self.info.tokens if self.info is not None and self.is_wide else ()
         parts = [replace(window, kind="token", id=token) for token in tokens] or [window]
-        slot = _Slot(window, parts, expected)
+        if tokens or (most is not None and window.buckets <= most * self._full):
+            most = None  # it ends by itself
+        slot = _Slot(window, parts, most)
         self.todo.extend(_Task(self, slot, k) for k in range(len(parts)))
         return slot
 
-    def most(self, slot: _Slot) -> int | None:
-        """Pages after which a window is cut again; None if that is useless."""
-        most = slot.expected + _SLACK
-        return most if len(slot.parts) == 1 and slot.window.buckets > 3 * most * self._density.full else None
-
     def see(self, part: Window, chunk: Chunk) -> None:
-        """Learn the density from a part of a slot."""
+        """Learn from a part of a slot how many buckets a page spans; ContractError if it lacks what came before."""
+        with_all(part, self._evidence, chunk)
         self.points += len(chunk.columns)
-        self._density.limit = chunk.limit
+        self._limit = chunk.limit
         if active := self._active_buckets(part):
-            self._density.see(chunk.units, active, chunk.per_bucket)
+            self._spans.see(len(chunk.columns), active, chunk.labels, chunk.full)
 
-    def cut_anew(self, slot: _Slot) -> None:
-        """Replace a slot by a few parts, or as many as fit a page or two each."""
-        # Points may lie in one part of it: an empty part costs one request, and one that is too wide is cut again.
-        at = self.slots.index(slot)
-        before, self.todo = self.todo, deque()
-        full = self._density.full
-        self._density.see(self._density.limit, full, max(1, self._density.limit // full))
-        parts = [self._slot(w, 1) for w in cut(slot.window, max(2 * full, -(-slot.window.buckets // _PARTS)))]
+    def cut_anew(self, slot: _Slot, wide: TooWideError, workers: int) -> None:
+        """Request a slot of more pages than it should have in windows, as wide as those pages say."""
+        came, window = wide.chunk, slot.window
+        times = came.columns.ts
+        self._evidence.append(came.columns)
+        points, buckets = (sum(column) for column in zip(*came.full, strict=True)) if came.full else (0, window.buckets)
+        self._spans.see(points, buckets, came.labels, came.full)
+        self._first = int(times.min()) if len(times) else window.rng.start
+        place = self.slots.index(slot)
+        del self.slots[place]
+        if wide.end > window.first_bucket and came.proven:
+            # What came is complete up to here, if the next window brings its last bucket again, and later ones.
+            window, first = (
+                replace(window, rng=Range(wide.end, window.rng.end)),
+                replace(window, rng=Range(window.rng.start, wide.end)),
+            )
+            columns: AnyColumns = came.columns.between(first.first_bucket, first.rng.end)
+            self.slots.insert(place, _Slot(first, [first], pending=(came, came._replace(columns=columns))))
+            place += 1
+        if slot.window.rng.end == self.at:
+            self.at = window.rng.start  # windows are cut as they are requested
+            return
+        before, self.todo, rest = self.todo, deque(), window
+        while rest.rng.start < rest.rng.end:
+            part, most = self._cut(rest, workers)
+            self.slots.insert(place, self._slot(part, most))
+            rest, place = replace(rest, rng=Range(part.rng.end, rest.rng.end)), place + 1
         self.todo.extend(before)
-        del self.slots[at]
-        for k, one in enumerate(parts):
-            self.slots.insert(at + k, one)
+
+    def confirm(self, part: Window, chunk: Chunk) -> Iterator[Chunk]:
+        """What came before a part and waits for it, if the part says that it is complete; else it is requested."""
+        for slot in self.slots:
+            if slot.pending is None or slot.window.rng.end != part.rng.start:
+                continue
+            (page, before), slot.pending = slot.pending, None
+            bucket = Range(part.rng.start, part.rng.start + part.resolution.micros)
+            both = [c.columns.between(*bucket) for c in (page, chunk)]
+            if chunk.labels == page.labels and chunk.columns.ts.max(initial=0) > page.columns.ts.max() and same(*both):
+                slot.chunks[0] = before
+                self.points += len(before.columns)
+                yield before
+                yield from self.confirm(slot.window, before)
+            else:
+                self.todo.append(_Task(self, slot))
+            return
+
+    def _cut(self, rest: Window, workers: int) -> tuple[Window, int]:
+        """The next window of a range, and how many pages it may have before it is cut anew."""
+        begin = max(rest.rng.start, min(self._first, rest.rng.end - 1))
+        left = replace(rest, rng=Range(begin, rest.rng.end))
+        free = workers - sum(slot.most is not None for slot in self.slots)
+        buckets, pages = self._spans.width(left.buckets, max(1, free), self._limit, _CHAIN, many=self.is_one_of_many)
+        return replace(rest, rng=Range(rest.rng.start, left.part(begin, buckets).rng.end)), 2 * pages + _SLACK
 
     def learn(self, info: MarketInfo) -> None:
         """Apply what is known of the market: when it was active, and whether it is requested by token."""
@@ -269,7 +297,7 @@ class _Source:
                 self.at = self.slots.pop().window.rng.start
             self.todo.clear()
         if is_wide or (info.start is not None and self.at <= info.start):
-            self._density = self._unknown(self._density.limit)
+            self._spans = Spans()
 
     def drop(self) -> None:
         """Request nothing more: there is no such market."""
@@ -331,13 +359,15 @@ class Scheduler:
         self._in_order = in_order
         self._buffer = buffer
         self._fixed = workers
+        self._strict = strict
         self._change = threading.Condition()
         self._stop = Stop(STOP.get())
         self.report = report if report is not None else Report()
         self._reader = Reader(
             transport, memory if memory is not None else Memory(), self.report, strict=strict, stop=self._stop
         )
-        self._waiting = deque(_Source(k, w, markets) for k, w in enumerate(windows))
+        many = len(windows) > 1
+        self._waiting = deque(_Source(k, w, markets, is_one_of_many=many) for k, w in enumerate(windows))
         self._many = len({w.id for w in windows}) > 1
         self._begun: list[_Source] = []
         self._ready: deque[Arrival] = deque()
@@ -413,6 +443,11 @@ class Scheduler:
     def _workers(self) -> int:
         return self._fixed or worker_count(self._transport.pacer, self._transport.latency)
 
+    def _share(self) -> int:
+        """Workers for one of the windows that have more to request."""
+        open_ = sum(not source.is_cut for source in self._begun) + len(self._waiting)
+        return max(1, self._workers() // max(1, open_))
+
     def _take(self) -> _Task | None:
         if self._usage:
             self._usage = False
@@ -422,11 +457,11 @@ class Scheduler:
         for source in self._begun:
             # Arrivals are yielded behind the first slot, where nothing can be taken: that one may always be requested.
             first = self._in_order and source is self._begun[0] and not (source.slots or self._ready)
-            if (has_room or source.is_open or first) and (task := source.take()) is not None:
+            if (has_room or source.is_open or first) and (task := source.take(self._share())) is not None:
                 return task
         while self._waiting and has_room:
             self._begun.append(self._waiting.popleft())
-            if (task := self._begun[-1].take()) is not None:
+            if (task := self._begun[-1].take(self._share())) is not None:
                 return task
         return None
 
@@ -442,7 +477,7 @@ class Scheduler:
                     info = self._markets.look_up(source.window.id)
                 else:
                     try:
-                        outcome = self._reader.read(slot.parts[task.part], source.most(slot))
+                        outcome = self._reader.read(slot.parts[task.part], slot.most)
                     except TooManyTokensError as error:
                         if not source.is_wide:
                             info = self._markets.look_up(source.window.id)
@@ -475,8 +510,11 @@ class Scheduler:
         if isinstance(outcome, Chunk):
             slot.chunks[part] = outcome
             source.see(slot.parts[part], outcome)
+            for before in source.confirm(slot.parts[part], outcome):
+                if (refused := self._reader.note(before)) and self._strict:
+                    self._fail(ContractError(f"{slot.window}: strict mode refuses {', '.join(sorted(refused))}."))
         elif isinstance(outcome, TooWideError):
-            source.cut_anew(slot)
+            source.cut_anew(slot, outcome, self._share())
         elif isinstance(outcome, NotFoundError) and self._many:
             self._missing[source] = outcome
             source.drop()

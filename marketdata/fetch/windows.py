@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import fmean, pstdev
 from typing import Literal
 
 from marketdata.resolution import Resolution
@@ -15,18 +16,14 @@ from marketdata.wire.views import View
 
 IdKind = Literal["market", "token"]
 LARGEST_LIMIT = 200
-# Windows whose density is remembered: the densest of them decides how wide the next ones are.
+# Windows, and pages, that say how wide the next windows may be; so many pages say how much they differ.
 _RECENT = 16
-# At most so many times what was seen may be guessed at once.
-_GROWTH = 16
-_FAR = 2
-# Where windows would fill pages to less than this share, wider ones that follow a cursor cost fewer requests.
-_UNEVEN = 0.85
-_SPARSE = 0.8
-_CHAIN = 8
-_PARALLEL = 2
-# Windows that tell how much density differs.
-_ENOUGH = 4
+_ENOUGH = 8
+# Standard deviations by which a window is narrower than its pages, unless it is this part of a page or more.
+_MARGIN = 1.2
+_WORTH = 0.5
+# Pages of a window where there are as many as this, and they differ.
+_LONG, _CHAIN = 20, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,60 +93,56 @@ class MarketInfo:
         return [(Range(a, b), first <= a < last) for a, b in pairwise(edges)]
 
 
-class Density:
-    """How many points the buckets of one market have, as the service counts them, and how wide a window may be."""
+class Spans:
+    """How many buckets the pages of one market span, as they came, and how wide its windows may be."""
 
-    def __init__(self, limit: int, per_bucket: int, parallel: int = _PARALLEL) -> None:
-        self.limit = limit
-        self._parallel = parallel
-        self._guess = max(1, per_bucket)
-        self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
-        self._span = 0  # buckets seen
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of windows
+        self._pages: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # and of full pages
+        self._share = 1.0
 
     @property
     def known(self) -> bool:
         """Whether anything was seen."""
-        return self._span > 0
+        return bool(self._seen)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether all that was seen was empty."""
-        return self.known and not any(units for units, _ in self._recent)
+    def see(self, points: int, buckets: int, per_bucket: int, pages: Iterable[tuple[int, int]]) -> None:
+        """A window of so many points in so many buckets, which may have ``per_bucket`` each; and its full pages."""
+        self._seen.append((points, buckets))
+        self._pages.extend(pages)
+        every, seen = self._sums(self._seen)
+        self._share = min(1.0, every / seen / max(1, per_bucket))
 
-    @property
-    def full(self) -> int:
-        """Buckets of a page whose every bucket has all its points."""
-        return max(1, self.limit // self._guess)
+    def width(self, left: int, workers: int, limit: int, most: int = 1, *, many: bool = False) -> tuple[int, int]:
+        """Buckets of the next of so many windows at once, of ``left`` buckets, and how many pages that should be.
 
-    def see(self, units: int, buckets: int, per_bucket: int) -> None:
-        """A window of so many buckets had so many points, and may have so many in each bucket."""
-        self._recent.append((units, buckets))
-        self._span += buckets
-        self._guess = max(1, per_bucket)
+        ``most`` pages a window; ``many``: other markets keep workers busy, so that windows may be long.
+        """
+        points, buckets = self._sums(self._seen)
+        page = self._sums(self._pages)[0] / len(self._pages) if self._pages else limit
+        span = page * buckets / max(1, points)
+        deviation = self._deviation(page)
+        pages = math.ceil(left / span / workers)
+        if many or (deviation and left / span >= _LONG):
+            pages = max(pages, _CHAIN)  # the last page of a window is seldom full
+        pages = max(1, min(most, pages))
+        if pages * span >= left:
+            return left, pages
+        # Narrower by what chance adds, so that the last page does not run over; where that is much, it may.
+        margin = _MARGIN * deviation * math.sqrt(pages)
+        return max(1, min(left, int(span * (pages - (margin if margin < _WORTH else 0))))), pages
 
-    def width(self, left: int) -> tuple[int, int]:
-        """Buckets of the next window, of ``left``, and how many pages that should be."""
-        if not self.known:
-            return min(left, self.full), 1
-        most = min(left, _GROWTH * self._span)
-        units, buckets = (sum(column) for column in zip(*self._recent, strict=True))
-        if not units:
-            return most, 1
-        mean, each = units / buckets, buckets / len(self._recent)
-        share = min(1.0, mean / self._guess)
-        spread = self._guess * math.sqrt(share * (1 - share) / each)
-        if len(self._recent) >= _ENOUGH:
-            spread = math.sqrt(sum((u / b - mean) ** 2 for u, b in self._recent) / len(self._recent))
-        dense = min(mean + 2 * spread, max(self._guess, mean))
-        pages = 1
-        if mean < _UNEVEN * dense and (share < _SPARSE or len(self._recent) >= _ENOUGH):
-            # As wide as that many points are expected: those too many for a page follow behind its cursor.
-            pages, dense = min(_CHAIN, max(1, int(left * mean / self.limit / self._parallel))), mean
-        return max(1, min(most, int(pages * self.limit / dense))), pages
+    def _deviation(self, page: float) -> float:
+        """By how much the spans of pages differ from their mean."""
+        spans = [span for _, span in self._pages]
+        if len(spans) >= _ENOUGH:
+            return pstdev(spans) / fmean(spans)
+        return math.sqrt((1 - self._share) / page)
 
-    def is_guess(self, buckets: int) -> bool:
-        """Whether a window is so wide that what was seen says little of it."""
-        return self.known and buckets > _FAR * self._span
+    @staticmethod
+    def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        first, second = zip(*pairs, strict=True)
+        return sum(first), sum(second)
 
 
 def cut(window: Window, buckets: int) -> Iterator[Window]:
