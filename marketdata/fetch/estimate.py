@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketdata.fetch.html_table import html_table
-from marketdata.fetch.windows import Window
+from marketdata.fetch.windows import AT_ONCE, Window
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
 from marketdata.wire.views import VIEWS
@@ -71,7 +71,10 @@ def make_plan(
         count = max(1, known) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
         points += window.buckets * count
         memory += window.buckets * count * VIEWS[window.view].point_bytes
-        pages += max(1, math.ceil(window.buckets / max(1, window.limit // count)))  # a page has whole buckets
+        page = max(1, window.limit // count)  # it has whole buckets
+        # Where one request does not do, the second one begins with the last bucket of the first.
+        overlap = window.buckets > AT_ONCE * page
+        pages += max(1, math.ceil((window.buckets + overlap) / page))
         refused += _refusals(window, limits, now)
     minutes = pages / rate if rate else None
     return Plan(pages, points, minutes, memory, tuple(refused), rate)

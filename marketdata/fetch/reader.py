@@ -138,6 +138,7 @@ class Reader:
                     self.report.note({"limit_raised": 1})
             except PaginationStalledError:
                 tried += 1
+                budget.most = None  # its halves are requested to their ends
                 self._count_restart()
                 if budget.is_spent or (window.buckets == 1 and tried == _MOST_TRIES):
                     raise
@@ -267,6 +268,7 @@ class Reader:
         is_one = window.buckets == 1
         if is_one and why == "cursor":
             return chunk._replace(proven=False)
+        budget.most = None
         self._count_restart()
         halves = (window,) if is_one else window.halves()
         parts = [self._fetch(half, budget, []) for half in halves]

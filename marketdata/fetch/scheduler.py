@@ -20,7 +20,7 @@ from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
 from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError, same, with_all
-from marketdata.fetch.windows import LARGEST_LIMIT, MarketInfo, Spans, Window
+from marketdata.fetch.windows import AT_ONCE, LARGEST_LIMIT, MarketInfo, Spans, Window
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
 from marketdata.wire.views import VIEWS
@@ -29,8 +29,6 @@ THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost; in one market, one to learn when it was active.
 _WORTH_USAGE, _WORTH_INFO = 8, 20
-# A range of so few pages is requested as it is; of a wider one, its first page says how wide windows may be.
-_FEW = 3
 # Pages of a window: in memory at once, and fetched again if one of them fails.
 _CHAIN = 16
 # Pages beyond twice the expected ones before a window is cut anew.
@@ -123,8 +121,9 @@ class _Source:
 
     @property
     def is_open(self) -> bool:
-        """Whether any of its slots is not requested yet."""
-        return bool(self.todo) or self._opening is not None
+        """Whether a slot is not requested yet, or waits for what follows it."""
+        waits = any(slot.pending is not None and slot.window.rng.end == self.at for slot in self.slots)
+        return bool(self.todo) or self._opening is not None or waits
 
     @property
     def is_cut(self) -> bool:
@@ -156,7 +155,7 @@ class _Source:
         whole, is_active = next((rng, active) for rng, active in parts if rng.end > self.at)
         part, most = replace(self.rest, rng=Range(self.at, whole.end)), None
         # Data may lie outside the active range of a market; where there is none, one request says so.
-        if is_active and part.buckets > _FEW * self._full:
+        if is_active and (self._spans.known or part.buckets > AT_ONCE * self._full):
             if self._spans.known:
                 part, most = self._cut(part, workers)
             elif any(slot.most for slot in self.slots):
@@ -226,10 +225,17 @@ class _Source:
     def see(self, part: Window, chunk: Chunk) -> None:
         """Learn from a part of a slot how many buckets a page spans; ContractError if it lacks what came before."""
         with_all(part, self._evidence, chunk)
+        self._forget(part)
         self.points += len(chunk.columns)
         self._limit = chunk.limit
         if active := self._active_buckets(part):
             self._spans.see(len(chunk.columns), active, chunk.labels, chunk.full)
+
+    def _forget(self, part: Window) -> None:
+        """Drop the evidence of a part, which has arrived."""
+        sides = (Range(self.window.first_bucket, part.rng.start), Range(part.rng.end, self.window.rng.end))
+        some = [columns.between(*side) for columns in self._evidence for side in sides]
+        self._evidence = [columns for columns in some if len(columns)]
 
     def cut_anew(self, slot: _Slot, wide: TooWideError, workers: int) -> None:
         """Request a slot of more pages than it should have in windows, as wide as those pages say."""
@@ -241,7 +247,7 @@ class _Source:
         self._first = int(times.min()) if len(times) else window.rng.start
         place = self.slots.index(slot)
         del self.slots[place]
-        if wide.end > window.first_bucket and came.proven:
+        if wide.end > window.rng.start and came.proven:
             # What came is complete up to here, if the next window brings its last bucket again, and later ones.
             window, first = (
                 replace(window, rng=Range(wide.end, window.rng.end)),
@@ -271,6 +277,7 @@ class _Source:
             if chunk.labels == page.labels and chunk.columns.ts.max(initial=0) > page.columns.ts.max() and same(*both):
                 slot.chunks[0] = before
                 self.points += len(before.columns)
+                self._forget(slot.window)
                 yield before
                 yield from self.confirm(slot.window, before)
             else:
@@ -508,8 +515,8 @@ class Scheduler:
         if slot not in source.slots:
             return  # of a market that does not exist, or of a window that is requested in other parts now
         if isinstance(outcome, Chunk):
-            slot.chunks[part] = outcome
             source.see(slot.parts[part], outcome)
+            slot.chunks[part] = outcome
             for before in source.confirm(slot.parts[part], outcome):
                 if (refused := self._reader.note(before)) and self._strict:
                     self._fail(ContractError(f"{slot.window}: strict mode refuses {', '.join(sorted(refused))}."))

@@ -16,6 +16,8 @@ from marketdata.wire.views import View
 
 IdKind = Literal["market", "token"]
 LARGEST_LIMIT = 200
+# A range of so few pages is requested as it is; of a wider one, its first page says how wide windows may be.
+AT_ONCE = 3
 # Windows, and pages, that say how wide the next windows may be; so many pages say how much they differ.
 _RECENT = 16
 _ENOUGH = 8
@@ -122,9 +124,11 @@ class Spans:
         page = self._sums(self._pages)[0] / len(self._pages) if self._pages else limit
         span = page * buckets / max(1, points)
         deviation = self._deviation(page)
+        if many or left / span >= _LONG:
+            workers = min(workers, max(1, int(left / span / _CHAIN)))  # the last page of a window is seldom full
         pages = math.ceil(left / span / workers)
-        if many or (deviation and left / span >= _LONG):
-            pages = max(pages, _CHAIN)  # the last page of a window is seldom full
+        if not deviation and (not many or len(self._seen) >= _ENOUGH):
+            pages = 1  # every bucket has its points, so that each window is one full page
         pages = max(1, min(most, pages))
         if pages * span >= left:
             return left, pages

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.fetch.windows import Density, MarketInfo, Window, cut
+from marketdata.fetch.windows import MarketInfo, Spans, Window, cut
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 
@@ -16,92 +16,42 @@ MINUTE = 60_000_000
 FAR = 10**6
 
 
-def seen(*windows: tuple[int, int], per_bucket: int = 2, limit: int = 200, parallel: int = 2) -> Density:
-    """What is known after windows of so many points in so many buckets."""
-    density = Density(limit, per_bucket, parallel)
-    for units, buckets in windows:
-        density.see(units, buckets, per_bucket)
-    return density
+def seen(*windows: tuple[int, int], full: Iterable[tuple[int, int]] = ((200, 100),)) -> Spans:
+    """What is known after windows of so many points in so many buckets of a market of two tokens."""
+    spans = Spans()
+    for points, buckets in windows:
+        spans.see(points, buckets, 2, full)
+    return spans
 
 
-@pytest.mark.parametrize(("per_bucket", "buckets"), [(1, 200), (2, 100), (3, 66), (200, 1), (500, 1), (0, 200)])
-def test_the_first_window_is_one_full_page(per_bucket: int, buckets: int) -> None:
-    """Nothing is known: so many buckets as fill a page if each has all of its points, one at least."""
-    density = Density(200, per_bucket)
-    assert (density.known, density.is_empty, density.full) == (False, False, buckets)
-    assert density.width(FAR) == (buckets, 1)
-    assert density.width(1) == (1, 1)
-    assert not density.is_guess(FAR)
+def test_full_buckets_make_windows_of_one_full_page() -> None:
+    """Where every bucket has its points, windows are of one page, whatever is left; one bucket at least."""
+    assert seen((200, 100)).width(FAR, 8, 200, 16) == (100, 1)
+    assert seen((200, 100)).width(30, 8, 200, 16) == (30, 1)
+    assert seen((200, 1), full=[(200, 1)]).width(FAR, 8, 200, 16) == (1, 1)
 
 
-def test_silence_makes_windows_sixteen_times_as_wide_as_all_that_was_seen() -> None:
-    """At most what is left; a point ends it."""
-    density = seen((0, 100))
-    assert (density.known, density.is_empty) == (True, True)
-    assert density.width(FAR) == (1600, 1)
-    assert density.width(700) == (700, 1)
-    density.see(0, 1600, 2)
-    assert density.width(FAR) == (16 * 1700, 1)
-    density.see(1, 100, 2)
-    assert not density.is_empty
+def test_the_rest_is_shared_by_the_free_workers() -> None:
+    """What is left of few pages becomes a window of each worker, a little narrower than its pages; the last is not."""
+    spans = seen((200, 200), full=[(200, 200)])
+    buckets, pages = spans.width(1600, 4, 200, 16)
+    assert pages == 2
+    assert 350 < buckets < 400
+    assert spans.width(1600, 1, 200, 16) == (1600, 8)
+    assert spans.width(FAR, 8, 200, 16)[1] == 16
 
 
-def test_wider_than_twice_what_was_seen_is_a_guess() -> None:
-    """Of all buckets together, whatever was in them."""
-    density = seen((10, 60), (0, 40))
-    assert [density.is_guess(n) for n in (1, 200, 201)] == [False, False, True]
+def test_pages_that_differ_are_followed_by_their_cursor() -> None:
+    """Of many pages, or many markets, windows are of ten pages at least: the last page of a window is seldom full."""
+    spans = seen((200, 400), full=[(200, 400)])
+    assert spans.width(12_000, 96, 200, 16)[1] == 10
+    assert spans.width(4_000, 96, 200, 16)[1] == 1
+    assert spans.width(4_000, 96, 200, 16, many=True) == (4_000, 10)
 
 
-def test_full_buckets_fill_a_page() -> None:
-    """Where every bucket has all of its points, or more, windows are as wide as a page of them, one bucket at least."""
-    assert seen((200, 100)).width(FAR) == (100, 1)
-    assert seen((300, 100)).width(FAR) == (66, 1)
-    assert seen((1000, 1)).width(FAR) == (1, 1)
-    assert seen((200, 100)).width(30) == (30, 1)
-
-
-def test_a_window_leaves_room_for_chance() -> None:
-    """A page of nine tenths of the points is cut for two deviations more; with four windows for what these show."""
-    assert seen(*[(180, 100)] * 3).width(FAR) == (104, 1)
-    assert seen(*[(180, 100)] * 4).width(FAR) == (111, 1)
-    assert seen((190, 100), (170, 100), (190, 100), (170, 100)).width(FAR) == (100, 1)
-
-
-def test_sparse_points_come_by_chains_of_pages() -> None:
-    """Up to eight pages behind a cursor, so few that the windows at once have work, as wide as points are expected."""
-    density = seen((20, 200), per_bucket=1)
-    assert density.width(FAR) == (3200, 8)
-    assert density.width(12_000) == (3200, 3)
-    default = Density(200, 1)
-    default.see(20, 200, 1)
-    assert default.width(12_000) == (3200, 3)
-    assert seen((5, 10), per_bucket=0).width(FAR)[0] == seen((5, 10), per_bucket=1).width(FAR)[0]
-    assert density.width(3_000) == (2000, 1)
-    assert seen((20, 200), per_bucket=1, parallel=1).width(12_000)[1] == 6
-    assert seen((200, 2000), per_bucket=1).width(FAR) == (1763, 1)  # of so many buckets little is chance
-
-
-def test_uneven_windows_come_by_chains_of_pages() -> None:
-    """Where four windows differ, the mean tells how wide a chain is; three of them are taken for chance."""
-    assert seen(*[(200, 100), (0, 100)] * 2).width(1600) == (800, 4)
-    wide = seen(*[(400, 2000), (0, 2000)] * 2, per_bucket=1)
-    assert (wide.width(12_000), wide.width(FAR)) == ((6000, 3), (16_000, 8))
-    assert seen((200, 100), (180, 100), (140, 100)).width(1600) == (106, 1)
-    assert seen(*[(200, 100)] * 3, (56, 100)).width(1600) == (731, 6)
-    assert seen(*[(8, 5)] * 3).width(FAR) == (100, 1)
-    assert seen(*[(100, 100), (70, 100)] * 2, per_bucket=1).width(FAR) == (200, 1)  # 17 of 20 points are enough
-    assert seen(*[(100, 100), (69, 100)] * 2, per_bucket=1).width(FAR)[1] == 8
-
-
-def test_sixteen_windows_are_remembered() -> None:
-    """What was before them does not count for the width, but for how far a guess may go."""
-    density = seen((200, 100), *[(0, 100)] * 15)
-    assert not density.is_empty
-    density.see(0, 100, 2)
-    assert density.is_empty
-    assert density.width(FAR) == (16 * 1700, 1)
-    assert not density.is_guess(3400)
-    assert density.is_guess(3401)
+def test_silence_is_as_wide_as_it_may_be() -> None:
+    """Where no point was seen, windows are as wide as if one was."""
+    assert seen((0, 100), full=()).width(30_000, 1, 200, 16) == (30_000, 2)
 
 
 @given(
