@@ -73,16 +73,31 @@ class Chunk(NamedTuple):
     full: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass
+class Received:
+    """The pages of a window so far, and when they were sent."""
+
+    pages: list[Page] = field(default_factory=list)
+    dates: list[float] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.pages, self.dates = [], []
+
+
+class Prefix(NamedTuple):
+    """What came of a window; before ``end`` it lacks nothing if pages have the points of each token in rising order."""
+
+    chunk: Chunk
+    end: int
+
+
 class TooWideError(Exception):
-    """A window has more pages than it should have; cut, its parts can be requested concurrently.
+    """A window has more pages than it should have; cut, its parts can be requested concurrently."""
 
-    ``chunk`` is what came; before ``end`` it lacks nothing if pages have the points of each token in rising order.
-    """
-
-    def __init__(self, chunk: Chunk, end: int) -> None:
+    def __init__(self, prefix: Prefix) -> None:
         super().__init__()
-        self.chunk = chunk
-        self.end = end
+        self.prefix = prefix
 
 
 class Reader:
@@ -106,11 +121,14 @@ class Reader:
         self._noted: set[str] = set()
         self._labels: dict[str, dict[str, str | None]] = {}
 
-    def read(self, window: Window, most: int | None = None) -> Chunk:
-        """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``."""
+    def read(self, window: Window, most: int | None = None, received: Received | None = None) -> Chunk:
+        """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``.
+
+        ``received`` is filled in with its pages as they come.
+        """
         before = self.report.requests
         try:
-            chunk = self._read(window, _Budget(most))
+            chunk = self._read(window, _Budget(most), received or Received())
             refused = self.note(chunk)
             if self._strict and refused:
                 raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
@@ -120,13 +138,13 @@ class Reader:
             raise
         return chunk
 
-    def _read(self, window: Window, budget: _Budget) -> Chunk:
+    def _read(self, window: Window, budget: _Budget, received: Received) -> Chunk:
         """The points of a window, in halves where its pages do not end, or may lack points."""
         tried = 0
         while True:
-            pages: list[Page] = []
+            received.clear()
             try:
-                chunk = self._fetch(window, budget, pages)
+                chunk = self._fetch(window, budget, received)
                 why = self._unproven(window, chunk)
                 return self._halved(window, chunk, budget, why) if why else chunk
             except LimitTooSmallError as error:
@@ -143,44 +161,46 @@ class Reader:
                 if budget.is_spent or (window.buckets == 1 and tried == _MOST_TRIES):
                     raise
                 if window.buckets > 1:
-                    parts = [self._read(half, budget) for half in window.halves()]
-                    return with_all(window, [page.columns for page in pages], _joined(parts))
+                    before = [page.columns for page in received.pages]
+                    received.clear()  # a window that is requested in halves
+                    parts = [self._read(half, budget, Received()) for half in window.halves()]
+                    return with_all(window, before, _joined(parts))
 
     def _limit(self, window: Window) -> int:
         return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
 
-    def _fetch(self, window: Window, budget: _Budget, pages: list[Page]) -> Chunk:
-        """The points of the pages of a window, each once and inside its range; ``pages`` is filled in."""
+    def _fetch(self, window: Window, budget: _Budget, received: Received) -> Chunk:
+        """The points of the pages of a window, each once and inside its range; ``received`` is filled in."""
         window = replace(window, limit=self._limit(window))
-        dates: list[float] = []
-        labels = 1
+        pages = received.pages
 
         def bound(page: Page) -> int:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
-            return -(-window.buckets * labels // least) * 2 + 50
+            return -(-window.buckets * _labels(pages) // least) * 2 + 50
 
-        read = partial(self._page, window, dates, [])
+        read = partial(self._page, window, received.dates, [])
         get = partial(self._transport.get, window.segments, read=read, stop=self._stop, counts=self.report)
         for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
-            labels = max(labels, len(page.labels))
             budget.requested += 1
-            budget.bound = max(budget.bound, bound(page))
             pages.append(page)
+            budget.bound = max(budget.bound, bound(page))
             if budget.most is not None and len(pages) >= budget.most and page.next_cursor:
-                raise self._too_wide(window, pages, dates, labels)
-        return self._chunk(window, pages, dates, labels)
+                raise TooWideError(self.prefix(window, received))
+        return self._chunk(window, received)
 
-    def _too_wide(self, window: Window, pages: Sequence[Page], dates: Sequence[float], labels: int) -> TooWideError:
-        chunk = self._chunk(window, pages, dates, labels)
-        some = [page.columns for page in pages if len(page.columns)]
+    def prefix(self, window: Window, received: Received) -> Prefix:
+        """What came of a window that is not read to its end."""
+        received = Received(list(received.pages), list(received.dates))  # a thread may add to it
+        chunk = self._chunk(window, received)
+        some = [page.columns for page in received.pages if len(page.columns)]
         rises = all(bool(np.all((np.diff(c.ts) > 0) | (np.diff(c.token) != 0))) for c in some) and all(
             before.ts.max() <= after.ts.min() for before, after in pairwise(some)
         )
         # A token that has a point here has come up to here; all of them have where all have a point.
         at, points = np.unique(chunk.columns.ts, return_counts=True)
-        whole = at[points == labels]
+        whole = at[points == chunk.labels]
         end = int(whole[-1]) if rises and len(whole) else window.rng.start
-        return TooWideError(chunk, max(end, window.rng.start))
+        return Prefix(chunk, max(end, window.rng.start))
 
     def note(self, chunk: Chunk) -> frozenset[str]:
         """Count a chunk in the report; returns what strict mode refuses."""
@@ -191,8 +211,9 @@ class Reader:
             self.report.points += len(chunk.columns)
             return frozenset(self.report.note({name: 1 if name in _ONCE else n for name, n in new.items()}))
 
-    def _chunk(self, window: Window, pages: Sequence[Page], dates: Sequence[float], labels: int) -> Chunk:
+    def _chunk(self, window: Window, received: Received) -> Chunk:
         """The points of pages, each once and inside the range of the window."""
+        pages, dates, labels = received.pages, received.dates, _labels(received.pages)
         notes = sum((page.notes for page in pages), Counter())
         notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
         notes["cursor_empty"] += pages[-1].next_cursor == ""
@@ -271,7 +292,7 @@ class Reader:
         budget.most = None
         self._count_restart()
         halves = (window,) if is_one else window.halves()
-        parts = [self._fetch(half, budget, []) for half in halves]
+        parts = [self._fetch(half, budget, Received()) for half in halves]
         if why == "count":
             if halvings == _MOST_HALVINGS and not is_one and not any(part.proven for part in parts):
                 self._memory.counts_otherwise = True
@@ -305,6 +326,11 @@ class _Budget:
     @property
     def is_spent(self) -> bool:
         return self.requested >= _BUDGET * self.bound
+
+
+def _labels(pages: Iterable[Page]) -> int:
+    """Tokens of the market, as its pages name them."""
+    return max([1, *(len(page.labels) for page in pages)])
 
 
 def _joined(parts: Sequence[Chunk]) -> Chunk:

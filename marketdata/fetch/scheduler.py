@@ -10,6 +10,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -19,7 +20,7 @@ from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
-from marketdata.fetch.reader import Chunk, Memory, Reader, TooWideError, same, with_all
+from marketdata.fetch.reader import Chunk, Memory, Prefix, Reader, Received, TooWideError, same, with_all
 from marketdata.fetch.windows import AT_ONCE, LARGEST_LIMIT, MarketInfo, Spans, Window
 from marketdata.times import Range
 from marketdata.wire.columns import AnyColumns, concat
@@ -67,6 +68,7 @@ class _Slot:
     most: int | None = None
     pending: tuple[Chunk, Chunk] | None = None  # a page, and what of it is complete if what follows says so
     chunks: dict[int, Chunk] = field(default_factory=dict)
+    received: Received | None = None  # of a window that is on its way: its pages so far
 
     @property
     def is_complete(self) -> bool:
@@ -100,6 +102,7 @@ class _Source:
         self._limit = window.limit
         self._first = window.rng.start
         self._evidence: list[AnyColumns] = []
+        self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
     def _has_tokens(self) -> bool:
@@ -237,13 +240,14 @@ class _Source:
         some = [columns.between(*side) for columns in self._evidence for side in sides]
         self._evidence = [columns for columns in some if len(columns)]
 
-    def cut_anew(self, slot: _Slot, wide: TooWideError, workers: int) -> None:
+    def cut_anew(self, slot: _Slot, wide: Prefix, workers: int) -> None:
         """Request a slot of more pages than it should have in windows, as wide as those pages say."""
         came, window = wide.chunk, slot.window
         times = came.columns.ts
         self._evidence.append(came.columns)
         points, buckets = (sum(column) for column in zip(*came.full, strict=True)) if came.full else (0, window.buckets)
-        self._spans.see(points, buckets, came.labels, came.full)
+        # Pages that are not in time order span more, together, than the window has.
+        self._spans.see(points, min(buckets, window.buckets), came.labels, came.full)
         self._first = int(times.min()) if len(times) else window.rng.start
         place = self.slots.index(slot)
         del self.slots[place]
@@ -271,18 +275,35 @@ class _Source:
         for slot in self.slots:
             if slot.pending is None or slot.window.rng.end != part.rng.start:
                 continue
-            (page, before), slot.pending = slot.pending, None
+            page, before = slot.pending
             bucket = Range(part.rng.start, part.rng.start + part.resolution.micros)
             both = [c.columns.between(*bucket) for c in (page, chunk)]
             if chunk.labels == page.labels and chunk.columns.ts.max(initial=0) > page.columns.ts.max() and same(*both):
-                slot.chunks[0] = before
-                self.points += len(before.columns)
-                self._forget(slot.window)
-                yield before
+                self._rises = True
+                yield self._accept(slot, before)
                 yield from self.confirm(slot.window, before)
             else:
+                slot.pending = None
                 self.todo.append(_Task(self, slot))
             return
+
+    def _accept(self, slot: _Slot, chunk: Chunk) -> Chunk:
+        """Complete a slot with what waited."""
+        slot.pending, slot.chunks[0] = None, chunk
+        self.points += len(chunk.columns)
+        self._forget(slot.window)
+        return chunk
+
+    def keep(self, prefix: Callable[[Window, Received], Prefix]) -> Iterator[Chunk]:
+        """What came of windows that are on their way when a fetch ends, where pages were seen to be in time order."""
+        for slot in list(self.slots):
+            if slot.received is not None and slot.received.pages:
+                came = prefix(slot.window, slot.received)
+                self.cut_anew(slot, came, 1)
+                yield from self.confirm(slot.window, came.chunk)
+        for slot in self.slots if self._rises else ():
+            if slot.pending is not None:
+                yield self._accept(slot, slot.pending[1])
 
     def _cut(self, rest: Window, workers: int) -> tuple[Window, int]:
         """The next window of a range, and how many pages it may have before it is cut anew."""
@@ -416,6 +437,12 @@ class Scheduler:
         """Send nothing more; returns what had arrived and was not yielded, and what is left to request."""
         self.close()
         with self._change:
+            for source in list(self._begun):
+                # What cannot be read as it came is requested again.
+                with suppress(MarketDataError):
+                    for chunk in source.keep(self._reader.prefix):
+                        self._reader.note(chunk)
+                self._release(source)
             rest = list(self._ready)
             self._ready.clear()
             left: list[Window] = []
@@ -484,7 +511,8 @@ class Scheduler:
                     info = self._markets.look_up(source.window.id)
                 else:
                     try:
-                        outcome = self._reader.read(slot.parts[task.part], slot.most)
+                        received = slot.received = Received() if len(slot.parts) == 1 else None
+                        outcome = self._reader.read(slot.parts[task.part], slot.most, received)
                     except TooManyTokensError as error:
                         if not source.is_wide:
                             info = self._markets.look_up(source.window.id)
@@ -516,12 +544,12 @@ class Scheduler:
             return  # of a market that does not exist, or of a window that is requested in other parts now
         if isinstance(outcome, Chunk):
             source.see(slot.parts[part], outcome)
-            slot.chunks[part] = outcome
+            slot.chunks[part], slot.received = outcome, None
             for before in source.confirm(slot.parts[part], outcome):
                 if (refused := self._reader.note(before)) and self._strict:
                     self._fail(ContractError(f"{slot.window}: strict mode refuses {', '.join(sorted(refused))}."))
         elif isinstance(outcome, TooWideError):
-            source.cut_anew(slot, outcome, self._share())
+            source.cut_anew(slot, outcome.prefix, self._share())
         elif isinstance(outcome, NotFoundError) and self._many:
             self._missing[source] = outcome
             source.drop()
