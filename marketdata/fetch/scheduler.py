@@ -110,6 +110,11 @@ class _Source:
         return self.window.kind == "market" and VIEWS[self.window.view].has_tokens
 
     @property
+    def _labels(self) -> int:
+        """Tokens of the market, as its record says; 0: not known. A page may name only those that it has points of."""
+        return len((self.info or MarketInfo()).tokens) if self._has_tokens else 1
+
+    @property
     def _full(self) -> int:
         """Buckets of a page whose every bucket has all its points."""
         if not self._has_tokens or self.is_wide:
@@ -278,7 +283,12 @@ class _Source:
             page, before = slot.pending
             bucket = Range(part.rng.start, part.rng.start + part.resolution.micros)
             both = [c.columns.between(*bucket) for c in (page, chunk)]
-            if chunk.labels == page.labels and chunk.columns.ts.max(initial=0) > page.columns.ts.max() and same(*both):
+            labels = self._labels or max(2, page.labels)  # a market has two tokens or more
+            if (
+                chunk.labels == page.labels == labels
+                and chunk.columns.ts.max(initial=0) > page.columns.ts.max()
+                and same(*both)
+            ):
                 self._rises = True
                 yield self._accept(slot, before)
                 yield from self.confirm(slot.window, before)
@@ -296,13 +306,13 @@ class _Source:
 
     def keep(self, prefix: Callable[[Window, Received], Prefix]) -> Iterator[Chunk]:
         """What came of windows that are on their way when a fetch ends, where pages were seen to be in time order."""
-        for slot in list(self.slots):
+        for slot in list(self.slots) if self._labels else ():
             if slot.received is not None and slot.received.pages:
                 came = prefix(slot.window, slot.received)
                 self.cut_anew(slot, came, 1)
                 yield from self.confirm(slot.window, came.chunk)
         for slot in self.slots if self._rises else ():
-            if slot.pending is not None:
+            if slot.pending is not None and slot.pending[0].labels == self._labels:
                 yield self._accept(slot, slot.pending[1])
 
     def _cut(self, rest: Window, workers: int) -> tuple[Window, int]:
