@@ -50,7 +50,7 @@ def warn_if_coarser(width: BucketWidth, argument: str) -> Callable[[Any], None]:
     """For `run`: warn if all times of a table look like buckets of another width, which ``argument`` can say."""
 
     def check(table: Any) -> None:
-        warn_of_grid(table.array("ts"), width, argument)
+        warn_of_grid(table.unchecked("ts"), width, argument)
 
     return check
 

@@ -168,7 +168,7 @@ class EagerTable:
             return codes.to_numpy()
         return codes.fill_null(0).to_numpy() if name == "level" else codes.cast(pl.Int64).fill_null(-1).to_numpy()
 
-    def _unproven(self, name: str) -> NDArray[Any]:
+    def unchecked(self, name: str) -> NDArray[Any]:
         """`array`, in which a missing time or id may be among the values."""
         if name in self._arrays or self._parent is not None or self._has_read(name):
             return self.array(name)
@@ -291,7 +291,7 @@ class EagerTable:
 
     def _found_order(self, *, unique: bool) -> bool:
         who = self.who
-        arrays = {c: self._unproven(c) for c in ("ts", *(self.keys if who else ()))}
+        arrays = {c: self.unchecked(c) for c in ("ts", *(self.keys if who else ()))}
         ts, *ids = arrays.values()
         groups = group_starts(*ids) if ids else np.zeros(min(len(ts), 1), np.int64)
         # Where the label alone changes, a token has two, or comes again.
@@ -432,7 +432,7 @@ class EagerTable:
         return self.column(name).gather(self.sides.starts)
 
     def _found_book(self) -> bool:
-        arrays = {c: self._unproven(c) for c in ("ts", *self.keys)}
+        arrays = {c: self.unchecked(c) for c in ("ts", *self.keys)}
         ts, side, level = arrays["ts"], self.array("side"), self.array("level")
         groups = group_starts(*(arrays[c] for c in self.who))
         # A label changes with its token only.
