@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
-from marketdata.resolution import BASES, BucketWidth, Resolution
+from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy import nested, runs
 from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
 from marketdata.tidy.fill import Fill, check_fill, filled
-from marketdata.tidy.grids import coarser_grid, is_upsampled, known_width, warn_if_coarser
+from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.wire.columns import Ints
@@ -24,7 +24,6 @@ from marketdata.wire.columns import Ints
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _LAST = "__last"
-_COARSE = Resolution.M10.micros
 
 
 def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str | None = None) -> F:
@@ -170,7 +169,7 @@ def _warn_unweighted(ts: Ints, own: BucketWidth | None) -> None:
     base = BASES["1m"]
     if own is None:
         # Finer values are mostly found among the first.
-        is_coarse = all(np.all(part % _COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
+        is_coarse = all(np.all(part % COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
     else:
         is_coarse = own.micros > base.micros
     if is_coarse:
