@@ -29,11 +29,13 @@ _EVERYWHERE = {
     "resolution.py",
     "typing.py",
     "display.py",
-    "tidy/arguments.py",
+    "points/arguments.py",
     "accessor.py",
 }
 # What opens the frame of every verb.
-_FRAMES = {f"tidy/{name}.py" for name in ("backends", "schema", "table", "normalization", "runs")} | {"wire/columns.py"}
+_FRAMES = {f"tidy/{name}.py" for name in ("backends", "schema", "table", "normalization", "runs")} | {
+    "points/columns.py"
+}
 # A market fetched from a local service, once each way; the service runs in this process.
 _SERVED = """
 import tempfile, marketdata as md

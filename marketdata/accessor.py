@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from marketdata import display
+from marketdata.points.columns import AnyColumns
 from marketdata.tidy import (
     asof,
     cross_token,
@@ -25,7 +26,6 @@ from marketdata.tidy import (
 )
 from marketdata.tidy.export import pivot
 from marketdata.tidy.fill import Fill, align
-from marketdata.wire.columns import AnyColumns
 
 F = TypeVar("F")
 

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 from hypothesis import settings
 
-from marketdata.wire.columns import BookColumns
+from marketdata.points.columns import BookColumns
 
 KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
 # For tests that run over every kind: each kind adds its examples.

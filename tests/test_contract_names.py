@@ -14,7 +14,7 @@ import pytest
 import marketdata as md
 from marketdata import typing as names
 from marketdata.cli.commands import archive, client
-from marketdata.wire.views import VIEWS
+from marketdata.points.views import VIEWS
 
 CLIENT = {
     "__init__": ["base_url", "api_key", "frame"],

@@ -16,13 +16,14 @@ From top to bottom; a layer may import its own and lower ones::
     tidy
     fetch
     wire
+    points                         the data and the rules on it, numpy only
     times
     clock                          what waiting code asks, so that tests need not wait
     resolution
     errors                         imports nothing of ours
 
 ``fetch`` never sees a frame (tidy), ``tidy`` never the network (fetch); ``client`` and ``archive`` do not import
-each other; ``service`` imports archive, tidy, wire and lower layers only.
+each other; ``service`` imports archive, tidy, wire, points and lower layers only.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ LAYERS = (
     ("resolution",),
     ("clock",),
     ("times",),
+    ("points",),
     ("wire",),
     ("fetch",),
     ("tidy",),

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import marketdata as md
+from marketdata.points.columns import BookColumns
 from marketdata.simulation import END
 from marketdata.simulation.market import Observations, SimulatedMarket, observe, simulate_market
 from marketdata.simulation.universe import MANY_TOKENS, MarketSpec, event_specs, market_specs
 from marketdata.times import to_micros
-from marketdata.wire.columns import BookColumns
 
 WEEK = 7 * 1440
 

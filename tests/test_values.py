@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from marketdata.errors import ConfigError, ContractError
+from marketdata.points.columns import Page
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_duration, to_micros, to_range, to_text
-from marketdata.wire.columns import Page
 from marketdata.wire.decode import decode_page
 
 T0 = "2026-01-01T00:00:00Z"

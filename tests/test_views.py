@@ -14,10 +14,10 @@ import pytest
 
 import marketdata as md
 from marketdata import testing
+from marketdata.points import schema
+from marketdata.points.columns import METRICS
+from marketdata.points.views import VIEWS, empty
 from marketdata.testing import strategies
-from marketdata.tidy import schema
-from marketdata.wire.columns import METRICS
-from marketdata.wire.views import VIEWS, empty
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT, ARCHIVE = set(dir(md.Client)), set(dir(md.Archive))
@@ -29,7 +29,7 @@ PLACES: dict[str, Callable[[], Iterable[str]]] = {
     "an awaited twin": lambda: {n[1:] for n in CLIENT if n.startswith("a")},
     "a method of Archive": lambda: ARCHIVE,
     "an argument of Archive.add": lambda: md.Archive.add.__annotations__,
-    "columns in tidy.schema": lambda: schema.COLUMNS,
+    "columns in points.schema": lambda: schema.COLUMNS,
     "sample frames": lambda: testing.__all__,
     "drawn frames": lambda: {n.removesuffix("_frames") + "s" for n in dir(strategies) if n.endswith("_frames")},
     "the start page of the service": lambda: re.findall(

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import AnyColumns, BookColumns, concat
+from marketdata.points.resample import aggregate
+from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.service.auth import Entry, Keys, digest, new_key
 from marketdata.service.cache import CachedChunk, ServedArchive, Subject
 from marketdata.service.pagination import PageRows, Pages, ServedPage
 from marketdata.service.plans import AccessPlan
 from marketdata.service.server import Service, build, start
-from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, concat
-from marketdata.wire.views import View
 
 # What can be switched; the first choice of each is the reading of this service.
 VARIANTS: Mapping[str, tuple[str, ...]] = {

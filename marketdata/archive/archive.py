@@ -31,13 +31,13 @@ from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
+from marketdata.points.arguments import choice, names, whole
+from marketdata.points.columns import AnyColumns, BookColumns
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
-from marketdata.tidy.arguments import choice, names, whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import Range, to_datetime, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns
-from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

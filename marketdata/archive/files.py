@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.points.columns import METRICS, BookColumns, Token
+from marketdata.points.schema import ID_COLUMNS
+from marketdata.points.views import VIEWS, View
 from marketdata.tidy.records import COLUMNS, LIST_COLUMNS
-from marketdata.tidy.schema import ID_COLUMNS
 from marketdata.times import parse_iso
-from marketdata.wire.columns import METRICS, BookColumns, Token
-from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,8 +23,8 @@ from marketdata.errors import (
     PlanError,
     RateLimitError,
 )
+from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_datetime
-from marketdata.wire.views import View
 
 
 class Round(NamedTuple):

@@ -13,12 +13,12 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
+from marketdata.points.columns import AnyColumns, BookColumns, Columns, PriceColumns, Token
+from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth, Resolution
-from marketdata.tidy.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.times import SECOND, TOO_FAR, Range, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, Columns, PriceColumns, Token
 from marketdata.wire.deduplicate import repeated
-from marketdata.wire.views import VIEWS, View
 
 # From so many times on, a coarse grid is neither chance nor a choice of moments.
 _ENOUGH = 12
@@ -144,7 +144,7 @@ def _at(base: BucketWidth, view: View, columns: AnyColumns) -> AnyColumns:
     columns = _distinct(view, _finite(columns))
     if bool(np.all(columns.ts % base.micros == 0)):
         return columns
-    from marketdata.tidy.runs import resample_columns
+    from marketdata.points.resample import resample_columns
 
     return resample_columns(columns, base)  # type: ignore[type-var]
 

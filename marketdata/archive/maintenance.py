@@ -25,10 +25,10 @@ from marketdata.archive.storage.schema import from_tables, level_weights, to_tab
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
-from marketdata.tidy.arguments import choice, number
+from marketdata.points.arguments import choice, number
+from marketdata.points.columns import AnyColumns, concat
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, concat
-from marketdata.wire.views import VIEWS, View, empty
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000

@@ -32,10 +32,10 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
+from marketdata.points.columns import AnyColumns, BookColumns, Ints, concat
+from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, concat
-from marketdata.wire.views import View
 
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0

@@ -20,12 +20,12 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
+from marketdata.points.arguments import choice
+from marketdata.points.columns import AnyColumns, Token, concat
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import choice
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, Token, concat
-from marketdata.wire.views import VIEWS, View, empty
 
 if TYPE_CHECKING:
     import polars as pl
@@ -160,7 +160,7 @@ def derived(
     counts: bool = False,
 ) -> AnyColumns:
     """Points of markets, each in a range, at a resolution, by the aggregation rules; ``counts``: see `has_counts`."""
-    from marketdata.tidy.runs import resample_columns
+    from marketdata.points.resample import resample_columns
 
     ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
     version, parts = table.version(), list[AnyColumns]()

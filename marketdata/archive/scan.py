@@ -13,13 +13,13 @@ from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import whole
+from marketdata.points.schema import ASK, BID, BOOKS, COUNT, uncounted
+from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import whole
 from marketdata.tidy.engines import plain_types
 from marketdata.tidy.partitions import home
-from marketdata.tidy.schema import ASK, BID, BOOKS, COUNT, uncounted
 from marketdata.times import Range, to_datetime
-from marketdata.wire.views import View
 
 if TYPE_CHECKING:
     import polars as pl

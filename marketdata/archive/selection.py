@@ -14,7 +14,7 @@ from marketdata.archive.coverage.policy import ServerTime
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
-from marketdata.tidy.arguments import names
+from marketdata.points.arguments import names
 from marketdata.times import SECOND
 
 # How long a listing can be used again, by the server's clock.

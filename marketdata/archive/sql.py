@@ -11,7 +11,7 @@ from marketdata.archive.scan import Query
 from marketdata.archive.storage.schema import SIDES, id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.tidy.schema import ASK, BID, COUNT, uncounted
+from marketdata.points.schema import ASK, BID, COUNT, uncounted
 from marketdata.times import SECOND, to_text
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")

@@ -26,10 +26,10 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.points.columns import AnyColumns, BookColumns, Token
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Token
-from marketdata.wire.views import VIEWS, View, empty
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marketdata.errors import ConfigError
+from marketdata.points import views
 from marketdata.resolution import Resolution
-from marketdata.wire import views
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive

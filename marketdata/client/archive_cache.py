@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from marketdata.errors import MarketDataError
 from marketdata.fetch.checkpoint import Report
-from marketdata.wire.views import View
+from marketdata.points.views import View
 
 
 class HistoryArchive(Protocol):

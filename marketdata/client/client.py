@@ -24,14 +24,14 @@ from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
+from marketdata.points.arguments import choice, names, whole
+from marketdata.points.columns import AnyColumns
+from marketdata.points.views import VIEWS, View
 from marketdata.tidy import records
-from marketdata.tidy.arguments import choice, names, whole
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire import models
-from marketdata.wire.columns import AnyColumns
-from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame

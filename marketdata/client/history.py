@@ -26,11 +26,11 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Memory
 from marketdata.fetch.scheduler import Arrival, Scheduler
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
-from marketdata.tidy.arguments import whole
+from marketdata.points.arguments import whole
+from marketdata.points.columns import AnyColumns, BookColumns, merged
+from marketdata.points.views import VIEWS, empty
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import AnyColumns, BookColumns, merged
-from marketdata.wire.views import VIEWS, empty
 
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000

@@ -20,10 +20,10 @@ from marketdata.errors import (
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import IdKind, MarketInfo, Window
+from marketdata.points.arguments import names
+from marketdata.points.views import View
 from marketdata.resolution import Resolution
-from marketdata.tidy.arguments import names
 from marketdata.times import Range, parse_iso
-from marketdata.wire.views import View
 
 _LARGEST_PAGE = 200
 _SEARCHES = 3

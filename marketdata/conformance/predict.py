@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.columns import AnyColumns, BookColumns, Ints, PriceColumns, Token
+from marketdata.points.resample import aggregate
 from marketdata.resolution import Resolution
-from marketdata.tidy.runs import aggregate
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, PriceColumns, Token
 
 # Sorted times, and their values: numbers, or a digest per book.
 TimedValues = tuple[Ints, NDArray[np.object_]]

@@ -11,11 +11,11 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
+from marketdata.points.columns import AnyColumns, Page, concat
+from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
-from marketdata.wire.views import View
 
 
 class Probe:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.conformance.predict import TimedValues, ValuesOfTokens, closed_buckets, predict
+from marketdata.points.columns import Floats
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import Floats
 
 # Open point -> the question, then this library's answer and the others that data can distinguish.
 READINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {

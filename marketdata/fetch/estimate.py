@@ -10,9 +10,9 @@ from typing import Any
 
 from marketdata.fetch.html_table import html_table
 from marketdata.fetch.windows import AT_ONCE, Window
+from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
-from marketdata.wire.views import VIEWS
 
 _DAY = 86_400 * SECOND
 _NAMES = re.compile(rf"\b({'|'.join(Resolution)})\b")

@@ -20,11 +20,11 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
+from marketdata.points.columns import AnyColumns, Page, concat
+from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_text
-from marketdata.wire.columns import AnyColumns, Page, concat
 from marketdata.wire.decode import decode_page
 from marketdata.wire.deduplicate import deduplicate, repeated
-from marketdata.wire.views import View
 
 # How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
 _MOST_TRIES = 3

@@ -10,9 +10,9 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Literal
 
+from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
-from marketdata.wire.views import View
 
 IdKind = Literal["market", "token"]
 LARGEST_LIMIT = 200

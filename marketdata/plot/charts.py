@@ -29,11 +29,12 @@ from marketdata.plot.chart import (
     Line,
     Panel,
 )
-from marketdata.tidy import forecast_scores, normalization, schema, shapes
+from marketdata.points import schema
+from marketdata.points.columns import METRICS
+from marketdata.points.resample import run_ends
+from marketdata.tidy import forecast_scores, normalization, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.quotes import bbo
-from marketdata.tidy.runs import run_ends
-from marketdata.wire.columns import METRICS
 
 Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.columns import AnyColumns, BookColumns, Ints
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints
-from marketdata.wire.views import VIEWS, View
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
 _IS_BOOKS = {view: spec.columns is BookColumns for view, spec in VIEWS.items()}

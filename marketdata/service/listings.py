@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from marketdata.points.columns import Ints
 from marketdata.service.cache import ServedArchive
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.times import parse_iso
-from marketdata.wire.columns import Ints
 
 RecordKind = Literal["series", "events", "markets"]
 SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]

@@ -26,6 +26,7 @@ import numpy as np
 from itsdangerous import Signer
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import AnyColumns
 from marketdata.service import errors
 from marketdata.service.cache import (
     CACHE_BYTES,
@@ -38,7 +39,6 @@ from marketdata.service.cache import (
     chunk_ranges,
 )
 from marketdata.times import Range
-from marketdata.wire.columns import AnyColumns
 
 # Chunks with points, and time [s], that one request may read before it answers with a cursor.
 MAX_READS = 24

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketdata.errors import ConfigError
+from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service import errors
-from marketdata.wire.views import VIEWS
 
 DAY = 86_400
 DEFAULT_REQUESTS_PER_MINUTE = 60_000

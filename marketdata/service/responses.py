@@ -11,11 +11,11 @@ import numpy as np
 import orjson
 from fastapi.responses import Response
 
+from marketdata.points.columns import BookColumns, Token
+from marketdata.points.views import VIEWS
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
-from marketdata.wire.columns import BookColumns, Token
-from marketdata.wire.views import VIEWS
 
 GZIP_FROM = 1_000
 

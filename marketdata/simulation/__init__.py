@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import concat
 from marketdata.simulation.market import END, Observations, observe, simulate_market
 from marketdata.simulation.universe import MarketSpec, event_specs, market_record, market_specs
-from marketdata.tidy.arguments import number, whole
-from marketdata.wire.columns import concat
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, Token
 from marketdata.simulation import order_books, price_process
 from marketdata.simulation.price_process import PricePath
 from marketdata.simulation.universe import MarketSpec
 from marketdata.times import to_micros, to_text
-from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, Token
 
 END = to_micros("2026-01-01", "END")
 _CHUNK_LEVELS = 4_000_000  # levels in memory at a time

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.wire.columns import BookColumns, Codes, Floats, Ints, Token
+from marketdata.points.columns import BookColumns, Codes, Floats, Ints, Token
 
 UNIT = 1000  # prices are counted in thousandths, the finest tick
 COARSE, FINE = 10, 1

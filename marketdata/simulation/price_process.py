@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.wire.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints
 
 MINUTE = 60_000_000
 _LARGEST = 700.0  # information at the end: far past the last float between 0 and 1

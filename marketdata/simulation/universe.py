@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.wire.columns import Token
+from marketdata.points.columns import Token
 
 SERIES = (
     ("simulated-ruritania-elections", "Simulated: Elections of Ruritania", "politics"),

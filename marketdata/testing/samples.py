@@ -8,11 +8,11 @@ import numpy as np
 
 from marketdata import accessor
 from marketdata.errors import ConfigError
+from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
 from marketdata.resolution import Resolution
 from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import to_micros, to_text
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 
 _START = to_micros("2026-01-01", "start")
 _NAMES = ("rain", "snow", "wind", "frost")

@@ -15,10 +15,10 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
 from marketdata.accessor import to_frame
+from marketdata.points.columns import METRICS, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.views import VIEWS, View
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.columns import METRICS, BookColumns, MetricColumns, PriceColumns, Token
-from marketdata.wire.views import VIEWS, View
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01

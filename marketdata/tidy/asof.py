@@ -12,6 +12,8 @@ import polars as pl
 from narwhals.stable.v2.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.columns import Ints
+from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import (
     Result,
@@ -27,10 +29,8 @@ from marketdata.tidy.backends import (
 )
 from marketdata.tidy.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
-from marketdata.tidy.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_duration
-from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 KNOWN = "available_at"

@@ -26,11 +26,11 @@ from narwhals.stable.v2.dependencies import (
 )
 
 from marketdata.errors import NotTidyError
+from marketdata.points.columns import Ints
+from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 from marketdata.tidy import engines, nested, partitions
 from marketdata.tidy.normalization import from_codes
-from marketdata.tidy.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 from marketdata.tidy.table import EagerTable
-from marketdata.wire.columns import Ints
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,9 +9,9 @@ import narwhals.stable.v2 as nw
 from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.schema import ID_COLUMNS, check_names, kind_of
 from marketdata.tidy.backends import read
 from marketdata.tidy.normalization import check_ids
-from marketdata.tidy.schema import ID_COLUMNS, check_names, kind_of
 
 F = TypeVar("F")
 

@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.tidy.arguments import whole
+from marketdata.points.arguments import whole
+from marketdata.points.resample import group_starts, run_ends
+from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
 from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
 from marketdata.tidy.table import EagerTable, refuse_cents
 
 F = TypeVar("F")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning
-from marketdata.tidy.schema import ID_COLUMNS
+from marketdata.points.schema import ID_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

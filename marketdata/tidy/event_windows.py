@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.columns import Ints, ranges
+from marketdata.points.resample import run_ends
+from marketdata.points.schema import ID_COLUMNS, Kind, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, run, series_of
 from marketdata.tidy.outcomes import resolution_times
-from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import ID_COLUMNS, Kind, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
-from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")

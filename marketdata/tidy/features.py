@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from marketdata.errors import ConfigError
-from marketdata.tidy.book import OF_LEVELS, OF_TOP, Books, Values
+from marketdata.points.book import OF_LEVELS, OF_TOP, Books, Values
 from marketdata.tidy.measures import of_levels, of_top
 
 F = TypeVar("F")

@@ -11,15 +11,15 @@ from narwhals.stable.v2.dependencies import is_dask_dataframe
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import Ints, ranges
+from marketdata.points.resample import run_ends
+from marketdata.points.schema import ID_COLUMNS, is_count
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, Taken, is_batches, is_lazy, kind_name, run, source_of
 from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_if_coarser
 from marketdata.tidy.normalization import from_codes
-from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import ID_COLUMNS, is_count
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_micros, to_range
-from marketdata.wire.columns import Ints, ranges
 
 F = TypeVar("F")
 Fill = Literal["null", "forward"] | None

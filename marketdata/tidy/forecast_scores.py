@@ -12,15 +12,15 @@ import polars as pl
 from narwhals.stable.v2.dependencies import is_dask_dataframe
 
 from marketdata.errors import ConfigError
-from marketdata.tidy.arguments import number, whole
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Floats
+from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.tidy.backends import at_once, closed, read, run, source_of
 from marketdata.tidy.engines import is_engine
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.tidy.table import EagerTable
-from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
 Of = Literal["token", "market", "all"]

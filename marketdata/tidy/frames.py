@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
+from marketdata.points.resample import group_starts
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
+from marketdata.points.views import VIEWS, View
 from marketdata.tidy import nested
 from marketdata.tidy.normalization import from_codes
-from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
-from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
-from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import CoarseGridWarning, ConfigError, warn
+from marketdata.points.columns import Ints
 from marketdata.resolution import WEEK, BucketWidth, Resolution
 from marketdata.times import to_datetime
-from marketdata.wire.columns import Ints
 
 # Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
 _ENOUGH, _CHANCES = 3, 4**3

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from marketdata.points.book import Books, Measure, Side, bbo
+from marketdata.points.schema import BBO, ID_COLUMNS, Kind
 from marketdata.tidy import nested
 from marketdata.tidy.backends import PolarsSource, Result, Taken, beside, run
-from marketdata.tidy.book import Books, Measure, Side, bbo
-from marketdata.tidy.schema import BBO, ID_COLUMNS, Kind
 from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")

@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.book import Books, Side
+from marketdata.points.book import Books, Side
+from marketdata.points.columns import Floats, Ints
+from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.tidy.normalization import from_codes
-from marketdata.tidy.schema import ASK, BID, LISTS
 from marketdata.tidy.table import EagerTable, Sides
-from marketdata.wire.columns import Floats, Ints
 
 _PAIRS = (LISTS[:2], LISTS[2:])
 _OF = "__of"

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.tidy.schema import ASK, BID, ID_COLUMNS
+from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.times import to_micros
 
 Raw = Any  # a polars Series, or a list of objects

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from marketdata.points.columns import Ints
+from marketdata.points.resample import group_starts
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.backends import closed, in_memory, is_lazy, opened, read
-from marketdata.tidy.runs import group_starts
-from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_text
-from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 # Probabilities of one market that miss 1 by more than this are worth a look.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from marketdata.tidy import book
+from marketdata.points import book
 from marketdata.tidy.measures import of_top
 
 F = TypeVar("F")

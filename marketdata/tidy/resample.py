@@ -12,14 +12,15 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
+from marketdata.points import resample as runs
+from marketdata.points.columns import Ints
+from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
-from marketdata.tidy import nested, runs
+from marketdata.tidy import nested
 from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_if_coarser
-from marketdata.tidy.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.tidy.table import EagerTable
-from marketdata.wire.columns import Ints
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import Floats
+from marketdata.points.resample import run_ends
+from marketdata.points.schema import Kind, value_columns
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.measures import top
-from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import Kind, value_columns
 from marketdata.tidy.table import EagerTable, refuse_cents
-from marketdata.wire.columns import Floats
 
 F = TypeVar("F")
 How = Literal["simple", "log", "change", "log_odds"]

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.arguments import whole
+from marketdata.points.columns import BookColumns
+from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy import frames, nested
-from marketdata.tidy.arguments import whole
 from marketdata.tidy.backends import Result, Taken, is_lazy, run
 from marketdata.tidy.engines import is_engine
-from marketdata.tidy.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
-from marketdata.wire.columns import BookColumns
 
 F = TypeVar("F")
 KEYS = ("ts", *ID_COLUMNS)

@@ -22,12 +22,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
+from marketdata.points.book import Books, Side
+from marketdata.points.columns import Ints
+from marketdata.points.resample import group_starts, run_ends
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
 from marketdata.tidy import normalization
-from marketdata.tidy.book import Books, Side
-from marketdata.tidy.runs import group_starts, run_ends
-from marketdata.tidy.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
 from marketdata.times import to_text
-from marketdata.wire.columns import Ints
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from marketdata.tidy import book
+from marketdata.points import book
 from marketdata.tidy.measures import of_levels
 
 F = TypeVar("F")

@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NoBookWarning, NotTidyError, warn
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Floats, Ints
+from marketdata.points.resample import run_ends
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import number, whole
 from marketdata.tidy.backends import closed, in_memory, opened, series_of
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.tidy.runs import run_ends
-from marketdata.tidy.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
 from marketdata.tidy.table import refuse_cents
 from marketdata.times import to_text
-from marketdata.wire.columns import Floats, Ints
 
 Fees = float | Callable[[Floats, Floats], Any]
 Token = tuple[str, str]

@@ -20,12 +20,12 @@ import numpy as np
 import simdjson
 
 from marketdata.errors import ContractError
+from marketdata.points.columns import AnyColumns, BookColumns, Page, Token, merged
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
-from marketdata.wire.columns import AnyColumns, BookColumns, Page, Token, merged
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope, parse
 from marketdata.wire.validation import check
-from marketdata.wire.views import VIEWS, View, empty
 
 _THREAD = threading.local()
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope

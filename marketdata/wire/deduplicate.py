@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ContractError
+from marketdata.points.columns import AnyColumns, BookColumns, Ints, ranges
 from marketdata.times import to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, Ints, ranges
 
 
 class Deduplicated(NamedTuple):

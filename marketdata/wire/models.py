@@ -7,8 +7,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError, create_model
 
 from marketdata.errors import ContractError
+from marketdata.points.columns import METRICS
 from marketdata.resolution import Resolution
-from marketdata.wire.columns import METRICS
 
 # An id is a text; where a record has it as a number, its digits are the text.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from marketdata.errors import ContractError
+from marketdata.points.columns import AnyColumns, BookColumns, Token
+from marketdata.points.views import VIEWS, View, ViewSpec
 from marketdata.times import Range, parse_iso
-from marketdata.wire.columns import AnyColumns, BookColumns, Token
-from marketdata.wire.views import VIEWS, View, ViewSpec
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)

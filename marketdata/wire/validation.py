@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from marketdata.points.columns import AnyColumns, BookColumns, PriceColumns
 from marketdata.resolution import Resolution
-from marketdata.wire.columns import AnyColumns, BookColumns, PriceColumns
 
 _NAMES = frozenset(str(r) for r in Resolution)
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from marketdata.points.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.views import View, empty
 from marketdata.times import Range, to_text
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
-from marketdata.wire.views import View, empty
 
 MINUTE = 60_000_000
 START = 1_750_000_020_000_000 // MINUTE * MINUTE

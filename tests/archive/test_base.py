@@ -27,9 +27,9 @@ import marketdata as md
 from marketdata.accessor import to_frame
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, ConfigError
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
-from marketdata.wire.views import VIEWS, View
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 M, SECOND = MARKETS[0], 1_000_000

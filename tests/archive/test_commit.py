@@ -15,8 +15,8 @@ from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.schema import to_table
 from marketdata.archive.storage.tables import Table
-from marketdata.wire.columns import concat
-from marketdata.wire.views import empty
+from marketdata.points.columns import concat
+from marketdata.points.views import empty
 
 M, N = MARKETS
 

@@ -37,7 +37,7 @@ from marketdata.errors import (
     NotTidyError,
     PartialCoverageWarning,
 )
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
 
 M, N = MARKETS
 HOUR, DAY = 60, 1440

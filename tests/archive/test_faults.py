@@ -21,8 +21,8 @@ from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
-from marketdata.wire.columns import BookColumns, PriceColumns, Token
-from marketdata.wire.views import View
+from marketdata.points.columns import BookColumns, PriceColumns, Token
+from marketdata.points.views import View
 
 M, N = MARKETS
 

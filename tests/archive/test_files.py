@@ -26,8 +26,8 @@ from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import _narrowed
 from marketdata.cli import output
 from marketdata.errors import ConfigError
+from marketdata.points.columns import AnyColumns, Token, concat
 from marketdata.tidy.records import to_frame as records_frame
-from marketdata.wire.columns import AnyColumns, Token, concat
 
 M, N = MARKETS
 TOKEN = "9" * 77

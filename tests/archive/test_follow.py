@@ -24,8 +24,8 @@ from marketdata.errors import (
     RateLimitError,
     ServerError,
 )
+from marketdata.points.views import View
 from marketdata.times import Range, to_text
-from marketdata.wire.views import View
 
 M = MARKETS[0]
 DAY = 1440

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.schema import from_tables, to_table
-from marketdata.wire.columns import concat
-from marketdata.wire.views import VIEWS, View
+from marketdata.points.columns import concat
+from marketdata.points.views import VIEWS, View
 
 numbers = st.floats(0, 1e6, width=32)
 sides = st.lists(st.tuples(numbers, numbers), max_size=4)

@@ -18,11 +18,11 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import held
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.errors import ArchiveError
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.service.cache import Subject
 from marketdata.service.pagination import Pages
 from marketdata.times import Range
-from marketdata.wire.views import VIEWS, View
 
 # Long enough for holes, of an hour and more.
 END = 300

@@ -247,7 +247,7 @@ def test_many_files_open_quickly_and_need_few_descriptors(archive: Archive) -> N
 def _one_price(n: int) -> Any:
     import numpy as np
 
-    from marketdata.wire.columns import PriceColumns, Token
+    from marketdata.points.columns import PriceColumns, Token
 
     token = (Token(f"m-{n:02d}", str(n), "Yes"),)
     return PriceColumns(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), {"price": np.array([0.5])})

@@ -13,8 +13,8 @@ from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, poi
 from marketdata.archive import Archive
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
+from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
-from marketdata.wire.views import VIEWS, View
 
 M = MARKETS[0]
 HOUR = 60

@@ -9,8 +9,8 @@ from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.tables import Table
+from marketdata.points.views import View
 from marketdata.times import Range
-from marketdata.wire.views import View
 
 M = MARKETS[0]
 HOUR, DAY = 60, 1440

@@ -14,8 +14,8 @@ import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.fetch.http.transport import Transport
+from marketdata.points.views import VIEWS
 from marketdata.times import to_datetime, to_micros
-from marketdata.wire.views import VIEWS
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from archive.test_faults import books, held, prices
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveCorruptError, PartialCoverageWarning
-from marketdata.wire.views import VIEWS
+from marketdata.points.views import VIEWS
 
 M, N = MARKETS
 

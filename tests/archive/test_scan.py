@@ -15,7 +15,7 @@ from archive.test_faults import books
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
-from marketdata.wire.views import VIEWS, View
+from marketdata.points.views import VIEWS, View
 
 M, N = MARKETS
 DAY = 1440

@@ -25,7 +25,7 @@ from archive.writers import keep_up, limited, part_of, rows_of, write_for_ever, 
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.wire.columns import BookColumns
+from marketdata.points.columns import BookColumns
 
 pytestmark = pytest.mark.soak
 M, N = MARKETS

@@ -14,7 +14,7 @@ from archive.source import MARKETS, MINUTE, START, TOKENS, Source
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.errors import ConfigError, NotFoundError
-from marketdata.wire.views import VIEWS
+from marketdata.points.views import VIEWS
 
 WIDTHS = ("1m", "10m", "1h", "6h", "1d")
 

@@ -16,10 +16,10 @@ from archive.source import MARKETS, MINUTE, START
 from archive.test_faults import books
 
 import marketdata.accessor
-import marketdata.tidy.runs  # noqa: F401
+import marketdata.points.resample  # noqa: F401
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.wire.columns import BookColumns, PriceColumns, Token
+from marketdata.points.columns import BookColumns, PriceColumns, Token
 
 M = MARKETS[0]
 

@@ -17,9 +17,9 @@ import marketdata.pandas
 import marketdata.polars
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
+from marketdata.points.schema import ID_COLUMNS
 from marketdata.tidy.backends import source_of
 from marketdata.tidy.frames import to_frame
-from marketdata.tidy.schema import ID_COLUMNS
 
 
 def grouper(frame: pd.DataFrame) -> pd.DataFrame:

@@ -32,9 +32,9 @@ from marketdata.fetch.http.retry import Failure
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window
+from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
-from marketdata.wire.columns import BookColumns, MetricColumns, PriceColumns, Token
 
 MINUTE = 60_000_000
 START = parse_iso("2025-01-01T00:00:00Z")

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
+from marketdata.points.columns import BookColumns, PriceColumns, Token
 from marketdata.times import to_text
-from marketdata.wire.columns import BookColumns, PriceColumns, Token
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01

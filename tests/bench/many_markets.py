@@ -18,7 +18,7 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.schema import to_table
-from marketdata.wire.columns import PriceColumns, Token, concat
+from marketdata.points.columns import PriceColumns, Token, concat
 
 MINUTE = 60_000_000
 _IDS = ["market_id", "token_id", "token_label"]

@@ -20,8 +20,8 @@ from bench.loading import Load, walk
 from bench.made import MINUTE, START
 from bench.measure import Table
 from marketdata.archive import Archive
+from marketdata.points.columns import BookColumns, Token
 from marketdata.times import to_text
-from marketdata.wire.columns import BookColumns, Token
 
 CLIENTS = 20
 RATE = 250

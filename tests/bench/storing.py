@@ -16,7 +16,7 @@ import polars as pl
 import marketdata as md
 from bench.measure import Table, compare, interleaved, ratio
 from marketdata.archive import Archive
-from marketdata.wire.columns import BookColumns, Token, concat
+from marketdata.points.columns import BookColumns, Token, concat
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01

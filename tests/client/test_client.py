@@ -48,7 +48,7 @@ def test_frames_have_the_columns_of_the_schema_even_without_rows(client: md.Clie
         assert list(none.columns) == list(full.columns)
         assert list(map(str, none.dtypes)) == list(map(str, full.dtypes))
         assert (len(none), len(full) > 0) == (0, True)
-        assert list(full.columns)[: len(md.tidy.schema.COLUMNS[kind])] == list(md.tidy.schema.COLUMNS[kind])  # type: ignore[attr-defined]
+        assert list(full.columns)[: len(md.points.schema.COLUMNS[kind])] == list(md.points.schema.COLUMNS[kind])  # type: ignore[attr-defined]
 
 
 def test_returned_frames_have_the_accessor(client: md.Client, slugs: list[str]) -> None:

@@ -11,7 +11,7 @@ from archive.test_recorded import ASKED
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.wire.views import VIEWS
+from marketdata.points.views import VIEWS
 
 RANGE = ("2025-12-01", "2026-07-01")
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
 
 import marketdata as md
+from marketdata.points.columns import PriceColumns, Token
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, metric_columns, nullable, price_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
-from marketdata.wire.columns import PriceColumns, Token
 
 TOKENS = (Token("m", "1", "No"), Token("m", "2", "Yes"))
 
@@ -182,7 +182,7 @@ def test_align_refuses_what_does_not_fit() -> None:
     with pytest.raises(md.ConfigError, match="'forward'"):
         md.align(frame, "1m", fill="zero")
     with pytest.raises(md.NotTidyError, match="bbo"):
-        md.align(to_frame(md.wire.views.empty("books"), "polars"), "1m")  # type: ignore[attr-defined]
+        md.align(to_frame(md.points.views.empty("books"), "polars"), "1m")  # type: ignore[attr-defined]
     assert len(md.align(frame.clear(), "1m")) == 0
     assert md.align(frame, "1m", start="2026-01-01", end="2026-01-01T00:04")["observed"].to_list() == [
         False,

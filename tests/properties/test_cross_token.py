@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
 
 import marketdata as md
+from marketdata.points.columns import BookColumns, PriceColumns, Token
 from marketdata.testing.strategies import START, book_columns, nullable, prices, sides, times
 from marketdata.tidy.frames import to_frame
-from marketdata.wire.columns import BookColumns, PriceColumns, Token
 
 
 @st.composite

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import ContractError
+from marketdata.points.columns import BookColumns, Page, merged
 from marketdata.testing.strategies import book_pages, encodings
 from marketdata.wire import decode
-from marketdata.wire.columns import BookColumns, Page, merged
 from marketdata.wire.decode import decode_page, decode_pages
 
 WRONG = [

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.tidy import runs, table
+from marketdata.points import resample as runs
+from marketdata.tidy import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 IDS = list(plain.IDS)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
 
 import marketdata as md
+from marketdata.points.views import empty
 from marketdata.testing.strategies import MINUTE, START, book_columns
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
-from marketdata.wire.views import empty
 
 
 def levels_of(books: Any) -> list[tuple[int, Any, list[Any], list[Any]]]:

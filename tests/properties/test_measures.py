@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
 
 import marketdata as md
+from marketdata.points.schema import TOLERANCE
 from marketdata.testing.strategies import book_columns
 from marketdata.tidy.frames import to_frame
-from marketdata.tidy.schema import TOLERANCE
 from marketdata.times import to_datetime
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"
@@ -288,7 +288,7 @@ def test_measures_of_the_recorded_books_equal_a_plain_walk() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "3", math.nan], ids=repr)
 def test_levels_that_do_not_count_are_refused(wrong: Any) -> None:
     """A number of levels is whole and from 1; the message says so."""
-    frame = to_frame(md.wire.views.empty("books"), "polars")  # type: ignore[attr-defined]
+    frame = to_frame(md.points.views.empty("books"), "polars")  # type: ignore[attr-defined]
     with pytest.raises(md.ConfigError, match="whole numbers from 1"):
         md.depth(frame, levels=wrong)
 
@@ -310,7 +310,7 @@ def test_levels_that_do_not_count_are_refused(wrong: Any) -> None:
 )
 def test_arguments_that_make_no_sense_are_refused(call: Callable[[Any], Any]) -> None:
     """Each wrong argument is a ConfigError that says what is allowed."""
-    frame = to_frame(md.wire.views.empty("books"), "pandas")  # type: ignore[attr-defined]
+    frame = to_frame(md.points.views.empty("books"), "pandas")  # type: ignore[attr-defined]
     with pytest.raises(md.ConfigError, match=r"allowed|exactly one|exclude each other"):
         call(frame)
 
@@ -320,6 +320,6 @@ def test_arguments_that_make_no_sense_are_refused(call: Callable[[Any], Any]) ->
 )
 def test_a_frame_of_another_kind_is_refused(verb: Callable[[Any], Any]) -> None:
     """Metrics are no books: their spread is another number."""
-    frame = to_frame(md.wire.views.empty("metrics"), "pandas")  # type: ignore[attr-defined]
+    frame = to_frame(md.points.views.empty("metrics"), "pandas")  # type: ignore[attr-defined]
     with pytest.raises(md.NotTidyError, match="token_id"):
         verb(frame)

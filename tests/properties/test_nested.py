@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from properties.test_foreign import CASES, judged, plain_rows
 
 import marketdata as md
-from marketdata.tidy.schema import LISTS
+from marketdata.points.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))

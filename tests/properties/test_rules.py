@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
 
 import marketdata as md
+from marketdata.points import resample as runs
+from marketdata.points.resample import resample_columns
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
-from marketdata.tidy import runs
 from marketdata.tidy.frames import to_columns, to_frame
-from marketdata.tidy.runs import resample_columns
 
 # Drawn points may all lie on a coarse grid.
 pytestmark = pytest.mark.filterwarnings(
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
 resolutions = st.sampled_from(list(Resolution))
 
 
-def last_books(books: md.wire.columns.BookColumns, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
+def last_books(books: md.points.columns.BookColumns, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
     """Brute force: walk every snapshot, remember the latest of each token and bucket."""
     latest: dict[tuple[int, int], tuple[int, list[Any], list[Any]]] = {}
     at = 0
@@ -163,7 +163,7 @@ def test_frames_in_other_zones_are_converted_not_misread(
 
 def test_last_never_joins_a_bid_with_an_older_ask() -> None:
     """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
-    columns = md.wire.columns  # type: ignore[attr-defined]
+    columns = md.points.columns  # type: ignore[attr-defined]
     books = columns.BookColumns(
         (columns.Token("m", "1", "Yes"),),
         np.zeros(2, np.int32),
@@ -179,7 +179,7 @@ def test_last_never_joins_a_bid_with_an_older_ask() -> None:
 @pytest.mark.parametrize("lost", ["side", "level", "size"])
 def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
     """Levels without their side, level or size are refused with the name of what is missing."""
-    books = to_frame(md.wire.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
+    books = to_frame(md.points.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
     for verb in (lambda f: md.resample(f, "1h"), md.probabilities, md.check):
         with pytest.raises(md.NotTidyError, match=f"needs the columns .*'{lost}'"):
             verb(books)
@@ -187,7 +187,7 @@ def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
 
 def test_prices_that_are_texts_are_refused() -> None:
     """A price column of texts is no price: it is refused, not left out of the means."""
-    prices = to_frame(md.wire.views.empty("prices"), "polars")  # type: ignore[attr-defined]
+    prices = to_frame(md.points.views.empty("prices"), "polars")  # type: ignore[attr-defined]
     with pytest.raises(md.NotTidyError, match=r"price contains String, not numbers"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
 

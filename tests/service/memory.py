@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from marketdata.points.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.views import View, empty
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
-from marketdata.wire.views import View, empty
 
 MINUTE = 60_000_000
 Book = tuple[list[tuple[float, float]], list[tuple[float, float]]]

@@ -16,13 +16,13 @@ from service.web import START
 from starlette.exceptions import HTTPException
 
 from marketdata.archive.coverage.intervals import union
+from marketdata.points.columns import MetricColumns, PriceColumns, Token
+from marketdata.points.views import empty
 from marketdata.resolution import Resolution
 from marketdata.service import cache
 from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
 from marketdata.service.pagination import Pages, labels_of
 from marketdata.times import Range, to_datetime
-from marketdata.wire.columns import MetricColumns, PriceColumns, Token
-from marketdata.wire.views import empty
 
 SPAN = 3 * 1440
 TIME = pl.Datetime("us", "UTC")

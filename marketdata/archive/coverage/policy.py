@@ -9,9 +9,9 @@ import numpy as np
 
 from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union
 from marketdata.archive.coverage.state import CoverageState
+from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, Range
-from marketdata.wire.columns import Ints
 
 MINUTE = Resolution.M1.micros
 # So long without a point is a hole: between points that are an hour apart lie 59 empty buckets.

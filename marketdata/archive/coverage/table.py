@@ -16,8 +16,8 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.tables import Table, Version
+from marketdata.points.columns import Ints
 from marketdata.times import SECOND
-from marketdata.wire.columns import Ints
 
 CoverageKey = tuple[str, str]
 _TS = pa.timestamp("us", "UTC")

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.wire.columns import AnyColumns, BookColumns, Floats, Ints
+from marketdata.points.columns import AnyColumns, BookColumns, Floats, Ints
 
 Words = NDArray[np.uint64]
 _A = np.uint64(0x9E3779B97F4A7C15)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from marketdata.archive.storage import errors
 from marketdata.errors import ArchiveCorruptError
-from marketdata.tidy.schema import ID_COLUMNS
+from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
 GROUP_LEVELS = 100_000

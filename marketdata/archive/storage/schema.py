@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.tidy.schema import ID_COLUMNS
-from marketdata.wire.columns import AnyColumns, BookColumns, Codes, Floats, Token
-from marketdata.wire.views import VIEWS, View, ViewSpec, empty
+from marketdata.points.columns import AnyColumns, BookColumns, Codes, Floats, Token
+from marketdata.points.schema import ID_COLUMNS
+from marketdata.points.views import VIEWS, View, ViewSpec, empty
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))

@@ -28,7 +28,7 @@ from marketdata.cli.parameters import (
     recordings,
 )
 from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.wire.views import VIEWS
+from marketdata.points.views import VIEWS
 
 if TYPE_CHECKING:
     import polars as pl

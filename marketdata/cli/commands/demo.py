@@ -13,9 +13,9 @@ import typer
 from marketdata.cli import output
 from marketdata.cli.parameters import check_out, recordings
 from marketdata.errors import ConfigError, ContractError
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime, to_micros
-from marketdata.wire.views import VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
+from marketdata.points.views import VIEWS, View
 from marketdata.service import errors, responses
 from marketdata.service.cache import Subject
 from marketdata.service.dependencies import (
@@ -21,7 +22,6 @@ from marketdata.service.pagination import ServedPage, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
-from marketdata.wire.views import VIEWS, View
 
 
 def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: RequestContext) -> Response:

@@ -14,13 +14,13 @@ import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
+from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service.cache import Intervals
 from marketdata.service.dependencies import Context, ListingParameters, Parts, read_context
 from marketdata.service.listings import ListingQuery
 from marketdata.service.plans import AccessPlan
 from marketdata.times import to_text
-from marketdata.wire.views import VIEWS
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of the covered range of a market cannot be seen on the page.

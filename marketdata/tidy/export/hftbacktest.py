@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import number
+from marketdata.points.columns import BookColumns
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.arguments import number
 from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import own_times
-from marketdata.wire.columns import BookColumns
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
 HFT_EVENT = np.dtype(

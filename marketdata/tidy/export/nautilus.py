@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import BookColumns
+from marketdata.points.schema import require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.export.hftbacktest import book_columns
 from marketdata.tidy.records import columns_of
-from marketdata.tidy.schema import require
 from marketdata.times import to_micros
-from marketdata.wire.columns import BookColumns
 
 _DEPTH10 = 10
 _MOST_DIGITS = 9

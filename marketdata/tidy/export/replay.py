@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import own_times
 from marketdata.times import to_datetime
-from marketdata.wire.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
-from marketdata.wire.views import View
 
 
 class Book(NamedTuple):

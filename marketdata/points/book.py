@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.tidy.arguments import number, whole
-from marketdata.tidy.schema import TOLERANCE
-from marketdata.wire.columns import Floats, Ints, ranges
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Floats, Ints, ranges
+from marketdata.points.schema import TOLERANCE
 
 # One entry per book: float64 with NaN for null, or bool.
 Values = Mapping[str, NDArray[np.float64] | NDArray[np.bool_]]

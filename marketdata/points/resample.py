@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, ranges
+from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
-from marketdata.tidy.schema import COUNT, uncounted
-from marketdata.wire.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, ranges
 
 C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.wire.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
 
 View = Literal["books", "prices", "metrics"]
 

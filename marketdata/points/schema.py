@@ -1,4 +1,4 @@
-"""Names, order and meaning of the columns of tidy frames; metrics are named in ``wire.columns.METRICS``.
+"""Names, order and meaning of the columns of tidy frames; metrics are named in ``points.columns.METRICS``.
 
 =======  ================  ======================================================================================
 frame    one row per       columns
@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
-from marketdata.wire.columns import Floats, Token
-from marketdata.wire.views import VIEWS, View
+from marketdata.points.columns import Floats, Token
+from marketdata.points.views import VIEWS, View
 
 # A series has a time, a market or a token, and any columns beside them.
 Kind = View | Literal["bbo", "quotes", "series", "nested"]
