@@ -842,8 +842,8 @@ class Archive(Generic[Frame]):
     def coverage(self, *, frame: FrameKind | None = None) -> Any:
         """What is stored: one row per range of a market's view.
 
-        Returns a ``frame`` with ``view market_id start end state rows content_hash fetched_at``: [start, end) in UTC;
-        state is final, provisional, recorded, empty_observed, unproven or missing; rows and hash null if unknown.
+        Returns a ``frame`` with ``view market_id start end state rows fetched_at``: [start, end) in UTC;
+        state is final, provisional, recorded, empty_observed, unproven or missing; rows null if unknown.
 
         Examples
         --------

@@ -19,7 +19,6 @@ from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import files_of, read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
 from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
@@ -241,8 +240,6 @@ def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
         return f"{len(found)} points are stored where the range is recorded as empty"
     if record.rows is not None and len(found) != record.rows:
         return f"{len(found)} points are stored where {record.rows} were written"
-    if record.digest is not None and content_hash(found) != record.digest:
-        return "the points are not those that were written"
     return None
 
 
@@ -339,10 +336,10 @@ def _record_again(store: ArchiveStore, view: View, market: str, states: Containe
             elif record.state != CoverageState.MISSING:
                 right.append(record.range)
         now, seq = time.time_ns() // 1000, 2 * version.number + 1  # after all of this version, before those of the next
-        new = [CoverageRecord(*one, CoverageState.MISSING, None, None, now, seq) for one in lost]
+        new = [CoverageRecord(*one, CoverageState.MISSING, None, now, seq) for one in lost]
         for one in subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost]):
             part = points.between(*one)
-            new.append(CoverageRecord(*one, CoverageState.RECORDED, len(part), content_hash(part), now, seq))
+            new.append(CoverageRecord(*one, CoverageState.RECORDED, len(part), now, seq))
         store.coverage.append({(view, market): new})
 
 
@@ -433,7 +430,7 @@ def _keep_newest(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile
             span = Interval(market, *minutes_of(every), CoverageState.UNPROVEN)
             before = store.coverage.records(view, market)
             store.commit(view, newest, [span])
-            # The hashes tell which points are those that were written; ranges with others become missing.
+            # Their rows tell which ranges are as they were written; others become missing.
             store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})
 
 
@@ -444,5 +441,5 @@ def _record_unknown(store: ArchiveStore, view: View) -> None:
     for file in table.version().files:
         for market, part in by_market(from_tables(view, [table.read(file)]).sort()).items():
             if market not in known:
-                record = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, None, 0, 0)
+                record = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, 0, 0)
                 store.coverage.append({(view, market): overlay([record])})

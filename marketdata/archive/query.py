@@ -303,7 +303,7 @@ def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, touching ranges of one state as one."""
     import polars as pl
 
-    columns = ["view", "market_id", "start", "end", "state", "rows", "content_hash", "fetched_at"]
+    columns = ["view", "market_id", "start", "end", "state", "rows", "fetched_at"]
     return of_kind(pl.DataFrame(coverage.all().select(columns)).filter(pl.col("view").is_in(VIEWS)), frame)
 
 

@@ -119,7 +119,7 @@ class Selection:
         return any(is_fresh(p.fetched_at, clock().now) for p in listed)
 
     def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
-        listed = CoverageRecord(0, 1, CoverageState.FINAL, None, None, clock().now, 0)
+        listed = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
         self._store.coverage.append({(_DISCOVERY, what): [listed]})
 
 

@@ -20,7 +20,6 @@ from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut,
 from marketdata.archive.coverage.policy import HOLE, MINUTE, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
-from marketdata.archive.storage.content_hash import content_hash
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
@@ -151,7 +150,7 @@ class ArchiveStore:
             for one in intervals:
                 part = parts.get(one.market_id, nothing).between(one.start, one.end)
                 fresh.setdefault(one.market_id, []).append(
-                    CoverageRecord(one.start, one.end, one.state, len(part), content_hash(part), now, 0, one.tries)
+                    CoverageRecord(one.start, one.end, one.state, len(part), now, 0, one.tries)
                 )
 
         base = self.base
@@ -186,7 +185,7 @@ class ArchiveStore:
                     out.append(recorded_beside(one))
             return out
 
-        return self._replace(view, columns, base, gone, ranges, after, prepare, {})
+        return self._replace(view, columns, base, gone, ranges, after, prepare)
 
     def upsert(
         self, view: View, columns: AnyColumns, base: BucketWidth, state: CoverageState, *, whole: bool = False
@@ -215,20 +214,15 @@ class ArchiveStore:
             (hull,) = hulls[market]
             near = within(before, hull)
             complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state in _STAYS]
-            out = [CoverageRecord(*r, state, None, None, now, 0) for r in subtract([hull], complete)]
+            out = [CoverageRecord(*r, state, None, now, 0) for r in subtract([hull], complete)]
             for old in before:
                 if any(old.start <= r.start and r.end <= old.end for r in complete):
-                    out.append(old._replace(rows=None, digest=None))
+                    out.append(old._replace(rows=None))
                 else:
                     out += [part for part in cut(old, *hull) if part is not old]
             return out
 
-        digests: dict[str, tuple[int, int]] = {}
-
-        def prepare() -> None:
-            digests.update({market: (len(part), content_hash(part)) for market, part in parts.items()})
-
-        self._replace(view, columns, base, gone, hulls, after, prepare, digests)
+        self._replace(view, columns, base, gone, hulls, after, lambda: None)
 
     def _replace(
         self,
@@ -239,7 +233,6 @@ class ArchiveStore:
         ranges: Mapping[str, Sequence[Range]],
         after: Callable[[str, Sequence[CoverageRecord], Version], Sequence[CoverageRecord]],
         prepare: Callable[[], None],
-        digests: Mapping[str, tuple[int, int]],
     ) -> int:
         """Replace rows in one commit, then record their coverage in another; returns how many rows there are more.
 
@@ -247,7 +240,7 @@ class ArchiveStore:
         points are committed, then their coverage. A process that ends in between leaves a range that a pull fetches
         again. ``gone`` and ``ranges``: which rows are replaced, and where per market; ``after`` maps the records of a
         market before to those after, whose rows are counted if None. ``prepare`` runs while files are written, before
-        ``after``, and may fill ``digests``: rows and hash of all new points of a market.
+        ``after``.
         """
         table = self.points[view]
         self.fix_base(base)  # what cannot be recorded is not written
@@ -268,7 +261,7 @@ class ArchiveStore:
                 version = table.plan(self._plan(view, new, gone, ranges, growth))
                 mine, new = new, []
                 records = {market: list(after(market, before[market], version)) for market in ranges}
-                self._count(view, records, version, columns, mine, digests)
+                self._count(view, records, version, columns, mine)
                 self.coverage.append(
                     {
                         (view, market): [r._replace(seq=2 * version.number) for r in some]
@@ -286,9 +279,8 @@ class ArchiveStore:
         version: Version,
         columns: AnyColumns,
         mine: Sequence[DataFile],
-        digests: Mapping[str, tuple[int, int]],
     ) -> None:
-        """Fill in rows and hashes that are None, from the points that were written or are stored."""
+        """Fill in rows that are None, from the points that were written or are stored."""
         open_ = {m: [r for r in some if r.rows is None] for m, some in records.items()}
         hulls = {m: Range(min(r.start for r in s), max(r.end for r in s)) for m, s in open_.items() if s}
         if not hulls:
@@ -306,15 +298,11 @@ class ArchiveStore:
                 query.read(self.points[view], view, stored, {m: hulls[m] for m in stored}, version=version)
             )
         nothing = empty(view)
-        for market, span in hulls.items():
+        for market in hulls:
             part = parts.get(market, nothing)
             for i, record in enumerate(records[market]):
-                if record.rows is None and market in digests and market not in stored and record.range == span:
-                    count, digest = digests[market]
-                    records[market][i] = record._replace(rows=count, digest=digest)
-                elif record.rows is None:
-                    inside = part.between(record.start, record.end)
-                    records[market][i] = record._replace(rows=len(inside), digest=content_hash(inside))
+                if record.rows is None:
+                    records[market][i] = record._replace(rows=len(part.between(record.start, record.end)))
 
     def _plan(
         self,
@@ -359,13 +347,13 @@ class ArchiveStore:
                     p for p in within(self.coverage.records(view, market), one) if p.state != CoverageState.MISSING
                 ]
                 records = [
-                    p._replace(state=CoverageState.UNPROVEN, rows=None, digest=None, seq=seq)
+                    p._replace(state=CoverageState.UNPROVEN, rows=None, seq=seq)
                     for p in known
-                    if p.state != CoverageState.UNPROVEN or p.digest is not None or p.seq < seq
+                    if p.state != CoverageState.UNPROVEN or p.rows is not None or p.seq < seq
                 ]
                 if self.points[view].remote:
                     bare = subtract([one], [p.range for p in known])
-                    records += [CoverageRecord(*r, CoverageState.MISSING, None, None, now, seq) for r in bare]
+                    records += [CoverageRecord(*r, CoverageState.MISSING, None, now, seq) for r in bare]
                 if records:
                     out.setdefault((view, market), []).extend(records)
         self.coverage.append(out)

@@ -39,8 +39,7 @@ def coverage_records(draw: st.DrawFn) -> list[CoverageRecord]:
     out = []
     for seq, one in enumerate(draw(st.lists(ranges(), max_size=12))):
         size = max(0, one.end - one.start)
-        digest = sum(hash((t, seq)) for t in range(one.start, one.end)) % 2**64
-        out.append(CoverageRecord(one.start, one.end, draw(st.sampled_from(STATES)), size, digest, seq, seq))
+        out.append(CoverageRecord(one.start, one.end, draw(st.sampled_from(STATES)), size, seq, seq))
     return out
 
 
@@ -64,10 +63,10 @@ def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> 
 @pytest.mark.fault("AR29")
 @given(coverage_records())
 def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
-    """Rows and hash of a part are those of its whole record, or not known."""
-    whole = {(c.start, c.end, c.seq): (c.rows, c.digest) for c in some}
+    """Rows of a part are those of its whole record, or not known."""
+    whole = {(c.start, c.end, c.seq): c.rows for c in some}
     for record in overlay(some):
-        assert (record.rows, record.digest) == whole.get((record.start, record.end, record.seq), (None, None))
+        assert record.rows == whole.get((record.start, record.end, record.seq))
 
 
 @pytest.mark.fault("AR29")
@@ -108,7 +107,6 @@ def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
             out[-1] = CoverageRecord(
                 last.start, record.end, last.state,
                 (last.rows or 0) + (record.rows or 0) if known else None,
-                ((last.digest or 0) + (record.digest or 0)) % 2**64 if known else None,
                 min(last.fetched_at, record.fetched_at), max(last.seq, record.seq),
                 last.tries, max(last.commit, record.commit),
             )  # fmt: skip
@@ -119,8 +117,8 @@ def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
 
 @pytest.mark.fault("AR29")
 @given(coverage_records(), st.randoms(use_true_random=False))
-def test_merging_adds_rows_and_hashes(some: list[CoverageRecord], draw: random.Random) -> None:
-    """Touching records of one state become one: rows and hashes add up, and it is as old as its oldest part."""
+def test_merging_adds_rows(some: list[CoverageRecord], draw: random.Random) -> None:
+    """Touching records of one state become one: rows add up, and it is as old as its oldest part."""
     numbered = [
         claim._replace(
             state=draw.choice([CoverageState.FINAL, CoverageState.EMPTY]),
@@ -137,7 +135,7 @@ def test_merging_adds_rows_and_hashes(some: list[CoverageRecord], draw: random.R
 @pytest.mark.fault("AR29")
 def test_records_of_two_markets_stay_apart() -> None:
     """Records that touch in time are one only where market and view are the same."""
-    one = CoverageRecord(0, 5, CoverageState.FINAL, 3, 1, 70, 8)
+    one = CoverageRecord(0, 5, CoverageState.FINAL, 3, 70, 8)
     two = one._replace(start=5, end=9)
     keys = ("books", "a"), ("books", "b"), ("prices", "b")
     for first, second in itertools.pairwise(keys):
@@ -150,14 +148,14 @@ def test_records_of_two_markets_stay_apart() -> None:
 def test_what_lies_within_a_range_knows_its_content_where_it_is_whole(
     some: list[CoverageRecord], wanted: Range
 ) -> None:
-    """A record inside is itself; of one that reaches out the count and the hash are not known, all else is."""
+    """A record inside is itself; of one that reaches out the count is not known, all else is."""
     whole = overlay(some)
     for found in within(whole, wanted):
         of = next(p for p in whole if p.start <= found.start < p.end)
         if wanted.start <= of.start and of.end <= wanted.end:
             assert found == of
         else:
-            assert found == of._replace(start=found.start, end=found.end, rows=None, digest=None)
+            assert found == of._replace(start=found.start, end=found.end, rows=None)
 
 
 @pytest.mark.fault("AR29")

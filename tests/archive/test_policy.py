@@ -38,7 +38,7 @@ def span(start: int, end: int) -> Range:
 
 
 def known(start: int, end: int, state: CoverageState = FINAL) -> CoverageRecord:
-    return CoverageRecord(*span(start, end), state, None, None, 0, 0)
+    return CoverageRecord(*span(start, end), state, None, 0, 0)
 
 
 def answered(
@@ -101,7 +101,7 @@ def test_only_the_last_week_of_a_silent_end_is_asked_again() -> None:
 
 
 def silent(start: int, end: int, asked: int, tries: int = 0) -> CoverageRecord:
-    return CoverageRecord(start * MINUTE, end * MINUTE, EMPTY, 0, 0, asked * MINUTE, 0, tries)
+    return CoverageRecord(start * MINUTE, end * MINUTE, EMPTY, 0, asked * MINUTE, 0, tries)
 
 
 @pytest.mark.fault("AR27")
@@ -236,7 +236,7 @@ def test_every_minute_of_an_answer_is_established_once(
 def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, CoverageState, int, int]], now: int) -> None:
     """Gaps are disjoint and sorted; all that is neither final nor answered is in them, and nothing final."""
     records = overlay(
-        CoverageRecord(*span(start, start + length), state, 0, 0, 0, seq, tries)
+        CoverageRecord(*span(start, start + length), state, 0, 0, seq, tries)
         for seq, (start, length, state, tries, _) in enumerate(some)
     )
     asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]

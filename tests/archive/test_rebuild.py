@@ -218,7 +218,7 @@ def test_coverage_that_was_lost_in_part_is_what_fits_the_points(archive: Archive
     again = Archive(archive.location, frame="polars")
     assert again.verify().is_empty()
     assert points_of("prices", again.columns("prices", M)) == source.points
-    assert set(again.coverage()["state"]) == {"recorded"}
+    assert set(again.coverage()["state"]) == {"recorded", "final"}
     again.pull(source, M, start=parts[0][0], end=parts[2][1], **ask)
     assert points_of("prices", again.columns("prices", M)) == source.points
     assert set(again.coverage()["state"]) == {"final"}

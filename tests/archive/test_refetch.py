@@ -49,7 +49,7 @@ def records(draw: st.DrawFn) -> list[CoverageRecord]:
     for seq, one in enumerate(draw(st.lists(spans(), max_size=6))):
         fetched = at(SPAN) + draw(st.sampled_from([0, HOUR, DAY]))
         state = draw(st.sampled_from(list(CoverageState)))
-        out.append(CoverageRecord(*one, state, 0, 0, fetched, seq, draw(st.integers(0, 4))))
+        out.append(CoverageRecord(*one, state, 0, fetched, seq, draw(st.integers(0, 4))))
     return overlay(out)
 
 
@@ -85,9 +85,9 @@ def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
     state: CoverageState, tries: int, after: int | None
 ) -> None:
     """Where an answer had none beside points that were added, these are asked for when silence would be."""
-    claim = CoverageRecord(at(0), at(9), state, 5, 7, at(20), 3, tries, 4)
+    claim = CoverageRecord(at(0), at(9), state, 5, at(20), 3, tries, 4)
     record = recorded_beside(claim)
-    assert record == claim._replace(state=CoverageState.RECORDED, rows=None, digest=None, tries=record.tries)
+    assert record == claim._replace(state=CoverageState.RECORDED, rows=None, tries=record.tries)
     wanted = Range(at(0), at(9))
     for wait in (0, HOUR, DAY, 7 * DAY, 30 * DAY):
         now = ServerTime(at(20) + wait)
@@ -183,13 +183,13 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     times = np.array(sorted(map(at, points)), np.int64)
     # Of an hour in which a point ends the silence, before it and behind it.
     both = (at(-9), at(first)), (cut, at(999))
-    beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 1, 0, 0) for a, b in both if inside]
+    beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 0, 0) for a, b in both if inside]
     records = coverage_after(done, times, clock, proven=proven, tries=tries, beside=beside)
     assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
     assert all(a.end == b.start for a, b in itertools.pairwise(records))
     assert all(r.start < r.end for r in records)
-    said = {(r.rows, r.digest, r.fetched_at, r.seq, r.commit) for r in records}
-    assert said <= {(None, None, clock.now, 0, 0)}
+    said = {(r.rows, r.fetched_at, r.seq, r.commit) for r in records}
+    assert said <= {(None, clock.now, 0, 0)}
 
 
 def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed() -> None:

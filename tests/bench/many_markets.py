@@ -130,7 +130,7 @@ def _files(root: Path, files: int) -> Table:
     end = START + 30 * MINUTE
     store.coverage.append(
         {
-            (view, market_id(m)): [CoverageRecord(START, end, CoverageState.FINAL, 60, None, 0, 2)]
+            (view, market_id(m)): [CoverageRecord(START, end, CoverageState.FINAL, 60, 0, 2)]
             for m in range(2 * files)
             for view in ("books", "prices", "metrics")
         }

@@ -21,13 +21,12 @@ class Interval(NamedTuple):
 
 
 class CoverageRecord(NamedTuple):
-    """What is known of [start, end): rows and hash, None where cut; ordered by ``seq``, then coverage ``commit``."""
+    """What is known of [start, end): rows, None where cut; ordered by ``seq``, then coverage ``commit``."""
 
     start: int
     end: int
     state: CoverageState
     rows: int | None
-    digest: int | None
     fetched_at: int
     seq: int
     tries: int = 0
@@ -42,8 +41,8 @@ class CoverageRecord(NamedTuple):
 def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
     """Disjoint records in time order, the latest of overlapping ones.
 
-    >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 1, 0, 1)
-    >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 7, 0, 2)
+    >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 0, 1)
+    >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 0, 2)
     >>> [(r.start, r.end, r.rows) for r in overlay([old, new])]
     [(0, 4, None), (4, 6, 2), (6, 10, None)]
     """
@@ -74,9 +73,9 @@ def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
         return [record]
     out = []
     if record.start < start:
-        out.append(record._replace(end=start, rows=None, digest=None))
+        out.append(record._replace(end=start, rows=None))
     if end < record.end:
-        out.append(record._replace(start=end, rows=None, digest=None))
+        out.append(record._replace(start=end, rows=None))
     return out
 
 
@@ -87,7 +86,7 @@ def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRec
         start, end = max(record.start, wanted.start), min(record.end, wanted.end)
         if start < end:
             whole = (start, end) == (record.start, record.end)
-            out.append(record if whole else record._replace(start=start, end=end, rows=None, digest=None))
+            out.append(record if whole else record._replace(start=start, end=end, rows=None))
     return out
 
 

@@ -92,7 +92,7 @@ def _empty_answers(record: CoverageRecord) -> int:
 def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
     """The record of points in the range of ``entry`` that were added, and that the service does not have."""
     times = _MOST_TRIES + 1 if entry.state == CoverageState.FINAL else _empty_answers(entry)
-    return entry._replace(state=CoverageState.RECORDED, tries=times, rows=None, digest=None)
+    return entry._replace(state=CoverageState.RECORDED, tries=times, rows=None)
 
 
 def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
@@ -124,7 +124,7 @@ def answered(done: Range, times: Ints) -> Iterator[CoverageRecord]:
     states = CoverageState.EMPTY, CoverageState.FINAL, CoverageState.EMPTY
     for start, end, state in zip((done.start, first, last), (first, last, done.end), states, strict=True):
         if start < end:
-            yield CoverageRecord(start, end, state, None, None, 0, 0)
+            yield CoverageRecord(start, end, state, None, 0, 0)
 
 
 def coverage_after(
@@ -136,7 +136,7 @@ def coverage_after(
     tries: int = 0,
     beside: Iterable[CoverageRecord] = (),
 ) -> list[CoverageRecord]:
-    """The coverage of a fetched range; rows and hashes are filled in when it is stored.
+    """The coverage of a fetched range; rows are filled in when it is stored.
 
     An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
     late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
@@ -225,7 +225,7 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list
 
 
 def _record(start: int, end: int, state: CoverageState, clock: ServerTime, tries: int) -> CoverageRecord:
-    return CoverageRecord(start, end, state, None, None, clock.now, 0, tries)
+    return CoverageRecord(start, end, state, None, clock.now, 0, tries)
 
 
 def minutes(some: Iterable[Gap]) -> int:

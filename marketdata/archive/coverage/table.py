@@ -29,7 +29,6 @@ SCHEMA = pa.schema(
         ("end", _TS),
         ("state", pa.string()),
         ("rows", pa.int64()),
-        ("content_hash", pa.string()),
         ("fetched_at", _TS),
         ("seq", pa.int64()),
         ("tries", pa.int64()),
@@ -167,8 +166,8 @@ class CoverageTable:
 def record_table(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pa.Table:
     """Records as rows of the coverage table."""
     rows = []
-    for key, (start, end, state, count, digest, *more) in records:
-        rows.append((*key, start, end, str(state), count, None if digest is None else f"{digest:016x}", *more))
+    for key, (start, end, state, *more) in records:
+        rows.append((*key, start, end, str(state), *more))
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
@@ -177,11 +176,11 @@ def record_table(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pa.Ta
 def _records(rows: pa.Table) -> list[CoverageRecord]:
     columns = [
         _ints(rows, name).tolist() if pa.types.is_timestamp(rows.schema.field(name).type) else rows[name].to_pylist()
-        for name in ("start", "end", "state", "rows", "content_hash", "fetched_at", "seq", "tries", "commit")
+        for name in ("start", "end", "state", "rows", "fetched_at", "seq", "tries", "commit")
     ]
     return [
-        CoverageRecord(start, end, CoverageState(state), count, None if h is None else int(h, 16), *more)
-        for start, end, state, count, h, *more in zip(*columns, strict=True)
+        CoverageRecord(start, end, CoverageState(state), *more)
+        for start, end, state, *more in zip(*columns, strict=True)
     ]
 
 
@@ -223,7 +222,7 @@ def _groups(places: Mapping[CoverageKey, tuple[int, int]], count: int) -> Ints:
 
 
 def _merged(rows: pa.Table) -> pa.Table:
-    """Touching records of one state as one; their rows and hashes add up."""
+    """Touching records of one state as one; their rows add up."""
     if not rows.num_rows:
         return rows
     start, end = _ints(rows, "start"), _ints(rows, "end")
@@ -243,14 +242,10 @@ def _merged(rows: pa.Table) -> pa.Table:
         return rows
     first = rows.take(pa.array(at))
     last = np.append(at[1:], rows.num_rows) - 1
-    digests = np.array([0 if h is None else int(h, 16) for h in rows["content_hash"].to_pylist()], dtype=np.uint64)
     count = np.add.reduceat(pc.fill_null(rows["rows"], 0).to_numpy(), at)
-    total = np.add.reduceat(digests, at)
-    missing = ~known[at]
     columns = {
         "end": pa.array(end[last]).cast(_TS),
-        "rows": pa.array(count, mask=missing),
-        "content_hash": pa.array([None if m else f"{h:016x}" for m, h in zip(missing, total.tolist(), strict=True)]),
+        "rows": pa.array(count, mask=~known[at]),
         "fetched_at": pa.array(np.minimum.reduceat(_ints(rows, "fetched_at"), at)).cast(_TS),
         "seq": pa.array(np.maximum.reduceat(_ints(rows, "seq"), at)),
         "tries": pa.array(np.minimum.reduceat(_ints(rows, "tries"), at)),

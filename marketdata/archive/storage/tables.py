@@ -368,7 +368,8 @@ class Table:
             self._flush(after.number)
             self._handle.update_incremental()
             if self._handle.version() == after.number:
-                self._version, self._seen = after, self._newest()
+                self._version = after
+                self._seen = self._newest()
             else:
                 self._load(self._handle)
         return after
