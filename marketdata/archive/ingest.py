@@ -13,7 +13,7 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.points.columns import AnyColumns, BookColumns, Columns, PriceColumns, Token
+from marketdata.points.columns import AnyColumns, BookColumns, CodedColumns, PriceColumns, Token
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth, Resolution
@@ -183,7 +183,7 @@ def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
 
 
 def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
-    if isinstance(data, Columns):
+    if isinstance(data, CodedColumns):
         wanted = VIEWS[view].columns
         if not isinstance(data, wanted):
             raise ConfigError(f"{view}= takes {wanted.__name__}, not {type(data).__name__}.")

@@ -1,14 +1,10 @@
-"""Order books as numpy arrays, and the measures of a book: each a function from `Books` to columns of numbers.
-
-Levels are never moved: a side is where its levels begin and how many there are, in one array of prices and one of sizes
-that may be of both sides. A missing value is NaN.
-"""
+"""The measures of a book: each a function from `Books` to columns of numbers, in which a missing value is NaN."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -16,116 +12,12 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Floats, Ints, ranges
+from marketdata.points.columns import Books, Floats, Side
 from marketdata.points.schema import TOLERANCE
 
 # One entry per book: float64 with NaN for null, or bool.
 Values = Mapping[str, NDArray[np.float64] | NDArray[np.bool_]]
-Measure = Callable[["Books"], Values]
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of many books: levels ``begins[i]`` to ``begins[i] + counts[i]`` are those of book i, best first."""
-
-    begins: Ints
-    counts: Ints
-    price: Floats
-    size: Floats
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    @cached_property
-    def best(self) -> Floats:
-        """Best price of each book [probability]."""
-        return self._first(self.price)
-
-    @cached_property
-    def best_size(self) -> Floats:
-        """Shares at the best price."""
-        return self._first(self.size)
-
-    @cached_property
-    def depth(self) -> Floats:
-        """Shares of all levels; 0 for an empty side."""
-        return self.total(self.size)
-
-    def head(self, levels: int) -> Side:
-        """The best levels alone."""
-        return replace(self, counts=np.minimum(self.counts, levels))
-
-    def total(self, values: Floats) -> Floats:
-        """Sums over the levels of each book of values that lie as ``price`` and ``size`` do; 0 for an empty side."""
-        out = np.zeros(len(self))
-        some = np.flatnonzero(self.counts)
-        if len(some):
-            borders = np.empty((len(some), 2), np.int64)
-            borders[:, 0] = self.begins[some]
-            borders[:, 1] = borders[:, 0] + self.counts[some]
-            # numpy adds up between all borders: every second sum is of what lies between two books.
-            flat = borders.ravel()[:-1] if borders[-1, 1] == len(values) else borders.ravel()
-            if flat.max() == len(values):
-                values = np.append(values, 0.0)
-            out[some] = np.add.reduceat(values, flat)[::2]
-        return out
-
-    def near(self, price: Floats, within: float) -> Floats:
-        """Shares of the levels whose price differs from one per book by no more than this."""
-        rows = ranges(self.begins, self.counts)
-        distance = np.abs(self.price[rows] - np.repeat(price, self.counts))
-        size = np.where(distance <= within + TOLERANCE, self.size[rows], 0.0)
-        return replace(self, begins=np.cumsum(self.counts) - self.counts, price=size, size=size).depth
-
-    def take(self, wanted: float, *, money: bool = False) -> tuple[Floats, Floats, Floats]:
-        """Take shares, or shares for an amount of money, best levels first: shares, their cost, and what was there.
-
-        What was there, in the unit of what is wanted, counts the last level whole, of which only a part may be taken.
-        """
-        shares, paid, there = np.zeros((3, len(self)))
-        level, books = 0, np.flatnonzero(self.counts)
-        while len(books):
-            rows = self.begins[books] + level
-            price, size = self.price[rows], self.size[rows]
-            amount = price * size if money else size
-            left = wanted - there[books]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                part = np.where(left < amount, left / price if money else left, size)
-            shares[books] += part
-            paid[books] += part * price
-            there[books] += amount
-            level += 1
-            books = books[(there[books] < wanted) & (self.counts[books] > level)]
-        return shares, paid, there
-
-    def _first(self, values: Floats) -> Floats:
-        if not len(values):
-            return np.full(len(self), np.nan)
-        empty = self.counts == 0
-        if not empty.any():
-            return values[self.begins]
-        return np.where(empty, np.nan, values[np.minimum(self.begins, len(values) - 1)])
-
-
-@dataclass(frozen=True)
-class Books:
-    """Both sides of many books."""
-
-    bids: Side
-    asks: Side
-
-    def __len__(self) -> int:
-        return len(self.bids)
-
-    @cached_property
-    def mid(self) -> Floats:
-        """(best bid + best ask) / 2."""
-        return (self.bids.best + self.asks.best) / 2
-
-    @cached_property
-    def spread(self) -> Floats:
-        """Best ask - best bid."""
-        return self.asks.best - self.bids.best
+Measure = Callable[[Books], Values]
 
 
 TOP: dict[str, Callable[[Books], Floats]] = {
@@ -173,7 +65,7 @@ def depth(books: Books, *, levels: int | None = None, within: float | None = Non
     if within is not None:
         number("within", within, least=0.0)
         missing = np.isnan(books.mid)
-        return {name: np.where(missing, np.nan, side.near(books.mid, within)) for name, side in sides.items()}
+        return {name: np.where(missing, np.nan, _near(side, books.mid, within)) for name, side in sides.items()}
     if levels is not None:
         most = whole("levels", levels)
         sides = {name: side.head(most) for name, side in sides.items()}
@@ -195,7 +87,7 @@ def _average(side: Side, size: float | None) -> Floats:
     if size is None:
         return _ratio(side.total(side.price * side.size), side.depth)
     wanted = number("size", size)
-    shares, paid, there = side.take(wanted)
+    shares, paid, there = _take(side, wanted)
     return _ratio(np.where(there < wanted * (1 - TOLERANCE), np.nan, paid), shares)
 
 
@@ -207,7 +99,7 @@ def sweep(books: Books, side: str, *, size: float | None = None, notional: float
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     wanted = number("size", size) if notional is None else number("notional", notional)
     levels: Side = getattr(books, SIDES[side])
-    shares, paid, there = levels.take(wanted, money=size is None)
+    shares, paid, there = _take(levels, wanted, money=size is None)
     filled, short = np.full(len(books), wanted), there < wanted * (1 - TOLERANCE)
     if short.any():  # the same sum as that of `depth`, to the last bit
         filled[short] = (levels.depth if notional is None else levels.total(levels.price * levels.size))[short]
@@ -223,6 +115,36 @@ def sweep(books: Books, side: str, *, size: float | None = None, notional: float
 
 
 SIDES: dict[str, Literal["asks", "bids"]] = {"ask": "asks", "buy": "asks", "bid": "bids", "sell": "bids"}
+
+
+def _near(side: Side, price: Floats, within: float) -> Floats:
+    """Shares of the levels whose price differs from one per book by no more than this."""
+    rows = side.levels
+    distance = np.abs(side.price[rows] - np.repeat(price, side.counts))
+    size = np.where(distance <= within + TOLERANCE, side.size[rows], 0.0)
+    return replace(side, begins=np.cumsum(side.counts) - side.counts, price=size, size=size).depth
+
+
+def _take(side: Side, wanted: float, *, money: bool = False) -> tuple[Floats, Floats, Floats]:
+    """Take shares, or shares for an amount of money, best levels first: shares, their cost, and what was there.
+
+    What was there, in the unit of what is wanted, counts the last level whole, of which only a part may be taken.
+    """
+    shares, paid, there = np.zeros((3, len(side)))
+    level, books = 0, np.flatnonzero(side.counts)
+    while len(books):
+        rows = side.begins[books] + level
+        price, size = side.price[rows], side.size[rows]
+        amount = price * size if money else size
+        left = wanted - there[books]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(left < amount, left / price if money else left, size)
+        shares[books] += part
+        paid[books] += part * price
+        there[books] += amount
+        level += 1
+        books = books[(there[books] < wanted) & (side.counts[books] > level)]
+    return shares, paid, there
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:

@@ -1,17 +1,21 @@
-"""Points of the service as columns, the data between pages, archive and service: numpy arrays, one entry per point.
+"""The data of every layer: numpy arrays with one entry per point, those of a token beside each other.
 
-Times are microseconds since the epoch UTC; a missing number is NaN.
+Pages, frames, files and engines are read into `Series` (prices, metrics, any numbers) and `Books`; every rule is a
+function of these. Times are microseconds since the epoch UTC; a missing number is NaN.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from marketdata.times import to_text
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -31,8 +35,266 @@ class Token(NamedTuple):
         return self.market_id, self.token_id is None, self.token_id or "", self.token_label or ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Columns:
+    """Entries ``bounds[i]`` to ``bounds[i + 1]`` are those of ``tokens[i]``, at the times ``ts``; tokens are distinct.
+
+    ``place`` is the row of what was read that an entry comes from (of books that of their first level), None: row i is
+    entry i. In tidy order (`sort`) tokens are by their sort key, and the times of each rise.
+    """
+
+    tokens: tuple[Token, ...]
+    bounds: Ints
+    ts: Ints
+    place: Ints | None = field(default=None, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def starts(self) -> Ints:
+        """Where the entries of each token begin."""
+        return self.bounds[:-1]
+
+    @cached_property
+    def token(self) -> Codes:
+        """The number of the token of each entry."""
+        return np.repeat(np.arange(len(self.tokens), dtype=np.int32), np.diff(self.bounds))
+
+    @property
+    def rows(self) -> Ints:
+        """``place``, written out."""
+        return np.arange(len(self), dtype=np.int64) if self.place is None else self.place
+
+    def take(self, index: Ints) -> Self:
+        """The entries at these positions, in this order within each token; a token without an entry is left out."""
+        if (index[1:] >= index[:-1]).all():
+            bounds = np.searchsorted(index, self.bounds)
+        else:
+            codes = np.searchsorted(self.bounds, index, side="right") - 1
+            if (codes[1:] < codes[:-1]).any():
+                order = np.argsort(codes, kind="stable")
+                index, codes = index[order], codes[order]
+            bounds = np.searchsorted(codes, np.arange(len(self.tokens) + 1))
+        return self._at(index).of_tokens(self.tokens, bounds)
+
+    def of_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
+        """The same entries as those of other tokens; a token without an entry is left out."""
+        empty = bounds[1:] == bounds[:-1]
+        if empty.any():
+            tokens = [token for token, none in zip(tokens, empty.tolist(), strict=True) if not none]
+            bounds = bounds[np.append(~empty, True)]
+        return replace(self, tokens=tuple(tokens), bounds=bounds)
+
+    def of_codes(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
+        """The same entries, entry i as one of ``tokens[token[i]]``, brought together by token; tokens may be equal."""
+        place: dict[Token, int] = {}
+        same = [place.setdefault(t, len(place)) for t in tokens]
+        codes = np.asarray(token) if len(place) == len(same) else np.array(same)[token]
+        out = self
+        if (codes[1:] < codes[:-1]).any():
+            order = np.argsort(codes, kind="stable")
+            out, codes = self._at(order), codes[order]
+        return out.of_tokens(list(place), np.searchsorted(codes, np.arange(len(place) + 1)))
+
+    def is_sorted(self) -> bool:
+        """Whether entries are in tidy order."""
+        keys = [t.sort_key for t in self.tokens]
+        falls = np.flatnonzero(self.ts[1:] < self.ts[:-1]) + 1
+        return keys == sorted(keys) and bool(np.isin(falls, self.bounds).all())
+
+    def sort(self) -> Self:
+        """The same entries in tidy order; stable for equal times."""
+        if self.is_sorted():
+            return self
+        order = sorted(range(len(self.tokens)), key=lambda i: self.tokens[i].sort_key)
+        lengths = np.diff(self.bounds)[order]
+        index = ranges(self.starts[order], lengths)
+        token = np.repeat(np.arange(len(order)), lengths)
+        index = index[np.lexsort((self.ts[index], token))]
+        bounds = np.append(0, np.cumsum(lengths))
+        return replace(self._at(index), tokens=tuple(self.tokens[i] for i in order), bounds=bounds)
+
+    def between(self, start: int, end: int) -> Self:
+        """The entries with start <= ts < end."""
+        inside = (self.ts >= start) & (self.ts < end)
+        return self if inside.all() else self.take(np.flatnonzero(inside))
+
+    def shown(self, at: int) -> str:
+        """Time and token of an entry, for a message."""
+        token = self.tokens[int(np.searchsorted(self.bounds, at, side="right")) - 1]
+        return " ".join([to_text(int(self.ts[at])), *(str(text) for text in token if text is not None)])
+
+    def _at(self, index: Ints) -> Self:
+        """Entries in another order, whose tokens are yet to be set."""
+        return replace(self, ts=self.ts[index], place=index if self.place is None else self.place[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Series(Columns):
+    """One entry per point with its numbers by name: ``price``, or `METRICS` of tokens without an id, or others."""
+
+    values: Mapping[str, Floats]
+
+    def _at(self, index: Ints) -> Self:
+        return replace(super()._at(index), values={name: v[index] for name, v in self.values.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of many books: levels ``begins[i]`` to ``begins[i] + counts[i]`` are those of book i, best first.
+
+    Levels are never moved: both sides of all books may be in one array of prices and one of sizes.
+    """
+
+    begins: Ints
+    counts: Ints
+    price: Floats
+    size: Floats
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    @cached_property
+    def best(self) -> Floats:
+        """Best price of each book [probability]."""
+        return self._first(self.price)
+
+    @cached_property
+    def best_size(self) -> Floats:
+        """Shares at the best price."""
+        return self._first(self.size)
+
+    @cached_property
+    def depth(self) -> Floats:
+        """Shares of all levels; 0 for an empty side."""
+        return self.total(self.size)
+
+    @property
+    def levels(self) -> Ints:
+        """Positions of all levels, book after book."""
+        return ranges(self.begins, self.counts)
+
+    def take(self, index: Ints) -> Side:
+        """The books at these positions."""
+        return replace(self, begins=self.begins[index], counts=self.counts[index])
+
+    def head(self, levels: int) -> Side:
+        """The best levels alone."""
+        return replace(self, counts=np.minimum(self.counts, levels))
+
+    def total(self, values: Floats) -> Floats:
+        """Sums over the levels of each book of values that lie as ``price`` and ``size`` do; 0 for an empty side."""
+        out = np.zeros(len(self))
+        some = np.flatnonzero(self.counts)
+        if len(some):
+            begins, ends = self.begins[some], self.begins[some] + self.counts[some]
+            if (begins[1:] < ends[:-1]).any():  # levels of books in another order: brought together
+                return replace(self, begins=np.cumsum(self.counts) - self.counts).total(values[self.levels])
+            # numpy adds up between all borders: every second sum is of what lies between two books.
+            flat = np.stack((begins, ends), axis=1).ravel()
+            flat = flat[:-1] if flat[-1] == len(values) else flat
+            out[some] = np.add.reduceat(values, flat)[::2]
+        return out
+
+    def _first(self, values: Floats) -> Floats:
+        if not len(values):
+            return np.full(len(self), np.nan)
+        empty = self.counts == 0
+        if not empty.any():
+            return values[self.begins]
+        return np.where(empty, np.nan, values[np.minimum(self.begins, len(values) - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Books(Columns):
+    """One entry per snapshot, with both of its sides."""
+
+    bids: Side
+    asks: Side
+
+    @classmethod
+    def of_levels(
+        cls, tokens: Sequence[Token], bounds: Ints, ts: Ints, counts: Ints, price: Floats, size: Floats
+    ) -> Books:
+        """Books of levels in one piece.
+
+        ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i, best first: bids of entry
+        i, its asks, bids of entry i + 1, and so on.
+        """
+        begins = np.cumsum(counts) - counts
+        sides = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
+        return cls(tuple(tokens), bounds, ts, *sides)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Numbers of levels as `of_levels` takes them: of bids and asks alternating."""
+        return np.stack((self.bids.counts, self.asks.counts), axis=1).ravel()
+
+    def levels(self) -> tuple[Floats, Floats]:
+        """Prices and sizes as `of_levels` takes them, without a copy where they lie so."""
+        begins = np.stack((self.bids.begins, self.asks.begins), axis=1).ravel()
+        bids, asks, counts = self.bids, self.asks, self.counts
+        if bids.price is asks.price and bids.size is asks.size:
+            some = counts > 0
+            if (begins[some] == (np.cumsum(counts) - counts)[some]).all() and counts.sum() == len(bids.price):
+                return bids.price, bids.size
+            at = ranges(begins, counts)
+            return bids.price[at], bids.size[at]
+        ends, out = np.cumsum(counts), np.empty((2, int(counts.sum())))
+        for i, side in enumerate((bids, asks)):
+            at = ranges((ends - counts)[i::2], side.counts)
+            out[0, at], out[1, at] = side.price[side.levels], side.size[side.levels]
+        return out[0], out[1]
+
+    def cut(self, levels: int) -> Books:
+        """At most the best ``levels`` levels of each side."""
+        return replace(self, bids=self.bids.head(levels), asks=self.asks.head(levels))
+
+    @cached_property
+    def mid(self) -> Floats:
+        """(best bid + best ask) / 2, NaN where a side is missing."""
+        return (self.bids.best + self.asks.best) / 2
+
+    @cached_property
+    def spread(self) -> Floats:
+        """Best ask - best bid."""
+        return self.asks.best - self.bids.best
+
+    def _at(self, index: Ints) -> Self:
+        return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index))
+
+
+Data = Books | Series
+D = TypeVar("D", Books, Series)
+
+
+def joined(parts: Sequence[D]) -> D:
+    """All entries of all parts, those of a token part after part; ``sort`` brings them into tidy order."""
+    if len(parts) == 1:
+        return parts[0]
+    ts, bounds = np.concatenate([part.ts for part in parts]), parts[0].bounds
+    every: Sequence[Data] = parts
+    books = [part for part in every if isinstance(part, Books)]
+    series = [part for part in every if isinstance(part, Series)]
+    out: Data
+    if books:
+        counts = np.concatenate([part.counts for part in books])
+        price, size = (np.concatenate(numbers) for numbers in zip(*(part.levels() for part in books), strict=True))
+        out = Books.of_levels((), bounds, ts, counts, price, size)
+    else:
+        names = dict.fromkeys(name for part in series for name in part.values)
+        none = (np.full(len(part), np.nan) for part in series)
+        pairs = list(zip(series, none, strict=True))
+        values = {name: np.concatenate([part.values.get(name, nan) for part, nan in pairs]) for name in names}
+        out = Series((), bounds, ts, values)
+    tokens = [token for part in parts for token in part.tokens]
+    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    return out.of_codes(tokens, np.repeat(np.arange(len(tokens)), lengths))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumns:
     """Base of the three: entry i is of ``tokens[token[i]]`` at ``ts[i]``."""
 
     tokens: tuple[Token, ...]
@@ -76,7 +338,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BookColumns(Columns):
+class BookColumns(CodedColumns):
     """One entry per snapshot.
 
     ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i; ``levels`` has their (price,
@@ -116,7 +378,7 @@ class BookColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NumberColumns(Columns):
+class NumberColumns(CodedColumns):
     """One entry per point; ``values`` has its numbers by the name of their column."""
 
     values: dict[str, Floats]

@@ -9,7 +9,8 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from marketdata.errors import ConfigError
-from marketdata.points.book import OF_LEVELS, OF_TOP, Books, Values
+from marketdata.points.book import OF_LEVELS, OF_TOP, Values
+from marketdata.points.columns import Books
 from marketdata.tidy.measures import of_levels, of_top
 
 F = TypeVar("F")

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from marketdata.points.book import Books, Measure, Side, bbo
+from marketdata.points.book import Measure, bbo
+from marketdata.points.columns import Books, Side
 from marketdata.points.schema import BBO, ID_COLUMNS, Kind
 from marketdata.tidy import nested
 from marketdata.tidy.backends import PolarsSource, Result, Taken, beside, run
@@ -70,7 +71,7 @@ def books_of(table: EagerTable, *, whole: bool = True) -> tuple[EagerTable, Book
     rows = np.arange(len(table))
     bid, bid_size, ask, ask_size = (table.array(c) for c in BBO[4:8])
     sides = (Side(rows, (~np.isnan(p)).astype(np.int64), p, s) for p, s in ((bid, bid_size), (ask, ask_size)))
-    return table, Books(*sides)
+    return table, Books((), rows[:1], rows, *sides)
 
 
 def _best_rows(table: EagerTable) -> Result:

@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
-from marketdata.points.book import Books, Side
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Books, Floats, Ints, Side
 from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.table import EagerTable, Sides
@@ -67,7 +66,7 @@ def books(table: EagerTable) -> Books:
     for names in _PAIRS:
         counts = _lengths(table.column(names[0]))
         sides.append(Side(np.cumsum(counts) - counts, counts, *(_values(table.column(c)) for c in names)))
-    return Books(*sides)
+    return Books((), sides[0].begins[:1], sides[0].begins, *sides)
 
 
 class _Levels:

@@ -22,8 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
-from marketdata.points.book import Books, Side
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Books, Ints, Side
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
 from marketdata.tidy import normalization
@@ -478,7 +477,8 @@ class EagerTable:
     @property
     def books(self) -> Books:
         """The levels of each snapshot; of a table from `book`."""
-        return Books(*map(_without_markers, self._marked))
+        starts = self.sides.starts
+        return Books((), starts[:1], starts, *map(_without_markers, self._marked))
 
     @cached_property
     def _marked(self) -> tuple[Side, Side]:
