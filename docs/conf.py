@@ -21,6 +21,7 @@ import click  # noqa: E402
 import fault_matrix  # noqa: E402
 import kernel  # noqa: E402
 import nbformat  # noqa: E402
+import record_fields  # noqa: E402
 import typer  # noqa: E402
 from docutils import nodes  # noqa: E402
 from plotly.offline import get_plotlyjs  # noqa: E402
@@ -34,7 +35,7 @@ copyright = f"2026, {author}"  # noqa: A001
 version = release = marketdata.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton", "sphinx_design"]
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_made/record_fields.md", "**/.ipynb_checkpoints"]
 nitpicky = True
 default_role = "py:obj"
 nitpick_ignore_regex = [
@@ -107,6 +108,7 @@ def _gather(*_: Any) -> None:
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
     (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
+    (MADE / "record_fields.md").write_text(record_fields.tables(), encoding="utf-8")
     # In a process of its own: pages are read by forks, which the runtime of Delta tables does not survive.
     line = [sys.executable, HERE / "call_map.py"]
     made = subprocess.run(line, check=True, capture_output=True, encoding="utf-8")  # noqa: S603  ours

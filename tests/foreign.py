@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from marketdata.points.schema import LISTS
+
 __all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "nested", "prices"]
 
-LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
+
 IDS = ("market_id", "token_id", "token_label")
 CONTAINERS = ("pandas", "pandas nullable", "pandas pyarrow", "pandas object", "polars", "polars lazy", "arrow")
 # What no rule repairs: such a frame is refused by an error that says what to do.

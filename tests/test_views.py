@@ -16,6 +16,7 @@ import marketdata as md
 from marketdata import testing
 from marketdata.points import schema
 from marketdata.points.columns import METRICS
+from marketdata.points.records import COLUMNS, KINDS, RecordKind
 from marketdata.points.views import VIEWS, empty
 from marketdata.testing import strategies
 
@@ -101,20 +102,68 @@ with md.serve(archive) as service, md.Client(service.base_url, service.api_key) 
 """
 
 
+FURTHER = """
+import os, sys, tempfile
+import marketdata as md, requests
+from marketdata.cli.commands.client import LISTED
+sys.path.insert(0, os.environ["DOCS"])
+import record_fields
+
+mine = md.Archive(tempfile.mkdtemp())
+mine.add(markets=[{"id": "m", "tokens": []}, {"id": "n", "halted_at": "2026-01-01", "rules": 7}])
+known, other = mine.records("markets")
+assert known["halted_at"] is None and other["halted_at"] == "2026-01-01" and other["rules"] == "7"
+assert str(mine.markets()["halted_at"].dtype) == "datetime64[us, UTC]"
+assert str(mine.sql("select halted_at from markets order by market_id")["halted_at"][1]).startswith("2026-01-01")
+assert "halted_at" in LISTED
+assert "| `halted_at` | markets | when trading was stopped" in record_fields.tables()
+with md.serve(mine) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
+    listed = client.markets(search="2026-01-01")
+    assert listed["market_id"].to_list() == ["n"] and listed.schema["halted_at"].time_zone == "UTC"
+    assert client.market("m").halted_at is None and client.market("m").rules is None and "rules" not in known
+    answer = requests.get(f"{service.base_url}/openapi.json").json()["components"]["schemas"]["MarketDetail"]
+    assert {"halted_at", "rules"} <= set(answer["properties"])
+"""
+
+
+FIELD = '        Field("tokens", '
+ADDED = """        Field("halted_at", "date", "when trading was stopped [UTC]", searched=True, stored=True),
+        Field("rules", "text", "what else holds", "market"),
+"""
+
+
 def test_a_sixth_resolution_is_one_line(tmp_path: Path) -> None:
     """Client, plans of keys, local service, its page and the command line have what the table of resolutions has."""
+    run_with(tmp_path, "resolution.py", '    D1 = "1d"\n', '    H12 = "12h"\n', SIXTH)
+
+
+def test_a_field_of_a_market_is_one_line(tmp_path: Path) -> None:
+    """Client, archive, local service, command line and docs have what the table of fields has."""
+    run_with(tmp_path, "points/records.py", FIELD, ADDED, FURTHER)
+
+
+def run_with(tmp_path: Path, module: str, line: str, added: str, code: str) -> None:
+    """Run code with a package whose module has something more before a line."""
     shutil.copytree(ROOT / "marketdata", tmp_path / "marketdata", ignore=shutil.ignore_patterns("__pycache__"))
-    table = tmp_path / "marketdata" / "resolution.py"
+    table = tmp_path / "marketdata" / module
     text = table.read_text(encoding="utf-8")
-    assert text.count('    D1 = "1d"\n') == 1
-    table.write_text(text.replace('    D1 = "1d"\n', '    H12 = "12h"\n    D1 = "1d"\n'), encoding="utf-8")
+    assert text.count(line) == 1
+    table.write_text(text.replace(line, added + line), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", SIXTH],
+        [sys.executable, "-c", code],
         check=False,
         capture_output=True,
         text=True,
         cwd=tmp_path,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "DOCS": str(ROOT / "docs")},
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("owner", [md.Client, md.Archive])
+def test_docstrings_name_the_columns_of_records(owner: type, kind: RecordKind) -> None:
+    """The docstring of a listing names each of its columns."""
+    words = set(re.findall(r"\w+", getattr(owner, kind).__doc__))
+    assert [name for name in COLUMNS[kind] if name not in words] == []

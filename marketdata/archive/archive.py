@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, sql
-from marketdata.archive.catalog import KINDS, RecordKind
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round
@@ -33,6 +32,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
 from marketdata.points.arguments import choice, names, whole
 from marketdata.points.columns import AnyColumns, BookColumns
+from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
 from marketdata.tidy.frames import frame_kind
@@ -776,7 +776,7 @@ class Archive(Generic[Frame]):
         from marketdata.tidy.records import to_frame
 
         def is_meant(record: dict[str, Any]) -> bool:
-            texts = (str(record.get(name) or "") for name in ("id", "slug", "title", "question"))
+            texts = (str(record.get(name) or "") for name in SEARCHED)
             found = search is None or any(search.casefold() in text.casefold() for text in texts)
             return found and all(value is None or record.get(name) == value for name, value in filters.items())
 

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,26 +18,20 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError
+from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
 
-RecordKind = Literal["series", "events", "markets"]
-KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 _TEXTS = pa.list_(pa.field("element", pa.string()))
-_GROUP = [("id", pa.string()), ("slug", pa.string()), ("title", pa.string())]
-SCHEMAS: dict[RecordKind, pa.Schema] = {
-    "series": pa.schema([*_GROUP, ("record", pa.string())]),
-    "events": pa.schema([*_GROUP, ("series_slug", pa.string()), ("record", pa.string())]),
-    "markets": pa.schema(
-        [
-            ("market_id", pa.string()),
-            ("slug", pa.string()),
-            ("question", pa.string()),
-            ("event_slug", pa.string()),
-            ("token_ids", _TEXTS),
-            ("token_labels", _TEXTS),
-            ("record", pa.string()),
-        ]
-    ),
-}
+
+
+def _schema(kind: RecordKind) -> pa.Schema:
+    stored = {name: field for field in FIELDS[kind] if field.stored for name in columns(kind, field)}
+    types = {name: _TEXTS if field.type in ("texts", "tokens") else pa.string() for name, field in stored.items()}
+    # Tables of events and series name their own id as the interface does.
+    types = {name if kind == "markets" or name != ID_NAMES[kind] else "id": one for name, one in types.items()}
+    return pa.schema({**types, "record": pa.string()})
+
+
+SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
 
 
 class Catalog:

@@ -12,9 +12,9 @@ import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import METRICS, BookColumns, Token
+from marketdata.points.records import COLUMNS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
-from marketdata.tidy.records import COLUMNS, LIST_COLUMNS
 from marketdata.times import parse_iso
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _csv(path: Path) -> pl.DataFrame:
     frame = frame.with_columns(
         typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
     )
-    lists = [name for name in LIST_COLUMNS if name in names]
+    lists = [name for name in TEXT_LISTS if name in names]
     return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
 
 

@@ -29,10 +29,10 @@ def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> 
     catalog = store.catalog
     if not (markets is None and events is None and series is None) and store.base.text != "1m":
         store.fix_base(store.base)
-    new_events = None if events is None else [records.event(r) for r in records.rows_of(events)]
-    new_series = None if series is None else [records.series(r) for r in records.rows_of(series)]
+    new_events = None if events is None else [records.read("events", r) for r in records.rows_of(events)]
+    new_series = None if series is None else [records.read("series", r) for r in records.rows_of(series)]
     if markets is not None:
-        new = [records.market(r) for r in records.rows_of(markets)]
+        new = [records.read("markets", r) for r in records.rows_of(markets)]
         catalog["markets"].upsert(new)
         every = catalog["markets"].records()
         if new_events is None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.catalog import KINDS
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
@@ -26,6 +25,7 @@ from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import AnyColumns, concat
+from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 

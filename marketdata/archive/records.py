@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from marketdata.errors import ConfigError, NotTidyError, ServiceOddityWarning, warn
+from marketdata.points.records import FIELDS, ID_NAMES, TOKEN_LISTS, RecordKind
 
 Record = dict[str, Any]
 _ID = {"markets": ("market_id", "id"), "events": ("event_id", "id"), "series": ("series_id", "id")}
@@ -79,39 +80,48 @@ def text_id(value: Any, what: str) -> str | None:
     return str(value)
 
 
-def market(row: Mapping[str, Any]) -> Record:
-    """A market record: id, slug, question, status, dates, tokens, and other fields; ConfigError without a market id."""
-    row = dict(row)
-    market_id = text_id(_pop(row, _ID["markets"]), "market_id")
-    if market_id is None:
-        raise ConfigError(f"a row of the markets frame has no market_id; it has {sorted(row)}.")
-    tokens = row.pop("tokens", None)
-    ids, labels = row.pop("token_ids", None), row.pop("token_labels", None)
-    if tokens is None:
-        tokens = _tokens(market_id, ids, labels)
-    out: Record = {
-        "id": market_id,
-        "slug": text_id(_pop(row, _SLUG["markets"]), "slug"),
-        "question": row.pop("question", None),
-        "status": _status(row),
-        "start_date": row.pop("start_date", None),
-        "end_date": row.pop("end_date", None),
-        "event_id": text_id(row.pop("event_id", None), "event_id"),
-        "event_slug": text_id(row.pop("event_slug", None), "event_slug"),
-        "tokens": [
-            {**t, "id": text_id(t.get("id", t.get("token_id")), "token id"), "label": t.get("label")} for t in tokens
-        ],
-    }
-    for name in ("series_id", "series_slug"):
-        if name in row:
-            out[name] = text_id(row.pop(name), name)
-    if "tags" in row:
-        out["tags"] = _texts(row.pop("tags"))
+def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
+    """A record with the fields of its kind, and further ones; ConfigError if nothing identifies it.
+
+    The id of an event or a series without one is its slug.
+    """
+    row, own = dict(row), ID_NAMES[kind]
+    out: Record = {}
+    for field in FIELDS[kind]:
+        # As in other records, where events have an event_title.
+        names = (own, "id") if field.name == "id" else (field.name, own.replace("_id", f"_{field.name}"))
+        given = [row.pop(name) for name in names if name in row]
+        if given or field.of in ("listing", "archive"):
+            value = next((one for one in given if one is not None), None)
+            out[field.name] = _typed(field.type, value, names[0])
+    if kind != "markets" and out["id"] is None:
+        out["id"] = out["slug"]
+    if out["id"] is None:
+        lacks = "no market_id" if kind == "markets" else "neither an id nor a slug"
+        raise ConfigError(f"a row of the {kind} frame has {lacks}; it has {sorted(row)}.")
+    if kind == "markets":
+        lists = [list(row.pop(name, None) or ()) for name in TOKEN_LISTS]
+        if out["tokens"] is None:
+            out["tokens"] = _tokens(out["id"], *lists)
+    if out["status"] is None and row.get("closed") is not None:
+        out["status"] = "closed" if row["closed"] else "active"
     return {**out, **row}
 
 
-def _tokens(market_id: str, ids: Any, labels: Any) -> list[Record]:
-    ids, labels = list(ids or ()), list(labels or ())
+def _typed(kind: str, value: Any, what: str) -> Any:
+    if kind == "texts":
+        some = [value] if value is None or isinstance(value, str) else list(value)
+        return [str(one) for one in some if one is not None]
+    if kind == "tokens" and value is not None:
+        return [
+            {**t, "id": text_id(t.get("id", t.get("token_id")), "token id"), "label": t.get("label")} for t in value
+        ]
+    if kind == "text" and value is not None:
+        return str(value)
+    return text_id(value, what) if kind == "id" else value
+
+
+def _tokens(market_id: str, ids: list[Any], labels: list[Any]) -> list[Record]:
     if len(ids) != len(labels):
         raise ConfigError(
             f"market {market_id[:80]!r} has {len(ids)} token_ids and {len(labels)} token_labels; each id needs a label."
@@ -121,42 +131,11 @@ def _tokens(market_id: str, ids: Any, labels: Any) -> list[Record]:
     ]
 
 
-def event(row: Mapping[str, Any]) -> Record:
-    """An event record. Its id is its slug where it has none."""
-    return _group(row, "events", series_id=True)
-
-
-def series(row: Mapping[str, Any]) -> Record:
-    """A series record. Its id is its slug where it has none."""
-    return _group(row, "series")
-
-
-def _group(row: Mapping[str, Any], kind: str, *, series_id: bool = False) -> Record:
-    row = dict(row)
-    identity = text_id(_pop(row, _ID[kind]), f"{kind} id")
-    slug = text_id(_pop(row, _SLUG[kind]), "slug")
-    if identity is None and slug is None:
-        raise ConfigError(f"a row of the {kind} frame has neither an id nor a slug; it has {sorted(row)}.")
-    out: Record = {
-        "id": identity if identity is not None else slug,
-        "slug": slug,
-        "title": _pop(row, _TITLE[kind]),
-        "status": _status(row),
-        "start_date": row.pop("start_date", None),
-        "end_date": row.pop("end_date", None),
-    }
-    if series_id:
-        out["series_id"] = text_id(row.pop("series_id", None), "series_id")
-        out["series_slug"] = text_id(row.pop("series_slug", None), "series_slug")
-        out["tags"] = _texts(row.pop("tags", None))
-    return {**out, **row}
-
-
 def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
     """The events that markets ``new`` name, in that order; each spans all its markets (``every``) and their tags."""
     copied = {"slug": "event_slug", "title": "event_title", "series_id": "series_id", "series_slug": "series_slug"}
     out = []
-    for known, markets in _derived("event", event, copied, new, every, events):
+    for known, markets in _derived("events", copied, new, every, events):
         known["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
         states = {m.get("status") for m in markets}
         known["status"] = states.pop() if len(states) == 1 else "active"
@@ -167,24 +146,23 @@ def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: I
 def derive_series(new: Iterable[Record], every: Iterable[Record] = (), series_: Iterable[Record] = ()) -> list[Record]:
     """The series that markets ``new`` name, as `derive_events`."""
     copied = {"slug": "series_slug", "title": "series_title"}
-    return [known for known, _ in _derived("series", series, copied, new, every, series_)]
+    return [known for known, _ in _derived("series", copied, new, every, series_)]
 
 
 def _derived(
-    what: str,
-    make: Callable[[Record], Record],
+    kind: RecordKind,
     copied: Mapping[str, str],
     new: Iterable[Record],
     every: Iterable[Record],
     groups: Iterable[Record],
 ) -> Iterator[tuple[Record, list[Record]]]:
     """A record of each event or series that new markets name, and all its markets; ids of ``groups`` are used."""
-    new, found = list(new), dict[str | None, tuple[Record, list[Record]]]()
+    new, found, what = list(new), dict[str | None, tuple[Record, list[Record]]](), ID_NAMES[kind].removesuffix("_id")
     ids = {group["slug"]: str(group["id"]) for group in groups if group.get("slug")}
     for record in new:
         identity = _group_of(what, ids, record)
         if identity is not None and identity not in found:
-            found[identity] = make({f"{what}_id": identity, f"{what}_slug": record.get(f"{what}_slug")}), []
+            found[identity] = read(kind, {"id": identity, "slug": record.get(f"{what}_slug")}), []
     for record in every or new:
         known, markets = found.get(_group_of(what, ids, record), ({}, None))
         if markets is not None:
@@ -200,21 +178,3 @@ def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
     """The id of the event or series of a market; its slug where the id is not known."""
     identity, slug = record.get(f"{what}_id"), record.get(f"{what}_slug")
     return identity if identity is not None else ids.get(slug, slug) if slug is not None else None
-
-
-def _texts(value: Any) -> list[str]:
-    some = [value] if value is None or isinstance(value, str) else list(value)
-    return [str(one) for one in some if one is not None]
-
-
-def _pop(row: Record, names: Iterable[str]) -> Any:
-    values = [row.pop(name, None) for name in names]
-    return next((v for v in values if v is not None), None)
-
-
-def _status(row: Record) -> str | None:
-    status = row.pop("status", None)
-    if status is not None:
-        return str(status)
-    closed = row.get("closed")
-    return None if closed is None else "closed" if closed else "active"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from marketdata.archive.query import Labels, clipped, files_of, has_counts
-from marketdata.archive.storage.schema import SIDES, id_columns
+from marketdata.archive.storage.schema import id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
-from marketdata.points.schema import ASK, BID, BOOKS, COUNT, uncounted
+from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.engines import plain_types
@@ -76,8 +76,8 @@ class Query:
             return _means(rows, ids, values, self.width, counts=self.has_counts)
         rows = rows if self.width == self.base else _last(rows, ids, self.width)
         if self.levels is not None:
-            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in SIDES)
-        return rows.select("ts", *ids, *SIDES) if self.nested else _levels(rows)
+            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in LISTS)
+        return rows.select("ts", *ids, *LISTS) if self.nested else _levels(rows)
 
     def _within(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         import polars as pl

@@ -83,7 +83,7 @@ class Selection:
         markets, events, names = self._store.catalog["markets"], self._store.catalog["events"], self._value
         absent = [name for name in names if markets.find(name) is None]
         if absent:
-            found = [records.market(records.plain(row)) for row in self._client.market_records(absent)]
+            found = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
             markets.upsert(found)
             events.upsert(records.derive_events(found, markets.records(), events.records()))
         known = [(name, markets.find(name)) for name in names]
@@ -91,7 +91,7 @@ class Selection:
 
     def _listed(self, filters: Mapping[str, Any], event: str | None = None) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
-        found = [records.market(row) for row in records.rows_of(self._client.markets(**filters))]
+        found = [records.read("markets", row) for row in records.rows_of(self._client.markets(**filters))]
         named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
         events = self._store.catalog["events"]
         self._store.catalog["markets"].upsert(named)
@@ -102,7 +102,7 @@ class Selection:
     def _events(self, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
         catalog, series, what = self._store.catalog["events"], self._value, f"series:{self._value}"
         if refresh or not self._is_fresh(what, clock):
-            found = [records.event(row) for row in records.rows_of(self._client.events(series_slug=series))]
+            found = [records.read("events", row) for row in records.rows_of(self._client.events(series_slug=series))]
             catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
             if found:
                 self._remember(what, clock)

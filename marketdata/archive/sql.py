@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive.scan import Query
-from marketdata.archive.storage.schema import SIDES, id_columns
+from marketdata.archive.storage.schema import id_columns
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.points.schema import ASK, BID, COUNT, uncounted
+from marketdata.points.schema import ASK, BID, COUNT, LISTS, uncounted
 from marketdata.times import SECOND, to_text
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
@@ -93,7 +93,7 @@ def statement(query: Query, stored: str = _ROWS) -> str:
             means += "".join(f", count({_quoted(v)}) as {_quoted(v + COUNT)}" for v in uncounted(values))
         return f"select {bucket} as ts, {ids}, {means} from ({rows}) group by {bucket}, {ids}"
     cut = "" if query.levels is None else f"[1:{query.levels}]"
-    lists = ", ".join(f"{side}{cut} as {side}" for side in SIDES)
+    lists = ", ".join(f"{side}{cut} as {side}" for side in LISTS)
     books = f"select ts, {ids}, {lists} from ({rows})"
     if query.width != query.base:
         newest = f"row_number() over (partition by {ids}, {bucket} order by ts desc) = 1"

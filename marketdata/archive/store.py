@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive import query
-from marketdata.archive.catalog import KINDS, Catalog, RecordKind
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
+from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
 from marketdata.archive.coverage.policy import HOLE, MINUTE, recorded_beside
@@ -26,6 +26,7 @@ from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, 
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import AnyColumns, BookColumns, Token
+from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range

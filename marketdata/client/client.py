@@ -505,7 +505,7 @@ class Client(Generic[Frame]):
         return whole_windows(view, kind, ids, to_range(start, end), resolution, self._options.page_limit)
 
     def _listing(
-        self, kind: records.RecordKind, params: dict[str, str | None], max_rows: int | None, page_size: int
+        self, kind: records.FrameOf, params: dict[str, str | None], max_rows: int | None, page_size: int
     ) -> Frame:
         whole("page_size", page_size, 1, _LARGEST_PAGE)
         if max_rows is not None:
@@ -515,6 +515,6 @@ class Client(Generic[Frame]):
             self._history.markets.remember(row)
         return self._to_frame(kind, rows)
 
-    def _to_frame(self, kind: records.RecordKind, rows: list[dict[str, Any]]) -> Frame:
+    def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         register(self.frame)
         return cast("Frame", records.to_frame(kind, rows, self.frame))

@@ -13,19 +13,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.points.columns import Ints
+from marketdata.points.records import KINDS, SEARCHED, RecordKind, names
 from marketdata.service.cache import ServedArchive
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.times import parse_iso
 
-RecordKind = Literal["series", "events", "markets"]
 SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
 Order = Literal["asc", "desc"]
 Record = dict[str, Any]
-KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
-# Fields of one market beside those of a listing.
-DETAILS = ("description", "closed_at", "resolved_token_id", "resolved_token_label")
-_SEARCHED = ("id", "slug", "title", "question")
 # Cached listings, so that a later page costs no more than the first.
 CACHED_LISTINGS = 64
 
@@ -76,9 +72,7 @@ class _Records:
 
     @cached_property
     def words(self) -> list[str]:
-        return [
-            " ".join(str(r[name]) for name in _SEARCHED if r.get(name) is not None).casefold() for r in self.records
-        ]
+        return [" ".join(str(r[name]) for name in SEARCHED if r.get(name) is not None).casefold() for r in self.records]
 
     @cached_property
     def dates(self) -> dict[str, list[int | None]]:
@@ -184,7 +178,7 @@ class Listings:
 
 def detail(record: Record) -> Record:
     """The record of one market, with the fields that listings lack."""
-    return {**dict.fromkeys(DETAILS), **record}
+    return {**dict.fromkeys(names("markets", "market")), **record}
 
 
 def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:

@@ -7,25 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.records import COLUMNS, DATES, ID_NAMES, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
 from marketdata.tidy.normalization import is_missing
 from marketdata.times import parse_iso, to_datetime
 
-RecordKind = Literal["series", "events", "markets", "tokens"]
-
-# Columns that every frame of the kind has, in this order; further fields of the records follow as they came.
-COLUMNS: dict[RecordKind, tuple[str, ...]] = {
-    "series": ("series_id", "slug", "title", "status", "start_date", "end_date"),
-    "events": ("event_id", "slug", "title", "status", "start_date", "end_date", "tags"),
-    "markets": ("market_id", "slug", "question", "status", "start_date", "end_date", "token_ids", "token_labels"),
-    "tokens": ("market_id", "token_id", "token_label"),
-}
-_DATES = ("start_date", "end_date", "closed_at", "created_at", "updated_at")
-LIST_COLUMNS = ("tags", "token_ids", "token_labels")
+FrameOf = RecordKind | Literal["tokens"]
 
 
-def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
+def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
     """A frame with one row per record: ids are texts, ``tokens`` become the lists ``token_ids token_labels``.
 
     Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns, as JSON
@@ -43,15 +34,15 @@ def to_frame(kind: RecordKind, records: Iterable[Mapping[str, Any]], frame: Fram
     return pl.DataFrame([_polars(name, values) for name, values in columns.items()])
 
 
-def _row(kind: RecordKind, record: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"series": "series_id", "events": "event_id", "markets": "market_id", "tokens": "token_id"}[kind]
+def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, Any]:
+    own = "token_id" if kind == "tokens" else ID_NAMES[kind]
     out: dict[str, Any] = {}
     for name, value in record.items():
         if name == "id":
             out[own] = None if value is None else str(value)
         elif name == "tokens" and kind == "markets" and _are_tokens(value):
-            out["token_ids"] = None if value is None else [str(t["id"]) for t in value]
-            out["token_labels"] = None if value is None else [t.get("label") for t in value]
+            lists = ([str(t["id"]) for t in value or ()], [t.get("label") for t in value or ()])
+            out |= dict(zip(TOKEN_LISTS, (None, None) if value is None else lists, strict=True))
         else:
             out.setdefault(name, value)
     return out
@@ -71,11 +62,11 @@ def _dates(values: Sequence[Any]) -> list[Any] | None:
 
 
 def _kind(name: str, values: Sequence[Any]) -> str:
-    if name in LIST_COLUMNS and all(v is None or isinstance(v, list) for v in values):
+    if name in TEXT_LISTS and all(v is None or isinstance(v, list) for v in values):
         return "list"
     found = {type(v) for v in values if v is not None}
     if found <= {str}:
-        return "date" if name in _DATES and _dates(values) is not None else "text"
+        return "date" if name in DATES and _dates(values) is not None else "text"
     if found == {bool}:
         return "bool"
     # What 64 bits cannot hold, such as an id of 77 digits, keeps its digits as text.
@@ -121,7 +112,7 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     found = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
-    for name in LIST_COLUMNS:
+    for name in TEXT_LISTS:
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "

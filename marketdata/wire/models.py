@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 
 from marketdata.errors import ContractError
 from marketdata.points.columns import METRICS
+from marketdata.points.records import FIELDS
 from marketdata.resolution import Resolution
 
 # An id is a text; where a record has it as a number, its digits are the text.
@@ -153,44 +154,23 @@ class TokenRecord(Body):
     label: StrictStr | None = None
 
 
-class Series(Body):
-    """A theme or recurring category."""
-
-    id: str | None = None
-    slug: str | None = None
-    title: str | None = None
-    status: str | None = None
-    start_date: str | None = None
-    end_date: str | None = None
-
-
-class Event(Series):
-    """A happening inside a series."""
-
-    tags: list[str] | None = None
+_RECORD_TYPES: dict[str, tuple[Any, Any]] = {
+    "id": (str | None, None),
+    "text": (str | None, None),
+    "date": (str | None, None),
+    "texts": (list[str] | None, None),
+    "tokens": (
+        Annotated[list[TokenRecord], BeforeValidator(lambda value: [] if value is None else value)],
+        Field(default_factory=list),
+    ),
+}
+_MARKET: dict[str, Any] = {
+    field.name: _RECORD_TYPES[field.type] for field in FIELDS["markets"] if field.of in ("listing", "market")
+}
 
 
-class Market(Body):
-    """A tradable question inside an event."""
-
-    id: RecordId
-    slug: str | None = None
-    question: str | None = None
-    status: str | None = None
-    start_date: str | None = None
-    end_date: str | None = None
-    tokens: Annotated[list[TokenRecord], BeforeValidator(lambda value: [] if value is None else value)] = Field(
-        default_factory=list
-    )
-
-
-class MarketDetail(Market):
+class MarketDetail(create_model("Market", __base__=Body, **_MARKET | {"id": (RecordId, ...)})):  # type: ignore[misc]
     """One market (readings: one market)."""
-
-    description: str | None = None
-    closed_at: str | None = None
-    resolved_token_id: str | None = None
-    resolved_token_label: str | None = None
 
 
 class ListingMetadata(Body):

@@ -10,17 +10,16 @@ import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import AnyColumns, BookColumns, Codes, Floats, Token
-from marketdata.points.schema import ID_COLUMNS
+from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
 _MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
-SIDES = ("bid_price", "bid_size", "ask_price", "ask_size")
 
 
 def _schema(spec: ViewSpec) -> pa.Schema:
-    values = dict.fromkeys(SIDES, _LEVELS) if spec.columns is BookColumns else dict.fromkeys(spec.names, pa.float64())
+    values = dict.fromkeys(LISTS, _LEVELS) if spec.columns is BookColumns else dict.fromkeys(spec.names, pa.float64())
     return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
 
 

@@ -25,10 +25,11 @@ from marketdata.cli.parameters import (
     client,
 )
 from marketdata.errors import NotFoundError
+from marketdata.points.records import COLUMNS, TEXT_LISTS
 from marketdata.resolution import Resolution
 
-# Columns of a table of markets.
-LISTED = ("slug", "question", "status", "start_date", "end_date")
+# Columns of a table of markets: ids are long.
+LISTED = [name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)]
 _LISTED_ROWS = 50
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi.responses import Response
 
+from marketdata.points.records import RecordKind
 from marketdata.service import errors
 from marketdata.service.dependencies import Context, IdOrSlug, ListingParameters, RequestContext
-from marketdata.service.listings import ListingQuery, Parent, RecordKind, detail
+from marketdata.service.listings import ListingQuery, Parent, detail
 from marketdata.service.responses import NOT_FOUND
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models

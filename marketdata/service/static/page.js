@@ -21,7 +21,7 @@ const connect = () => {
   const { market, view = plan?.views[0] ?? "books", span } = example();
   const name = (market && plain(market.slug, market.id)) ?? "MARKET";
   const [from, to] = span ? span.map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
-  const resolution = shown?.resolution ?? plan?.resolutions.findLast((one) => WIDTH[one] <= HOUR) ?? plan?.resolutions[0] ?? "1h";
+  const resolution = shown?.resolution ?? (plan?.resolutions ?? Object.keys(WIDTH)).findLast((one) => WIDTH[one] <= HOUR) ?? plan.resolutions[0];
   at("python").textContent = "import marketdata as md\n" +
     `client = md.Client("${location.origin}", api_key="YOUR_KEY")\n` +
     `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")`;

@@ -1,0 +1,102 @@
+"""The fields of series, events and markets: models, archives, listings, frames, the command line and docs follow.
+
+A record may have further fields, which are kept as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from marketdata.points.columns import Token
+
+RecordKind = Literal["series", "events", "markets"]
+KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
+
+
+class Field(NamedTuple):
+    """A field of a record.
+
+    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: whose
+    records always have it (null where it is not known): all of a listing, the answer for one market, those of an
+    archive; else some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has
+    it as a column too; a change needs new archives.
+    """
+
+    name: str
+    type: Literal["id", "text", "date", "texts", "tokens"]
+    meaning: str
+    of: Literal["listing", "market", "archive", "some"] = "listing"
+    searched: bool = False
+    stored: bool = False
+
+
+_TITLE = Field("title", "text", "its name", searched=True, stored=True)
+_QUESTION = Field("question", "text", "what it asks", searched=True, stored=True)
+_SERIES = (
+    Field("series_id", "id", "id of its series", "archive"),
+    Field("series_slug", "id", "slug of its series", "archive", stored=True),
+)
+_TAGS = Field("tags", "texts", "its topics")
+
+
+def _common(title: Field) -> tuple[Field, ...]:
+    return (
+        Field("id", "id", "canonical id", searched=True, stored=True),
+        Field("slug", "id", "readable name in URLs", searched=True, stored=True),
+        title,
+        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says"),
+        Field("start_date", "date", "when it opens [UTC]"),
+        Field("end_date", "date", "when it is scheduled to end [UTC]"),
+    )
+
+
+FIELDS: dict[RecordKind, tuple[Field, ...]] = {
+    "series": _common(_TITLE),
+    "events": (*_common(_TITLE), *_SERIES, _TAGS),
+    "markets": (
+        *_common(_QUESTION),
+        Field("event_id", "id", "id of its event", "archive"),
+        Field("event_slug", "id", "slug of its event", "archive", stored=True),
+        Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
+        *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
+        Field("description", "text", "how it resolves, in words", "market"),
+        Field("closed_at", "date", "when trading ended [UTC]", "market"),
+        Field("resolved_token_id", "id", "the token that won", "market"),
+        Field("resolved_token_label", "text", "its label", "market"),
+        Field("created_at", "date", "when its record was made [UTC]", "some"),
+        Field("updated_at", "date", "when its record was last changed [UTC]", "some"),
+    ),
+}
+# Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
+ID_NAMES: dict[RecordKind, str] = {"series": "series_id", "events": "event_id", "markets": "market_id"}
+TOKEN_LISTS = ("token_ids", "token_labels")
+
+
+def columns(kind: RecordKind, field: Field) -> tuple[str, ...]:
+    """The columns of a field in a frame."""
+    return TOKEN_LISTS if field.type == "tokens" else (ID_NAMES[kind],) if field.name == "id" else (field.name,)
+
+
+def names(kind: RecordKind, *of: str) -> list[str]:
+    """The fields that all records of these parts have."""
+    return [field.name for field in FIELDS[kind] if field.of in of]
+
+
+def _all() -> Iterator[tuple[RecordKind, Field]]:
+    return ((kind, field) for kind in KINDS for field in FIELDS[kind])
+
+
+# The columns that every frame of records has, in this order; those with dates, with lists, and the fields searched.
+COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
+    **{
+        kind: tuple(name for field in FIELDS[kind] if field.of == "listing" for name in columns(kind, field))
+        for kind in KINDS
+    },
+    "tokens": Token._fields,
+}
+DATES = frozenset(field.name for _, field in _all() if field.type == "date")
+TEXT_LISTS = tuple(
+    dict.fromkeys(n for kind, field in _all() if field.type in ("texts", "tokens") for n in columns(kind, field))
+)
+SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
