@@ -40,8 +40,7 @@ def __getattr__(name: str) -> object:
             from marketdata.errors import not_installed
 
             raise not_installed(f"md.{name}", package, extra)
-    found = None if module == __name__ else getattr(import_module(module), name, None)
-    value = import_module(f"{module}.{name}") if found is None else found
+    value = import_module(f"{module}.{name}") if module == __name__ else getattr(import_module(module), name)
     globals()[name] = value
     return value
 

@@ -103,13 +103,13 @@ class Accessor(_Suggestions, Generic[F]):
         """Many measures of every book in one pass; see `marketdata.features`."""
         return features.features(self._frame, measures)
 
-    def fill_price(self, size: float | None = None, *, fees: Any = None) -> F:
+    def fill_price(self, size: float | None = None) -> F:
         """Average price of taking so many shares from each side; see `marketdata.fill_price`."""
-        return trade_cost.fill_price(self._frame, size, fees=fees)
+        return trade_cost.fill_price(self._frame, size)
 
-    def sweep(self, side: str, *, size: float | None = None, notional: float | None = None, fees: Any = None) -> F:
+    def sweep(self, side: str, *, size: float | None = None, notional: float | None = None) -> F:
         """Take one side of every book up to an amount: cost, filled and shortfall; see `marketdata.sweep`."""
-        return trade_cost.sweep(self._frame, side, size=size, notional=notional, fees=fees)
+        return trade_cost.sweep(self._frame, side, size=size, notional=notional)
 
     def ladder(self, ts: Any) -> F:
         """The book of each token at one moment; see `marketdata.ladder`."""

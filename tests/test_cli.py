@@ -129,7 +129,7 @@ def test_help_lists_every_verb(folder) -> None:
     """`--help` names the verbs and ends well."""
     done = process("--help", cwd=folder)
     assert done.returncode == 0
-    verbs = "demo serve usage markets fetch plan pull coverage verify compact import export keys"
+    verbs = "demo serve usage markets fetch plan pull coverage verify compact mcp import export keys"
     for verb in verbs.split():
         assert f"\n  {verb} " in done.stdout
 
@@ -152,7 +152,7 @@ def test_every_verb_explains_itself(words: list[str]) -> None:
     assert examples
     assert all(example.startswith(f"marketdata {' '.join(words)}") for example in examples)
     assert max(map(len, said.splitlines())) <= 80
-    silent = {"demo", "serve", "new", "revoke"}
+    silent = {"demo", "serve", "mcp", "new", "revoke"}
     assert ("--json" in said) is (words[-1] not in silent)
 
 
@@ -251,7 +251,7 @@ def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
 def test_markets_are_listed_and_searched(folder, service, market) -> None:
     """Markets are found by a word of their question, as a table or as JSON."""
     assert market in terminal("markets", "--search", "Harbour", cwd=folder, **service)
-    rows = json.loads(marketdata("markets", "--max", "2", "--json", cwd=folder, **service).stdout)
+    rows = json.loads(marketdata("markets", "--rows", "2", "--json", cwd=folder, **service).stdout)
     assert len(rows) == 2
     assert all(row["slug"].startswith("simulated-") for row in rows)
 
@@ -302,7 +302,7 @@ def test_a_pipe_gets_every_market(tmp_path, monkeypatch, capsys) -> None:
         client_commands.markets()
         lines = capsys.readouterr().out.split("\n")[:-1]
         assert len(lines) == 52
-        assert lines[-1] == "... the first 50 markets; --max N shows more, --csv all"
+        assert lines[-1] == "... the first 50 markets; --rows N shows more, --csv all"
         client_commands.markets(rows=60)
         assert len(capsys.readouterr().out.split("\n")[:-1]) == 61
 
@@ -310,13 +310,17 @@ def test_a_pipe_gets_every_market(tmp_path, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize("width", [60, 100, 120, 160])
 def test_a_row_of_a_table_is_one_line_with_its_slug_whole(folder, service, market, width) -> None:
     """In a terminal of any width a market is one line, its slug whole to be copied, other texts cut to what fits."""
-    lines = terminal("markets", "--search", "Harbour", cwd=folder, COLUMNS=str(width), **service).splitlines()
+    head, *lines = terminal("markets", "--search", "Harbour", cwd=folder, COLUMNS=str(width), **service).splitlines()
     (line,) = (line for line in lines if market in line)
-    assert line.split()[0] == market
-    assert len(lines) == 1 + sum(line.startswith("simulated-") for line in lines)
-    assert ("…" in line) is (width < 160)
-    if width >= 120:
-        assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width
+    told = "".join(line for line in lines if "simulated-" not in line)
+    names = ("question", "slug", "status", "start_date", "end_date")
+    assert [name for name in names if name in head.split()] + [name for name in names if name in told] == sorted(
+        names, key=lambda name: (name not in head.split(), names.index(name))
+    )
+    if width >= 100:
+        assert line.startswith("Simulat")
+    assert ("…" in line) is (100 <= width < 160)
 
 
 def test_ids_in_a_narrow_terminal_are_shorter_and_differ(folder, market) -> None:
@@ -341,7 +345,10 @@ def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
 def test_cells_of_a_table_are_those_of_the_frame(rows) -> None:
     """Numbers are without exponents and read back to seven digits, a null is "-", a text is whole or cut at its end."""
     frame = pl.DataFrame(rows, {"name": pl.String, "number": pl.Float64, "flag": pl.Boolean}, orient="row")
-    head, *lines = output.table(frame).splitlines()
+    console = output.console()
+    with console.capture() as seen:
+        console.print(output.table(frame), crop=False)
+    head, *lines = seen.get().splitlines()
     assert head.split() == frame.columns
     for line, (text, number, flag) in zip(lines, rows, strict=True):
         *words, seen, said = line.rsplit(maxsplit=2)
@@ -515,7 +522,7 @@ def test_an_import_counts_what_is_reduced(folder) -> None:
 def test_records_are_listed_as_markets_are(folder, market) -> None:
     """`export ARCHIVE markets` shows every market, or those that are named."""
     every = terminal("export", "history", "markets", cwd=folder).splitlines()
-    assert every[0].split() == ["slug", "question", "status", "start_date", "end_date"]
+    assert every[0].split() == ["question", "slug", "status", "start_date", "end_date"]
     piped = rows_of(marketdata("export", "history", "markets", cwd=folder).stdout)
     records = md.Archive(folder / "history").records("markets")
     assert len(every) == 1 + len(piped) == 1 + len(records)

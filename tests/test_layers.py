@@ -4,7 +4,7 @@ From top to bottom; a layer may import its own and lower ones::
 
     cli
     marketdata/__init__            public names, loaded on first use
-    service  testing
+    service  testing  mcp
     pandas  polars  dask           registration of df.md
     simulation
     client  archive
@@ -53,7 +53,7 @@ LAYERS = (
     ("client", "archive"),
     ("simulation",),
     ("pandas", "polars", "dask"),
-    ("service", "testing"),
+    ("service", "testing", "mcp"),
     ("marketdata",),
     ("cli",),
 )

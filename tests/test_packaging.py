@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DISTRIBUTION = PROJECT["project"]["name"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # Other people's engines: their own tests install and try them.
-ENGINES = {"dask", "spark"}
+ENGINES = {"dask", "spark", "mcp"}
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 
 PAGE = """

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from marketdata.cli.commands import archive, client, demo, keys, service
+from marketdata.cli.commands import archive, client, demo, keys, mcp, service
 
 _EPILOG = (
     "The key comes from MARKETDATA_API_KEY, the address from --base-url or MARKETDATA_BASE_URL. "
@@ -19,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -46,6 +46,7 @@ for command in (
     archive.coverage,
     archive.verify,
     archive.compact,
+    mcp.mcp,
 ):
     app.command()(command)
 app.command("import")(archive.import_)

@@ -21,7 +21,7 @@ _OPTIONS = {
     "file": "--from-file",
     "market": "MARKET",
     "markets": "--market",
-    "max_rows": "--max",
+    "max_rows": "--rows",
     "path_or_url": "ARCHIVE",
     "view": "VIEW",
     "views": "--view",

@@ -19,6 +19,8 @@ from marketdata.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console
+    from rich.table import Table
 
 Format = Literal["table", "csv", "json", "ndjson"]
 _ROWS = 10
@@ -26,6 +28,9 @@ _WIDEST = 60
 _NARROWEST = 8
 _NARROW = 100
 _ID_WIDTH, _ID_WIDTH_NARROW = 16, 9
+# Columns where nobody reads, and decimals beyond which numbers have exponents.
+_UNSIZED, _HEIGHT, _DECIMALS = 200, 50, 12
+_STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 
 def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
@@ -51,9 +56,10 @@ def show(
 
     if fmt == "table":
         data = data.lazy().collect()
-        typer.echo(
-            table(data, rows or _ROWS, columns=columns) if len(data) else f"marketdata: {empty}", err=not len(data)
-        )
+        if len(data):
+            console().print(table(data, rows or _ROWS, columns=columns), crop=False)
+        else:
+            typer.echo(f"marketdata: {empty}", err=True)
         if len(data) > (rows or _ROWS):
             typer.echo(more or f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
     elif fmt == "json":
@@ -123,36 +129,70 @@ def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
         typer.echo(fields(value) if text is None else text)
 
 
-def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> str:
+def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> Table:
     """The first rows, one line each: ids and long texts shortened, slugs and ids of keys whole, times to the minute."""
-    import polars as pl
     import polars.selectors as cs
+    from rich.table import Table
+    from rich.text import Text
 
     head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
-    is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    available = shutil.get_terminal_size((200, 50)).columns if is_sized else 200
-    head = shortened(head, _ID_WIDTH if available >= _NARROW else _ID_WIDTH_NARROW).with_columns(
-        cs.datetime().dt.strftime("%Y-%m-%d %H:%M"), cs.float().round_sig_figs(7)
-    )
-    cells = {name: [name, *map(_cell, head[name])] for name in head.columns}
-    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
-    texts = head.select(cs.string() | cs.categorical() | cs.enum() | cs.by_dtype(pl.List)).columns
-    flexible = [name for name in texts if not name.endswith(("id", "slug")) and data.schema[name] != pl.Datetime]
-    widths |= {name: min(widths[name], _WIDEST) for name in flexible}
-    room = available - 2 * (len(widths) - 1)
-    while flexible and sum(widths.values()) > room:
-        widest = max(flexible, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        widths[widest] -= 1
     numbers = set(head.select(cs.numeric()).columns)
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if name in numbers else text.ljust(width)
-            for (name, width), text in zip(widths.items(), line, strict=True)
-        ).rstrip()
-        for line in zip(*([_cut(text, widths[name]) for text in cells[name]] for name in widths), strict=True)
-    )
+    available = console().width
+    head = shortened(head, _ID_WIDTH if available >= _NARROW else _ID_WIDTH_NARROW)
+    cells = {name: _texts(head[name]) for name in head.columns}
+    out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    widths = _widths(cells, head.schema, available)
+    if left_out := [name for name in cells if name not in widths]:
+        out.caption, out.caption_justify = f"... without {', '.join(left_out)}: --csv shows all", "left"
+    for name, width in widths.items():
+        style = "dim" if name.endswith("_id") else ""
+        out.add_column(name, justify="right" if name in numbers else "left", style=style, width=width, no_wrap=True)
+    for row in zip(*(cells[str(column.header)] for column in out.columns), strict=True):
+        out.add_row(*(Text(text, _STYLES.get(text, "")) for text in row))
+    return out
+
+
+def _widths(cells: Mapping[str, Sequence[str]], schema: pl.Schema, available: int) -> dict[str, int]:
+    """The width of each column that fits; long texts are cut, then the last columns left out."""
+    import polars as pl
+
+    widths = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
+    # What is copied, or told from others by its end, is whole.
+    cut = [name for name in widths if not name.endswith(("id", "slug"))
+           and schema[name] in (pl.String, pl.Categorical, pl.Enum, pl.List)]  # fmt: skip
+    widths |= {name: min(widths[name], _WIDEST) for name in cut}
+    while sum(widths.values()) + 2 * (len(widths) - 1) > available and len(widths) > 1:
+        widest = max((name for name in cut if name in widths), key=widths.__getitem__, default="")
+        if widest and widths[widest] > _NARROWEST:
+            widths[widest] -= 1
+        else:
+            del widths[next(name for name in reversed(widths) if name != "slug")]
+    return widths
+
+
+def console() -> Console:
+    """Where people read: as wide as the terminal, coloured where it can be (``NO_COLOR`` is respected)."""
+    from rich.console import Console
+
+    is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size((_UNSIZED, _HEIGHT)).columns if is_sized else _UNSIZED
+    return Console(width=width, height=_HEIGHT, highlight=False)  # without both a dumb terminal has 80 columns
+
+
+def _texts(column: pl.Series) -> list[str]:
+    """Cells: times to the minute, numbers of a column with equally many decimals, "-" for null."""
+    import polars as pl
+
+    if isinstance(column.dtype, pl.Datetime):
+        column = column.dt.strftime("%Y-%m-%d %H:%M")
+    if column.dtype.is_float():
+        values = [None if v is None else Decimal(repr(v)) for v in column.round_sig_figs(7)]
+        finite = [v.normalize().as_tuple().exponent for v in values if v is not None and v.is_finite()]
+        decimals = max([0, *(-e for e in finite if isinstance(e, int))])
+        # Tiny numbers beside large ones: each as short as it can be.
+        form = f",.{decimals}f" if decimals <= _DECIMALS else ",.7g"
+        return ["-" if v is None else format(v, form) for v in values]
+    return [_cell(value) for value in column]
 
 
 def _cell(value: Any) -> str:
@@ -161,12 +201,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return f"{Decimal(repr(value)):,f}"
+        return f"{value:,}"
     return ", ".join(map(_cell, value)) if isinstance(value, Iterable) and not isinstance(value, str) else str(value)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def fields(value: Mapping[str, Any], indent: str = "") -> str:

@@ -28,8 +28,8 @@ from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS
 from marketdata.resolution import Resolution
 
-# Columns of a table of markets: ids are long.
-LISTED = [name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)]
+# Columns of a table of markets: what it asks first; ids are long.
+LISTED = sorted((name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)), key="question".__ne__)
 _LISTED_ROWS = 50
 
 
@@ -47,7 +47,7 @@ def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
     search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
     rows: Annotated[
-        int | None, typer.Option("--max", min=1, help="Most markets.", show_default="50 in a terminal, else all")
+        int | None, typer.Option(min=1, help="Most markets.", show_default="50 in a terminal, else all")
     ] = None,
     base_url: BaseUrl = None,
     *,
@@ -59,14 +59,14 @@ def markets(
 
     \b
     Examples:
-      marketdata markets --search election --max 10
+      marketdata markets --search election --rows 10
       marketdata markets --event SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     most = rows or (_LISTED_ROWS if fmt == "table" else None)
     # One more than is shown tells whether there are more.
     frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows or (most and most + 1))
-    more = f"... the first {most} markets; --max N shows more, --csv all" if rows is None else ""
+    more = f"... the first {most} markets; --rows N shows more, --csv all" if rows is None else ""
     output.show(frame, fmt, most, columns=LISTED, empty="no market matches.", more=more)
 
 

@@ -163,7 +163,8 @@ def _fetch(client: Client, scope: Scope) -> dict[View, Any]:
     rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
     _step(f"Fetched at 1m over HTTP in {time.perf_counter() - began:.1f} s: {rows}")
     for view, frame in frames.items():
-        print(f"\n{view}\n{output.table(frame, 4)}")
+        print(f"\n{view}")
+        output.console().print(output.table(frame, 4), crop=False)
     return frames
 
 
@@ -187,7 +188,7 @@ def _quotes(client: Client, books: Any) -> None:
     names = {i: client.market(i).get("question") or i for i in each["market_id"].unique()}
     table = each.select(pl.col("market_id").replace(names).alias("market"), pl.exclude("market_id"))
     _step("Mid and spread, from the last book of each hour")
-    print(output.table(table, _ROWS))
+    output.console().print(output.table(table, _ROWS), crop=False)
     _left_out(len(table) - _ROWS, "further tokens")
 
 

@@ -1,0 +1,135 @@
+"""Tools for other programs: what an answer says, and what ``as_of`` hides."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import polars as pl
+import pytest
+
+import marketdata as md
+from marketdata.errors import ConfigError
+from marketdata.mcp.tools import Tools
+
+START, END = "2025-12-30", "2026-01-01"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory) -> md.Archive:
+    """Two simulated events of two days."""
+    path = tmp_path_factory.mktemp("mcp") / "history"
+    md.simulate(path, events=2, days=2)
+    return md.Archive(path, frame="polars")
+
+
+@pytest.fixture(scope="module")
+def market(archive) -> str:
+    return archive.markets()["slug"][0]
+
+
+def test_an_answer_is_plain_data_with_units_and_range(archive, market) -> None:
+    """Rows are those of the archive; each answer says what its columns mean and which part of the range it covers."""
+    answer = json.loads(json.dumps(Tools(archive).prices(market, START, END, "1h")))
+    frame = archive.prices(market, START, END, "1h", on_missing="partial")
+    assert answer["columns"] == ["ts", "token_label", "price"]
+    assert answer["units"]["price"] == "probability, 0 to 1"
+    assert answer["range"] == {"start": "2025-12-30T00:00:00Z", "end": "2026-01-01T00:00:00Z", "resolution": "1h"}
+    assert sorted(row[2] for row in answer["rows"]) == sorted(frame["price"])
+    assert answer["tokens"] == dict(frame.select(pl.col("token_label", "token_id").cast(str)).unique().rows())
+
+
+def test_what_is_missing_is_said(archive, market) -> None:
+    """The hours without a point, and only these, are in ``missing``."""
+    answer = Tools(archive).prices(market, START, END, "1h")
+    present = {row[0] for row in answer["rows"]}
+    hours = pl.datetime_range(pl.datetime(2025, 12, 30), pl.datetime(2026, 1, 1), "1h", closed="left", eager=True)
+    absent = [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours if f"{hour:%Y-%m-%dT%H:%M:%SZ}" not in present]
+    said = [hour for hour in (f"{h:%Y-%m-%dT%H:%M:%SZ}" for h in hours) for gap in answer["missing"]
+            if gap["start"] <= hour < gap["end"]]  # fmt: skip
+    assert absent
+    assert said == absent
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20])
+def test_answers_go_on_where_the_last_one_ended(archive, market, rows) -> None:
+    """Following ``next_start`` gives every row once."""
+    tools, start, found = Tools(archive), START, []
+    for _ in range(100):
+        answer = tools.books(market, start, END, "6h", levels=2, rows=rows)
+        found += answer["rows"]
+        start = answer.get("next_start")
+        if start is None:
+            break
+    whole = tools.books(market, START, END, "6h", levels=2, rows=5_000)
+    assert "next_start" not in whole
+    assert sorted(map(str, found)) == sorted(map(str, whole["rows"]))
+
+
+@pytest.mark.parametrize("as_of", ["2025-12-30T12:34:56Z", "2025-12-31", "2025-12-29"])
+def test_nothing_is_shown_that_came_later(archive, market, as_of) -> None:
+    """A bucket is shown once it has ended, and a market once it had begun, without its outcome."""
+    tools = Tools(archive, as_of)
+    moment = pl.Series([as_of]).str.to_datetime(time_zone="UTC", strict=False).fill_null(
+        pl.Series([f"{as_of}T00:00:00Z"]).str.to_datetime(time_zone="UTC", strict=False)
+    )[0]  # fmt: skip
+    for answer in (
+        tools.prices(market, START, END, "1h"),
+        tools.features(market, START, END, ["mid"], "10m", rows=5_000),
+        tools.prices(market, START, END, "1h", as_of="2026-01-01"),
+    ):
+        width = 3600 if answer["range"]["resolution"] == "1h" else 600
+        times = pl.Series([row[0] for row in answer["rows"]], dtype=pl.String).str.to_datetime(time_zone="UTC")
+        assert bool((times.dt.epoch("s") + width <= moment.timestamp()).all())
+    records = tools.markets()
+    assert {"resolved_token_id", "resolved_token_label", "closed_at", "status"}.isdisjoint(records["columns"])
+    known = archive.markets().filter(pl.col("start_date") <= moment)
+    assert sorted(row[records["columns"].index("slug")] for row in records["rows"]) == sorted(known["slug"])
+
+
+def test_sql_is_of_an_archive_that_hides_nothing(archive) -> None:
+    """A statement could read what came later, so there is none with ``as_of``, nor of a client."""
+    assert Tools(archive).sql("select count(*) as n from prices")["rows"][0][0] > 0
+    assert not Tools(archive, "2025-12-31").has_sql
+    with pytest.raises(ConfigError, match="no as_of"):
+        Tools(archive, "2025-12-31").sql("select 1")
+
+
+def test_a_call_for_too_much_is_refused(archive, market) -> None:
+    """A year of minutes is refused before anything is read, with what to do."""
+    with pytest.raises(ConfigError, match=r"at most 100,000 are allowed: give a shorter range"):
+        Tools(archive).prices(market, "2025-01-01", "2026-01-01", "1m")
+
+
+def test_a_client_answers_like_an_archive(archive, market) -> None:
+    """The same tools over the service give the same rows."""
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
+        for tool in ("prices", "metrics", "books"):
+            ours = getattr(Tools(archive), tool)(market, START, "2025-12-31", "1h")
+            theirs = getattr(Tools(client), tool)(market, START, "2025-12-31", "1h")
+            assert ours["rows"] == theirs["rows"]
+            assert ours["missing"] == theirs["missing"]
+        with pytest.raises(ConfigError, match="A client has no coverage"):
+            Tools(client).coverage()
+
+
+def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:
+    """``marketdata mcp`` lists its tools to the official client and answers; an error is told in our words."""
+    mcp = pytest.importorskip("mcp", reason="mcp is not installed: make engines")
+    anyio = pytest.importorskip("anyio")
+    command = [sys.executable, "-m", "marketdata.cli", "mcp", archive.location]
+    process = mcp.StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+
+    async def talk() -> None:
+        async with mcp.Client(process, read_timeout_seconds=60) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert {"markets", "order_book", "books", "prices", "metrics", "features", "coverage", "sql"} == set(tools)
+            assert all(tool.annotations.read_only_hint for tool in tools.values())
+            answer = await client.call_tool("prices", {"market": market, "start": START, "end": END})
+            assert answer.structured_content == Tools(archive).prices(market, START, END)
+            wrong = await client.call_tool("prices", {"market": "nope", "start": START, "end": END})
+            assert wrong.is_error
+            assert "market 'nope' is not in the archive" in wrong.content[0].text
+
+    anyio.run(talk)
