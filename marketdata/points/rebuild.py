@@ -1,0 +1,488 @@
+"""Books from the changes of their levels, and changes from books.
+
+A snapshot starts the book of a token, a change sets one level, size 0 removes it. Rows are not applied one by one: each
+sets its level until the next row of the same level, so that one sort by (token, side, price) says from which bucket to
+which every level stands, and books are these stretches cut at the edges of buckets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.points.columns import BookColumns, Codes, Floats, Ints, Token, ranges
+from marketdata.points.resample import run_ends
+from marketdata.points.schema import TOLERANCE
+from marketdata.resolution import BucketWidth
+
+Bools = NDArray[np.bool_]
+CHANGE, SNAPSHOT, GAP = 0, 1, 2
+EVENTS = ("change", "snapshot", "gap")
+BIDS, ASKS = 0, 1
+# Prices are told apart to a millionth, the finest tick of a venue being a ten-thousandth.
+_TICKS = 1_000_000
+_TICK_BITS = 20
+# Levels that are made at a time.
+_LEVELS = 1 << 21
+# Tokens whose open books are written out at a time.
+_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """One entry per changed level, those of a token in the order of their messages.
+
+    ``event`` is SNAPSHOT in the first row of a whole book, GAP where the book became unknown, else CHANGE. A row whose
+    price is NaN has no level: it says that the book was empty, unknown, or the same. ``ts`` is the time that buckets
+    go by, ``seen`` the one by which the recording is known to have gone on. ``stated`` are the best bid and ask that
+    the message names, NaN if it does not; a side that it says is empty is 0 of bids and 1 of asks.
+    """
+
+    tokens: tuple[Token, ...]
+    token: Codes
+    ts: Ints
+    seen: Ints
+    event: NDArray[np.int8]
+    side: NDArray[np.int8]
+    price: Floats
+    size: Floats
+    stated: Floats
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def take(self, index: NDArray[np.integer] | Bools) -> Changes:
+        """The rows at these positions."""
+        arrays = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "tokens"}
+        return Changes(self.tokens, **arrays)
+
+
+def no_changes() -> Changes:
+    """Changes without a row."""
+    codes, ints = np.empty(0, np.int32), np.empty(0, np.int64)
+    flags, floats = np.empty(0, np.int8), np.empty(0)
+    return Changes((), codes, ints, ints, flags, flags, floats, floats, np.empty((0, 2)))
+
+
+def joined(parts: list[Changes]) -> Changes:
+    """The rows of all parts, part after part; equal tokens become one, and those without a row none."""
+    index: dict[Token, int] = {}
+    tokens = []
+    for part in parts:
+        used = np.bincount(part.token, minlength=len(part.tokens)) > 0
+        codes = [index.setdefault(t, len(index)) if u else 0 for t, u in zip(part.tokens, used.tolist(), strict=True)]
+        tokens.append(np.array(codes, np.int32)[part.token])
+    names = [f.name for f in fields(Changes)[2:]]
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Changes(tuple(index), np.concatenate(tokens), **arrays)
+
+
+class Disagreement(NamedTuple):
+    """A book whose best prices are not those that the last message of its bucket states."""
+
+    token: Token
+    ts: int
+    stated: tuple[float, float]
+    rebuilt: tuple[float, float]
+
+
+@dataclass
+class Tally:
+    """What was found on the way."""
+
+    changes: int = 0
+    gaps: int = 0
+    back: int = 0
+    unknown: int = 0
+    checked: int = 0
+    disagreements: int = 0
+    first: Disagreement | None = None
+
+
+@dataclass
+class Rebuilder:
+    """Books at the end of each bucket from parts of a recording, in bounded memory.
+
+    A book stands from its snapshot on, while the recording goes on: until a hole above ``max_gap`` [microseconds]
+    between two of its messages, of whatever token, or until its own token was silent for ``max_age``. After that, and
+    where a message says so, the book is unknown until the next snapshot. With ``unchanged`` a bucket in which no
+    message of a token came has the book that stands; without it, it has none. What is open at the end of a part is in
+    ``open``, as rows of snapshots.
+    """
+
+    width: BucketWidth
+    max_gap: int
+    max_age: int
+    unchanged: bool = True
+    open: Changes = field(default_factory=no_changes)
+    alive: int | None = None
+    # Until when it went on at the last `end`, and where it has not gone on since.
+    before: int | None = None
+    holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    tally: Tally = field(default_factory=Tally)
+
+    def heard(self, seen: Ints) -> Iterator[BookColumns]:
+        """Messages came at these times; yields books that end as another recording begins, at an earlier time."""
+        if not len(seen):
+            return
+        times = np.sort(seen)
+        if self.alive is not None and times[0] < self.alive - self.max_gap:
+            yield from self.finish()
+            self.open, self.alive, self.before, self.holes = no_changes(), None, None, np.empty((0, 2), np.int64)
+        if self.alive is not None:
+            times = np.append(self.alive, times[times > self.alive])
+        wide = np.flatnonzero(np.diff(times) > self.max_gap)
+        found = np.column_stack((times[wide], times[wide + 1]))
+        self.tally.gaps += len(found)
+        self.holes, self.alive = np.concatenate((self.holes, found)), int(times[-1])
+
+    def push(self, changes: Changes) -> Iterator[BookColumns]:
+        """Books of the buckets that ended before the last row of each token; the times must have been `heard`."""
+        tokens = set(changes.tokens)
+        here = np.array([t in tokens for t in self.open.tokens], bool)[self.open.token]
+        self.tally.changes += int(np.count_nonzero(~np.isnan(changes.price)))
+        self.tally.gaps += int(np.count_nonzero(changes.event == GAP))
+        rest = self.open.take(~here)
+        yield from self._rebuilt(joined([self.open.take(here), changes]), closing="none")
+        self.open = joined([rest, self.open])
+
+    def end(self) -> Iterator[BookColumns]:
+        """The end of a file: books that no longer stand come out, and are forgotten."""
+        yield from self._closed("over")
+        self.before, self.holes = self.alive, self.holes[:0]
+
+    def finish(self) -> Iterator[BookColumns]:
+        """All that stands until now; books stay open, in case that the recording goes on."""
+        yield from self._closed("all")
+
+    def _closed(self, closing: str) -> Iterator[BookColumns]:
+        """Books of what is open, some tokens at a time."""
+        rows, left = self.open, [no_changes()]
+        for first in range(0, len(rows.tokens), _TOKENS):
+            yield from self._rebuilt(rows.take(rows.token // _TOKENS == first // _TOKENS), closing)
+            left.append(self.open)
+        self.open = joined(left)
+
+    def _rebuilt(self, rows: Changes, closing: str) -> Iterator[BookColumns]:
+        """Books of rows, those of each token in order; ``open`` becomes what is open of them."""
+        if np.any(rows.token[1:] < rows.token[:-1]):
+            rows = rows.take(np.argsort(rows.token, kind="stable"))
+        if not len(rows):
+            self.open = rows
+            return
+        runs = _runs(rows, self, closing)
+        yield from _books(rows, runs, self)
+
+    def until(self, ts: Ints, seen: Ints) -> tuple[Ints, Bools]:
+        """Until when books of these last rows stand, and for which of them that is over already."""
+        alive = seen if self.alive is None else np.maximum(self.alive, seen)
+        limit, over = alive, np.zeros(len(ts), bool)
+        if self.before is not None:
+            over = (seen <= self.before) & (alive > self.before)
+            limit = np.where(over, self.before, limit)
+        if len(self.holes):
+            place = np.searchsorted(self.holes[:, 0], seen)
+            hit = place < len(self.holes)
+            limit = np.where(hit, np.minimum(limit, self.holes[np.minimum(place, len(self.holes) - 1), 0]), limit)
+            over |= hit
+        over |= limit - seen > self.max_age
+        return ts + np.clip(limit - seen, 0, self.max_age), over
+
+
+class _Runs(NamedTuple):
+    """Runs of rows without a gap: where each begins, how many buckets it fills, and whether its book stays open.
+
+    Of each row: its run, its bucket, and the place of that among the buckets of the run.
+    """
+
+    starts: Ints
+    of: Ints
+    bucket: Ints
+    place: Ints
+    edges: Ints
+    known: Bools
+    is_open: Bools
+    last_ts: Ints
+
+
+def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
+    width, count = state.width, len(rows)
+    same = rows.token[1:] == rows.token[:-1]
+    silence = np.diff(rows.seen)
+    broken = same & (silence > state.max_age)
+    if len(state.holes):
+        broken |= same & (np.diff(np.searchsorted(state.holes[:, 1], rows.seen, side="right")) != 0)
+    step = np.diff(rows.ts)
+    backward = same & (step < 0)
+    ts = rows.ts
+    state.tally.back += int(np.count_nonzero(backward))
+    broken |= same & (step < -state.max_gap)
+    begins = np.ones(count, bool)
+    begins[1:] = ~same | broken | (rows.event[1:] != CHANGE)
+    starts = np.flatnonzero(begins)
+    of = np.cumsum(begins) - 1
+    if backward.any():
+        # The order of messages is kept: what comes later applies from the latest time on.
+        low = int(ts.min())
+        span = int(ts.max()) - low + 1
+        chain = np.cumsum(np.concatenate(([0], (~same | (step < -state.max_gap)))))
+        ts = np.maximum.accumulate(ts - low + chain * span) - chain * span + low
+    last = run_ends(starts, count) - 1
+    bucket = (ts - width.offset) // width.micros
+    until, over = state.until(ts[last], rows.seen[last])
+    known = rows.event[starts] == SNAPSHOT
+    state.tally.unknown += int(np.count_nonzero(~known[of] & ~np.isnan(rows.price)))
+
+    def after(micros: Ints) -> Ints:
+        return (micros - width.offset) // width.micros + 1
+
+    # The bucket after the last one that a run fills.
+    end = np.empty(len(starts), np.int64)
+    follows = np.append(same[starts[1:] - 1], False)
+    is_broken = np.append(broken[starts[1:] - 1], False)
+    nexts = np.append(starts[1:], 0)
+    is_gap = follows & (rows.event[nexts] == GAP)
+    went_back = np.append(step[starts[1:] - 1] < -state.max_gap, False)
+    end[:] = bucket[nexts]
+    end = np.where(is_gap, after(ts[nexts] - 1), end)
+    end = np.where(follows & is_broken, after(np.where(went_back, ts[last], until)), end)
+    # A book that is said to be unknown has nothing left that a hole could end.
+    is_last = ~follows
+    is_over = is_last & (over if closing == "over" else np.full(len(over), closing == "all"))
+    end = np.where(is_last, np.where(is_over, after(until), bucket[last]), end)
+    is_open = is_last & known & ~(over & is_over & (closing == "over"))
+    first = bucket[starts]
+    if state.unchanged:
+        edges = np.where(known, np.maximum(end - first, 0), 0)
+        return _Runs(starts, of, bucket, bucket - first[of], edges, known, is_open, ts[last])
+    # Only buckets with a row: they are numbered within their run.
+    fresh = np.ones(count, bool)
+    fresh[1:] = begins[1:] | (np.diff(bucket) != 0)
+    number = np.cumsum(fresh)
+    place = number - number[starts][of]
+    held = np.where(bucket < end[of], place + 1, 0)
+    edges = np.where(known, np.maximum.reduceat(held, starts), 0)
+    return _Runs(starts, of, bucket, place, edges, known, is_open, ts[last])
+
+
+def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[BookColumns]:
+    count = len(rows)
+    ends = np.cumsum(runs.edges)
+    offset = ends - runs.edges
+    total = int(ends[-1])
+    # The time of each edge, and the last row before it if that is in its bucket.
+    run = np.repeat(np.arange(len(ends)), runs.edges)
+    number = np.arange(total) - offset[run]
+    edge = np.minimum(runs.place, runs.edges[runs.of]) + offset[runs.of]
+    inside = np.flatnonzero(runs.place < runs.edges[runs.of])
+    last_row = np.full(total, -1)
+    last_row[edge[inside]] = inside  # of several rows the last one stays
+    bucket = runs.bucket[runs.starts][run] + number if state.unchanged else runs.bucket[last_row]
+    key_rows = np.flatnonzero(runs.known[runs.of] & ~np.isnan(rows.price))
+    order = key_rows[_order(runs.of[key_rows], rows.side[key_rows], rows.price[key_rows], count)]
+    of, side, price, size = runs.of[order], rows.side[order], rows.price[order], rows.size[order]
+    tick = ticks(price)
+    has_next = np.zeros(len(order), bool)
+    has_next[:-1] = (of[1:] == of[:-1]) & (side[1:] == side[:-1]) & (tick[1:] == tick[:-1])
+    begin = edge[order]
+    stop = np.where(has_next, np.append(begin[1:], 0), ends[of]) if len(order) else begin
+    live = size > 0
+    state.open = _open(rows, runs, order[~has_next & live])
+    stands = np.flatnonzero(live & (stop > begin))
+    begin, stop = begin[stands], stop[stands]
+    of, side, price, size = of[stands], side[stands], price[stands], size[stands]
+    # Parts of whole runs, of about so many levels.
+    weights = np.bincount(of, stop - begin, minlength=len(ends))
+    part = (np.cumsum(weights) - weights) // _LEVELS
+    cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(ends))
+    for a, b in itertools.pairwise(cuts.tolist()):
+        low, high = int(offset[a]), int(ends[b - 1])
+        if low == high:
+            continue
+        here = slice(*np.searchsorted(of, [a, b]))
+        n = stop[here] - begin[here]
+        at = ranges(begin[here] - low, n).astype(np.uint64)
+        pick = np.repeat(np.arange(here.start, here.stop), n)
+        packed = (at << np.uint64(32)) | np.arange(len(at), dtype=np.uint64)
+        packed.sort()
+        pick = pick[(packed & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        sides = 2 * (packed >> np.uint64(32)).astype(np.int64) + side[pick]
+        counts = np.bincount(sides, minlength=2 * (high - low))
+        token = rows.token[runs.starts[run[low:high]]]
+        times = bucket[low:high] * state.width.micros + state.width.offset
+        books = BookColumns(rows.tokens, token, times, counts, np.stack((price[pick], size[pick])).T)
+        _compare(books, rows, last_row[low:high], state.tally)
+        yield _each_once(books)
+
+
+def ticks(price: Floats) -> Ints:
+    """Prices as whole numbers in their order: millionths, or where those are not enough their rank."""
+    scaled = price * _TICKS
+    whole = np.rint(scaled)
+    if np.all(np.abs(scaled - whole) < 1e-3) and np.all((whole >= 0) & (whole < 1 << _TICK_BITS)):
+        return whole.astype(np.int64)
+    return np.unique(price, return_inverse=True)[1].astype(np.int64)
+
+
+def _order(run: Ints, side: NDArray[np.int8], price: Floats, count: int) -> Ints:
+    """The order by run, side (bids first), price (best first) and place."""
+    tick = ticks(price)
+    most = int(tick.max(initial=0))
+    tick = np.where(side == BIDS, most - tick, tick)
+    bits = int(run.max(initial=0)).bit_length(), max(most.bit_length(), 1), max(count.bit_length(), 1)
+    if sum(bits) + 1 > 64:
+        return np.lexsort((tick, side, run))
+    # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
+    key = (((run << 1) | side) << bits[1]) | tick
+    packed = (key.astype(np.uint64) << np.uint64(bits[2])) | np.arange(len(key), dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << bits[2]) - 1)).astype(np.int64)
+
+
+def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
+    """The books that are open, each a snapshot at the time of its last row; an empty one is a row without a level."""
+    numbers = np.flatnonzero(runs.is_open)
+    standing = standing[runs.is_open[runs.of[standing]]]
+    held = np.unique(runs.of[standing])
+    last = run_ends(runs.starts, len(rows)) - 1
+    empty = last[np.setdiff1d(numbers, held)]
+    index = np.concatenate((standing, empty))
+    index = index[np.argsort(runs.of[index], kind="stable")]
+    out = rows.take(index)
+    run = runs.of[index]
+    event = np.full(len(index), CHANGE, np.int8)
+    event[np.flatnonzero(np.diff(run, prepend=-1))] = SNAPSHOT
+    price, size = out.price.copy(), out.size.copy()
+    price[np.isin(index, empty)] = np.nan
+    used, token = np.unique(out.token, return_inverse=True)
+    return Changes(
+        tuple(rows.tokens[i] for i in used.tolist()),
+        token.astype(np.int32),
+        runs.last_ts[run],
+        rows.seen[last[run]],
+        event,
+        out.side,
+        price,
+        size,
+        rows.stated[last[run]],
+    )
+
+
+def _compare(books: BookColumns, rows: Changes, last_row: Ints, tally: Tally) -> None:
+    """Count books whose best prices are not those that the last message of their bucket states."""
+    stated = np.where((last_row >= 0)[:, None], rows.stated[last_row], np.nan)
+    where = np.flatnonzero(~np.isnan(stated).any(axis=1))
+    if not len(where):
+        return
+    counts = books.counts.reshape(-1, 2)
+    begins = np.concatenate(([0], np.cumsum(books.counts)))[:-1].reshape(-1, 2)
+    price = np.append(books.levels[:, 0], np.nan)
+    best = np.where(counts > 0, price[np.where(counts > 0, begins, len(price) - 1)], [0.0, 1.0])[where]
+    wrong = np.flatnonzero((np.abs(best - stated[where]) > TOLERANCE).any(axis=1))
+    tally.checked += len(where)
+    tally.disagreements += len(wrong)
+    if len(wrong) and tally.first is None:
+        at = int(where[wrong[0]])
+        said, found = (tuple(float(v) for v in pair) for pair in (stated[at], best[wrong[0]]))
+        tally.first = Disagreement(books.tokens[int(books.token[at])], int(books.ts[at]), said, found)  # type: ignore[arg-type]
+
+
+def _each_once(books: BookColumns) -> BookColumns:
+    """One book per token and bucket, the later one, where a recording says two."""
+    step = np.diff(books.ts)
+    if np.all((np.diff(books.token) != 0) | (step > 0)):
+        return books
+    order = np.lexsort((np.arange(len(books)), books.ts, books.token))
+    token, ts = books.token[order], books.ts[order]
+    is_last = np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)
+    return books.take(order[is_last])
+
+
+def rebuild(
+    changes: Changes, width: BucketWidth, *, max_gap: int, max_age: int, unchanged: bool = True
+) -> tuple[list[BookColumns], Tally]:
+    """Books of all rows at once, as `Rebuilder` says."""
+    state = Rebuilder(width, max_gap, max_age, unchanged)
+    parts = [part for step in (state.heard(changes.seen), state.push(changes), state.finish()) for part in step]
+    return parts, state.tally
+
+
+def diff(books: BookColumns, width: BucketWidth) -> Changes:
+    """The changes between books of this width, in tidy order: what `rebuild` makes the same books of.
+
+    The first book of a token, and one whose bucket does not follow that of the one before, is a snapshot; a gap is the
+    end of the bucket before it. A book that is as the one before is a row without a level.
+    """
+    books = books.sort()
+    count = len(books)
+    if not count:
+        return no_changes()
+    pairs = books.counts.reshape(-1, 2)
+    entry = np.repeat(np.arange(count), pairs.sum(axis=1))
+    side = np.repeat(np.tile([BIDS, ASKS], count), books.counts).astype(np.int8)
+    price, size = books.levels[:, 0], books.levels[:, 1]
+    follows = np.zeros(count, bool)
+    follows[1:] = (books.token[1:] == books.token[:-1]) & (np.diff(books.ts) <= width.micros)
+    # Levels of a book beside those of the one before it, which are counted as size 0 of the book.
+    ghost = np.append(follows[1:], False)[entry]
+    ghosts = int(ghost.sum())
+    every = np.concatenate((entry[ghost] + 1, entry))
+    side = np.concatenate((side[ghost], side))
+    old = np.append(size[ghost], np.zeros(len(entry)))
+    size = np.append(np.zeros(ghosts), size)
+    price = np.concatenate((price[ghost], price))
+    tick = ticks(price)
+    order = _order(every, side, price, len(every))
+    key = np.stack((every[order], side[order], tick[order]))
+    opens = np.append(True, (np.diff(key) != 0).any(axis=0)) if len(order) else np.empty(0, bool)
+    first = np.flatnonzero(opens)
+    last = run_ends(first, len(order)) - 1
+    # Of a level given twice the last one counts; those of the book before stand first.
+    kept = order[last]
+    before = np.add.reduceat((order < ghosts).astype(np.int64), first) if len(first) else first
+    was = np.where(before > 0, old[order[first + before - 1]], 0.0)
+    moved = size[kept] != was
+    kept = kept[moved]
+    rows_of = every[kept]
+    bare = np.setdiff1d(np.arange(count), rows_of)
+    ends = np.flatnonzero(~np.append(follows[1:], False))
+    ends = ends[books.ts[ends] + width.micros <= books.ts.max()]
+    nan = np.full
+    of = np.concatenate((rows_of, bare, ends))
+    kind = np.concatenate((np.zeros(len(kept) + len(bare)), np.ones(len(ends)))).astype(np.int8)
+    place = np.lexsort((np.arange(len(of)), kind, of))
+    of, kind = of[place], kind[place]
+    blank = len(bare) + len(ends)
+    event = np.where(kind == 1, GAP, CHANGE).astype(np.int8)
+    begins = np.append(True, np.diff(of) != 0)
+    event[begins & ~follows[of]] = SNAPSHOT
+    ts = books.ts[of] + np.where(kind == 1, width.micros, 0)
+    return Changes(
+        books.tokens,
+        books.token[of],
+        ts,
+        ts,
+        event,
+        np.concatenate((side[kept], np.zeros(blank, np.int8)))[place],
+        np.concatenate((price[kept], nan(blank, np.nan)))[place],
+        np.concatenate((size[kept], nan(blank, np.nan)))[place],
+        nan((len(of), 2), np.nan),
+    )
+
+
+def cleaned(changes: Changes) -> tuple[Changes, dict[str, int]]:
+    """Rows without levels that cannot be: prices outside of 0 to 1, sizes below 0 or no numbers; and how many."""
+    has = ~np.isnan(changes.price)
+    with np.errstate(invalid="ignore"):
+        outside = has & ~((changes.price >= 0) & (changes.price <= 1))
+        negative = has & ~outside & ~((changes.size >= 0) & np.isfinite(changes.size))
+    wrong = outside | negative
+    found = {"price outside of 0 to 1": int(outside.sum()), "size below 0": int(negative.sum())}
+    if wrong.any():
+        changes = replace(changes, price=np.where(wrong, np.nan, changes.price))
+    return changes, {name: number for name, number in found.items() if number}
