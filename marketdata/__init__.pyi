@@ -34,6 +34,7 @@ from marketdata.errors import PartialCoverageWarning as PartialCoverageWarning
 from marketdata.errors import PayloadTooLargeError as PayloadTooLargeError
 from marketdata.errors import PlanError as PlanError
 from marketdata.errors import RateLimitError as RateLimitError
+from marketdata.errors import RecordingWarning as RecordingWarning
 from marketdata.errors import RedirectError as RedirectError
 from marketdata.errors import RequestError as RequestError
 from marketdata.errors import ServerError as ServerError
@@ -77,6 +78,8 @@ from marketdata.tidy.quality import check as check
 from marketdata.tidy.quotes import bbo as bbo
 from marketdata.tidy.quotes import mid as mid
 from marketdata.tidy.quotes import spread as spread
+from marketdata.tidy.rebuild import diff as diff
+from marketdata.tidy.rebuild import rebuild as rebuild
 from marketdata.tidy.resample import resample as resample
 from marketdata.tidy.returns import log_odds as log_odds
 from marketdata.tidy.returns import ohlc as ohlc

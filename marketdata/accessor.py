@@ -19,6 +19,7 @@ from marketdata.tidy import (
     outcomes,
     quality,
     quotes,
+    rebuild,
     resample,
     returns,
     shapes,
@@ -130,6 +131,14 @@ class Accessor(_Suggestions, Generic[F]):
     def nest(self) -> F:
         """Nested books of tidy ones, a row per snapshot; see `marketdata.nest`."""
         return shapes.nest(self._frame)
+
+    def rebuild(self, every: str = "1s", **more: Any) -> F:
+        """Books of recorded changes; see `marketdata.rebuild`."""
+        return rebuild.rebuild(self._frame, every, **more)  # type: ignore[no-any-return]
+
+    def diff(self, *, resolution_of: str = "1m") -> F:
+        """The changes from each book to the next; see `marketdata.diff`."""
+        return rebuild.diff(self._frame, resolution_of=resolution_of)  # type: ignore[no-any-return]
 
     def complement(self, *, tokens: Any = None) -> F:
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""

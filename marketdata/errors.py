@@ -34,6 +34,7 @@
       EmptyRangeWarning         the range lies before or after the life of the market
       NoBookWarning             no order met a book
       PartialCoverageWarning    the archive has only a part of the range
+      RecordingWarning          a recording contradicts itself, or part of it cannot be read
 """
 
 from __future__ import annotations
@@ -236,6 +237,10 @@ class CoarseGridWarning(MarketDataWarning):
 
 class LeftOutWarning(MarketDataWarning):
     """Columns that cannot be averaged were left out of an aggregated frame."""
+
+
+class RecordingWarning(MarketDataWarning):
+    """A recording contradicts itself, or a part of it cannot be read; the rest was taken."""
 
 
 class ServiceOddityWarning(MarketDataWarning):

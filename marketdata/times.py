@@ -90,6 +90,15 @@ def parse_seconds(text: str) -> int:
     return -micros if whole.startswith("-") else micros
 
 
+def unix_micros(value: Any) -> int:
+    """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138."""
+    number = value if isinstance(value, float) else int(value)
+    for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
+        if first <= number < first * 1000:
+            return round(number * times) // over
+    raise ValueError(f"{value!r} is not a Unix time of the years 1973 to 5138")
+
+
 def to_micros(value: Any, name: str) -> int:
     """Microseconds since the epoch of the time argument ``name``; ConfigError outside of the years 1 to 9999.
 

@@ -16,6 +16,7 @@ From top to bottom; a layer may import its own and lower ones::
     tidy
     fetch
     wire
+    adapters                       formats and libraries of others as points
     points                         the data and the rules on it, numpy only
     times
     clock                          what waiting code asks, so that tests need not wait
@@ -42,6 +43,7 @@ LAYERS = (
     ("clock",),
     ("times",),
     ("points",),
+    ("adapters",),
     ("wire",),
     ("fetch",),
     ("tidy",),

@@ -15,7 +15,7 @@ from marketdata.points.columns import METRICS, BookColumns, Token
 from marketdata.points.records import COLUMNS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
-from marketdata.times import parse_iso
+from marketdata.times import parse_iso, unix_micros
 
 if TYPE_CHECKING:
     import polars as pl
@@ -212,15 +212,6 @@ def _micros(value: Any) -> int:
     if isinstance(value, str) and not _UNIX.fullmatch(value):
         return parse_iso(value.strip())
     return unix_micros(float(value) if isinstance(value, str) and not value.strip().isdigit() else value)
-
-
-def unix_micros(value: Any) -> int:
-    """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138."""
-    number = value if isinstance(value, float) else int(value)
-    for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
-        if first <= number < first * 1000:
-            return round(number * times) // over
-    raise ValueError(f"{value!r} is not a Unix time of the years 1973 to 5138")
 
 
 def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import BookColumns, Codes, Floats, Ints, Token, ranges
+from marketdata.points.columns import Books, Codes, Floats, Ints, Token, ranges
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
 from marketdata.resolution import BucketWidth
@@ -29,6 +29,7 @@ _TICKS = 1_000_000
 _TICK_BITS = 20
 # Levels that are made at a time.
 _LEVELS = 1 << 21
+_NO_BOUNDS = np.zeros(1, np.int64)
 # Tokens whose open books are written out at a time.
 _TOKENS = 256
 
@@ -126,7 +127,7 @@ class Rebuilder:
     holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     tally: Tally = field(default_factory=Tally)
 
-    def heard(self, seen: Ints) -> Iterator[BookColumns]:
+    def heard(self, seen: Ints) -> Iterator[Books]:
         """Messages came at these times; yields books that end as another recording begins, at an earlier time."""
         if not len(seen):
             return
@@ -141,7 +142,7 @@ class Rebuilder:
         self.tally.gaps += len(found)
         self.holes, self.alive = np.concatenate((self.holes, found)), int(times[-1])
 
-    def push(self, changes: Changes) -> Iterator[BookColumns]:
+    def push(self, changes: Changes) -> Iterator[Books]:
         """Books of the buckets that ended before the last row of each token; the times must have been `heard`."""
         tokens = set(changes.tokens)
         here = np.array([t in tokens for t in self.open.tokens], bool)[self.open.token]
@@ -151,16 +152,16 @@ class Rebuilder:
         yield from self._rebuilt(joined([self.open.take(here), changes]), closing="none")
         self.open = joined([rest, self.open])
 
-    def end(self) -> Iterator[BookColumns]:
+    def end(self) -> Iterator[Books]:
         """The end of a file: books that no longer stand come out, and are forgotten."""
         yield from self._closed("over")
         self.before, self.holes = self.alive, self.holes[:0]
 
-    def finish(self) -> Iterator[BookColumns]:
+    def finish(self) -> Iterator[Books]:
         """All that stands until now; books stay open, in case that the recording goes on."""
         yield from self._closed("all")
 
-    def _closed(self, closing: str) -> Iterator[BookColumns]:
+    def _closed(self, closing: str) -> Iterator[Books]:
         """Books of what is open, some tokens at a time."""
         rows, left = self.open, [no_changes()]
         for first in range(0, len(rows.tokens), _TOKENS):
@@ -168,7 +169,7 @@ class Rebuilder:
             left.append(self.open)
         self.open = joined(left)
 
-    def _rebuilt(self, rows: Changes, closing: str) -> Iterator[BookColumns]:
+    def _rebuilt(self, rows: Changes, closing: str) -> Iterator[Books]:
         """Books of rows, those of each token in order; ``open`` becomes what is open of them."""
         if np.any(rows.token[1:] < rows.token[:-1]):
             rows = rows.take(np.argsort(rows.token, kind="stable"))
@@ -270,7 +271,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
     return _Runs(starts, of, bucket, place, edges, known, is_open, ts[last])
 
 
-def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[BookColumns]:
+def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
     count = len(rows)
     ends = np.cumsum(runs.edges)
     offset = ends - runs.edges
@@ -315,7 +316,7 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[BookColumns
         counts = np.bincount(sides, minlength=2 * (high - low))
         token = rows.token[runs.starts[run[low:high]]]
         times = bucket[low:high] * state.width.micros + state.width.offset
-        books = BookColumns(rows.tokens, token, times, counts, np.stack((price[pick], size[pick])).T)
+        books = Books.of_levels((), _NO_BOUNDS, times, counts, price[pick], size[pick]).of_codes(rows.tokens, token)
         _compare(books, rows, last_row[low:high], state.tally)
         yield _each_once(books)
 
@@ -373,16 +374,14 @@ def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
     )
 
 
-def _compare(books: BookColumns, rows: Changes, last_row: Ints, tally: Tally) -> None:
+def _compare(books: Books, rows: Changes, last_row: Ints, tally: Tally) -> None:
     """Count books whose best prices are not those that the last message of their bucket states."""
     stated = np.where((last_row >= 0)[:, None], rows.stated[last_row], np.nan)
     where = np.flatnonzero(~np.isnan(stated).any(axis=1))
     if not len(where):
         return
-    counts = books.counts.reshape(-1, 2)
-    begins = np.concatenate(([0], np.cumsum(books.counts)))[:-1].reshape(-1, 2)
-    price = np.append(books.levels[:, 0], np.nan)
-    best = np.where(counts > 0, price[np.where(counts > 0, begins, len(price) - 1)], [0.0, 1.0])[where]
+    best = np.stack((books.bids.best, books.asks.best), axis=1)[where]
+    best = np.where(np.isnan(best), [0.0, 1.0], best)
     wrong = np.flatnonzero((np.abs(best - stated[where]) > TOLERANCE).any(axis=1))
     tally.checked += len(where)
     tally.disagreements += len(wrong)
@@ -392,27 +391,25 @@ def _compare(books: BookColumns, rows: Changes, last_row: Ints, tally: Tally) ->
         tally.first = Disagreement(books.tokens[int(books.token[at])], int(books.ts[at]), said, found)  # type: ignore[arg-type]
 
 
-def _each_once(books: BookColumns) -> BookColumns:
+def _each_once(books: Books) -> Books:
     """One book per token and bucket, the later one, where a recording says two."""
-    step = np.diff(books.ts)
-    if np.all((np.diff(books.token) != 0) | (step > 0)):
+    if np.all((np.diff(books.token) != 0) | (np.diff(books.ts) > 0)):
         return books
-    order = np.lexsort((np.arange(len(books)), books.ts, books.token))
+    order = np.lexsort((books.ts, books.token))
     token, ts = books.token[order], books.ts[order]
-    is_last = np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)
-    return books.take(order[is_last])
+    return books.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)])
 
 
 def rebuild(
     changes: Changes, width: BucketWidth, *, max_gap: int, max_age: int, unchanged: bool = True
-) -> tuple[list[BookColumns], Tally]:
+) -> tuple[list[Books], Tally]:
     """Books of all rows at once, as `Rebuilder` says."""
     state = Rebuilder(width, max_gap, max_age, unchanged)
     parts = [part for step in (state.heard(changes.seen), state.push(changes), state.finish()) for part in step]
     return parts, state.tally
 
 
-def diff(books: BookColumns, width: BucketWidth) -> Changes:
+def diff(books: Books, width: BucketWidth) -> Changes:
     """The changes between books of this width, in tidy order: what `rebuild` makes the same books of.
 
     The first book of a token, and one whose bucket does not follow that of the one before, is a snapshot; a gap is the
@@ -425,7 +422,7 @@ def diff(books: BookColumns, width: BucketWidth) -> Changes:
     pairs = books.counts.reshape(-1, 2)
     entry = np.repeat(np.arange(count), pairs.sum(axis=1))
     side = np.repeat(np.tile([BIDS, ASKS], count), books.counts).astype(np.int8)
-    price, size = books.levels[:, 0], books.levels[:, 1]
+    price, size = books.levels()
     follows = np.zeros(count, bool)
     follows[1:] = (books.token[1:] == books.token[:-1]) & (np.diff(books.ts) <= width.micros)
     # Levels of a book beside those of the one before it, which are counted as size 0 of the book.

@@ -1,0 +1,79 @@
+"""What is read of a recording at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from marketdata.points.columns import Books, Ints, Token
+from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes
+
+_NAN = (float("nan"), float("nan"))
+
+
+@dataclass
+class Batch:
+    """Rows of a recording: changes of a feed that goes on between its messages, or whole books that do not stand.
+
+    ``heard`` are the times at which the feed is known to have gone on; ``messages`` counts what was read, ``left_out``
+    by kind what is no book; ``markets`` are records as `Archive.add` takes them.
+    """
+
+    changes: Changes | None = None
+    books: Books | None = None
+    heard: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    messages: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+    markets: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Rows:
+    """Changes that are collected message by message."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[Token, int] = {}
+        self._rows: list[tuple[int, int, int, int, int, float, float, tuple[float, float]]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def snapshot(self, token: Token, ts: int, seen: int, bids: list[Any], asks: list[Any]) -> None:
+        """A whole book of (price, size) pairs in any order."""
+        code = self._tokens.setdefault(token, len(self._tokens))
+        levels = [(side, *level) for side, levels in enumerate((bids, asks)) for level in levels]
+        event = SNAPSHOT
+        for side, price, size in levels or [(0, *_NAN)]:
+            self._rows.append((code, ts, seen, event, side, price, size, _NAN))
+            event = CHANGE
+
+    def change(
+        self, token: Token, ts: int, seen: int, side: int, price: float, size: float, stated: tuple[float, float]
+    ) -> None:
+        """A level and its new size, with the best prices that the message states."""
+        code = self._tokens.setdefault(token, len(self._tokens))
+        self._rows.append((code, ts, seen, CHANGE, side, price, size, stated))
+
+    def gap(self, ts: int, seen: int) -> None:
+        """All books are unknown from here on."""
+        for code in self._tokens.values():
+            self._rows.append((code, ts, seen, GAP, 0, *_NAN, _NAN))
+
+    def taken(self) -> Changes:
+        """The rows so far, which are then forgotten."""
+        token, ts, seen, event, side, price, size, stated = zip(*self._rows, strict=True) if self._rows else [()] * 8
+        self._rows = []
+        return Changes(
+            tuple(self._tokens),
+            np.array(token, np.int32),
+            np.array(ts, np.int64),
+            np.array(seen, np.int64),
+            np.array(event, np.int8),
+            np.array(side, np.int8),
+            np.array(price, np.float64),
+            np.array(size, np.float64),
+            np.array(stated, np.float64).reshape(-1, 2),
+        )

@@ -1,0 +1,266 @@
+"""Books from recorded changes, and changes from books; the rules are in `marketdata.points.rebuild`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from marketdata.adapters.recordings.market_channel import MessageReader
+from marketdata.errors import NotTidyError, RecordingWarning, warn
+from marketdata.points import rebuild as rule
+from marketdata.points.arguments import choice
+from marketdata.points.columns import BookColumns, Books, Floats, Ints, Token, joined
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
+from marketdata.points.views import empty
+from marketdata.resolution import BucketWidth
+from marketdata.tidy import normalization
+from marketdata.tidy.backends import closed, in_memory, source_of
+from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
+from marketdata.times import to_duration, to_text
+
+Clock = Literal["timestamp", "received"]
+_WANTED = ("ts", "token_id", "side", "price", "size")
+_STATED = ("best_bid", "best_ask")
+_RECEIVED, _EVENT, _IS_SNAPSHOT = "received_at", "event", "is_snapshot"
+
+
+def rebuild(
+    messages_or_frame: Any,
+    every: str = "1s",
+    *,
+    max_gap: str = "5m",
+    max_age: str = "1h",
+    unchanged: bool = True,
+    clock: Clock = "timestamp",
+    frame: FrameKind = "pandas",
+) -> Any:
+    """Tidy books from recorded changes: at the end of each bucket the book as it stands (the last one, interface 4.2).
+
+    A snapshot starts the book of a token, a change sets a level, size 0 removes it. A book that does not change is
+    still the book, so that each bucket has it, while the recording goes on: until a hole above ``max_gap``, a row that
+    says "gap", or ``max_age`` without a row of the token. From there to the next snapshot there is no book, and changes
+    in between are not applied. Times of a token that go back count as its latest time. RecordingWarning if best prices
+    that rows state are not those of the books, or messages cannot be read.
+
+    Returns a tidy frame of books, of the kind of the frame given (polars for a frame of an engine).
+
+    Parameters
+    ----------
+    messages_or_frame
+        A frame with a row per changed level, as `diff` gives: ``ts token_id side price size`` [UTC, probability,
+        shares] in the order of the messages, and ``event`` ("snapshot" in all rows of a whole book, "change", "gap") or
+        ``is_snapshot``; rows without a price say that a book is empty or the same. Optional are ``market_id``, by
+        default the token's id, ``token_label``, ``best_bid best_ask`` and ``received_at`` [UTC]. Or a list of messages
+        of a venue's market channel: ``book``, ``price_change`` and others, which are left out.
+    every : str
+        Width of a bucket, such as "1s" or "1m".
+    max_gap, max_age : str
+        Longest time between two rows, of whatever token, and of one token; at least two buckets.
+    unchanged : bool
+        Whether buckets without a row of the token have its book.
+    clock : {"timestamp", "received"}
+        Whether ``ts`` is the venue's time, or that of arrival. Gaps are found by the time of arrival where it is known.
+    frame : {"pandas", "polars"}
+        Kind of the result for messages.
+
+    Examples
+    --------
+    >>> book = {"event_type": "book", "asset_id": "7", "timestamp": "1767225600000",
+    ...         "bids": [{"price": ".48", "size": "30"}], "asks": [{"price": ".52", "size": "25"}]}
+    >>> change = {"event_type": "price_change", "timestamp": "1767225602000",
+    ...           "price_changes": [{"asset_id": "7", "price": ".5", "size": "10", "side": "BUY"}]}
+    >>> md.bbo(md.rebuild([book, change]))["best_bid"].tolist()
+    [0.48, 0.48, 0.5]
+    """
+    width = BucketWidth.of(every)
+    choice("clock", clock, ("timestamp", "received"))
+    like = None
+    if isinstance(messages_or_frame, list | tuple | Mapping):
+        frame_kind(frame)
+        changes = _of_messages(messages_or_frame, clock)
+    else:
+        like = in_memory(messages_or_frame)
+        changes = _of_frame(like, clock)
+    changes, odd = rule.cleaned(changes)
+    limits = [
+        max(to_duration(value, name, least="1s"), 2 * width.micros)
+        for name, value in (("max_gap", max_gap), ("max_age", max_age))
+    ]
+    parts, tally = rule.rebuild(changes, width, max_gap=limits[0], max_age=limits[1], unchanged=unchanged)
+    for what, count in odd.items():
+        warn(f"{count} of {len(changes)} changes have a {what}; they were left out.", RecordingWarning)
+    if tally.first is not None:
+        warn(disagreement(tally), RecordingWarning)
+    columns = coded(joined(parts)) if parts else empty("books")
+    if like is None:
+        return to_frame(columns, frame)
+    return closed(to_frame(columns, "polars"), like)
+
+
+def diff(books: Any, *, resolution_of: str = "1m") -> Any:
+    """The changes from each book to the next: what `rebuild` makes the same books of.
+
+    Books are tidy or nested, of any kind, their buckets ``resolution_of`` wide. One row per changed level: ``ts
+    market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is gone, in the
+    order of times per token. The first book of a token, and one after a missing bucket, is a "snapshot" with all its
+    levels, before which a row "gap" ends the book of the bucket before; other rows are a "change". A book that is empty
+    or as before is one row with null price and size. Levels of size 0 are left out.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars")
+    >>> md.rebuild(md.diff(books), "1m").equals(books)
+    True
+    """
+    like = in_memory(books)
+    columns = to_columns("books", like)
+    assert isinstance(columns, BookColumns)
+    width = BucketWidth.of(resolution_of)
+    return closed(_frame(rule.diff(_books(columns), width)), like)
+
+
+def disagreement(tally: rule.Tally) -> str:
+    """What a message says of books that are not as stated."""
+    assert tally.first is not None
+    token, ts, stated, rebuilt = tally.first
+    return (
+        f"{tally.disagreements} of {tally.checked} books do not have the best prices that are stated. The first is of "
+        f"token {str(token.token_id)[:100]!r} at {to_text(ts)}: stated {_pair(stated)}, rebuilt {_pair(rebuilt)}"
+    )
+
+
+def _pair(best: tuple[float, float]) -> str:
+    return f"{best[0]:g} / {best[1]:g}"
+
+
+def _of_messages(messages: Any, clock: str) -> rule.Changes:
+    reader = MessageReader(clock)
+    reader.add(list(messages) if isinstance(messages, tuple) else messages)
+    batch = reader.taken()
+    damaged = batch.left_out["damaged"]
+    if damaged:
+        warn(f"{damaged} of {batch.messages} messages cannot be read; they were left out.", RecordingWarning)
+    assert batch.changes is not None
+    return named(batch.changes)
+
+
+def named(changes: rule.Changes) -> rule.Changes:
+    """The same, where a token of no market is one of its own."""
+    tokens = tuple(t if t.market_id else Token(str(t.token_id), t.token_id, t.token_label) for t in changes.tokens)
+    return rule.Changes(tokens, *(getattr(changes, name) for name in rule.Changes.__slots__[1:]))
+
+
+def _of_frame(frame: Any, clock: str) -> rule.Changes:
+    source = source_of(frame)
+    names = list(source.names)
+    check_names(names)
+    require("A frame of changes", _WANTED, names)
+    if _EVENT not in names and _IS_SNAPSHOT not in names:
+        raise NotTidyError(
+            f"A frame of changes lacks a column {_EVENT!r} ({', '.join(rule.EVENTS)}) or {_IS_SNAPSHOT!r}; without one "
+            "it is not known where a book begins."
+        )
+    ts = _times(source, "ts")
+    seen = _times(source, _RECEIVED) if _RECEIVED in names else ts
+    if clock == "received":
+        require("A frame of changes with clock='received'", [_RECEIVED], names)
+        ts = seen
+    tokens, token = _tokens(source, names)
+    kind = _events(source, names)
+    return rule.Changes(
+        tokens,
+        token,
+        ts,
+        seen,
+        _first_rows(kind, token, ts),
+        normalization.sides(source.raw("side")).to_physical().to_numpy().astype(np.int8),
+        _numbers(source, "price"),
+        _numbers(source, "size"),
+        np.stack([_numbers(source, c) if c in names else np.full(len(ts), np.nan) for c in _STATED], axis=1),
+    )
+
+
+def _times(source: Any, name: str) -> Ints:
+    return normalization.times(source.raw(name), name).to_physical().to_numpy()
+
+
+def _numbers(source: Any, name: str) -> Floats:
+    return normalization.numbers(source.raw(name), name).fill_null(np.nan).to_numpy()
+
+
+def _events(source: Any, names: list[str]) -> Any:
+    """The event of each row by its number."""
+    if _EVENT not in names:
+        flags = source.raw(_IS_SNAPSHOT)
+        return np.asarray(flags.to_numpy() if isinstance(flags, pl.Series) else flags).astype(bool).astype(np.int8)
+    texts = normalization.ids(source.raw(_EVENT), _EVENT).cast(pl.String)
+    unknown = set(texts.unique()) - set(rule.EVENTS)
+    if unknown:
+        raise NotTidyError(f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(unknown)}.")
+    return texts.cast(pl.Enum(rule.EVENTS)).to_physical().to_numpy().astype(np.int8)
+
+
+def _first_rows(kind: Any, token: Any, ts: Ints) -> Any:
+    """Events, a snapshot in the first row alone of those of one token and time that are beside each other."""
+    order = np.argsort(token, kind="stable")
+    before = np.empty(len(token), np.int64)
+    before[order] = np.concatenate(([-1], order[:-1]))[: len(order)]
+    again = (before >= 0) & (kind == rule.SNAPSHOT) & (kind[before] == kind)
+    again &= (token[before] == token) & (ts[before] == ts)
+    return np.where(again, rule.CHANGE, kind).astype(np.int8)
+
+
+def _tokens(source: Any, names: list[str]) -> tuple[tuple[Token, ...], Any]:
+    """The tokens of the rows, and the number of that of each row."""
+    columns = {c: normalization.ids(source.raw(c), c, nullable=c != "token_id") for c in ID_COLUMNS if c in names}
+    codes = {c: column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for c, column in columns.items()}
+    token = codes.pop("token_id")
+    first = np.full(int(token.max(initial=-1)) + 1, -1)
+    first[token[::-1]] = np.arange(len(token))[::-1]
+    heads = first[first >= 0]
+    number = (np.cumsum(first >= 0) - 1)[token]
+    if any((values != values[heads][number]).any() for values in codes.values()):
+        every = np.stack([token, *codes.values()])
+        _, heads, number = np.unique(every, axis=1, return_index=True, return_inverse=True)
+    texts = {c: column.gather(heads).cast(pl.String).to_list() for c, column in columns.items()}
+    none = [None] * len(heads)
+    ids = zip(texts.get("market_id", none), texts["token_id"], texts.get("token_label", none), strict=True)
+    return tuple(Token(m or t, t, label) for m, t, label in ids), number.astype(np.int32)
+
+
+def coded(books: Books) -> BookColumns:
+    """Books in the form that frames and files are made of."""
+    return BookColumns(books.tokens, books.token, books.ts, books.counts, np.stack(books.levels()).T).sort()
+
+
+def _books(columns: BookColumns) -> Books:
+    price, size = columns.levels.T
+    out = Books.of_levels((), np.zeros(1, np.int64), columns.ts, columns.counts, price, size)
+    return out.of_codes(columns.tokens, columns.token)
+
+
+def _frame(changes: rule.Changes) -> pl.DataFrame:
+    """Changes as a frame, the rows of each token in their order."""
+    ids = {name: pl.Series([t[i] for t in changes.tokens], dtype=pl.Categorical) for i, name in enumerate(ID_COLUMNS)}
+    begins = np.flatnonzero(changes.event != rule.CHANGE)
+    event = changes.event.copy()
+    # All rows of a snapshot say so: those up to the next time.
+    run = np.searchsorted(begins, np.arange(len(changes)), side="right") - 1
+    head = begins[np.maximum(run, 0)] if len(begins) else np.zeros(len(changes), np.int64)
+    same = (run >= 0) & (changes.ts == changes.ts[head]) & (changes.token == changes.token[head])
+    event = np.where(same & (changes.event[head] == rule.SNAPSHOT), rule.SNAPSHOT, event)
+    return pl.DataFrame(
+        {
+            "ts": pl.Series(changes.ts).cast(pl.Datetime("us", "UTC")),
+            **{name: texts.gather(changes.token) for name, texts in ids.items()},
+            "event": pl.Series(event.astype(np.uint8)).replace_strict(
+                range(3), rule.EVENTS, return_dtype=pl.Categorical
+            ),
+            "side": normalization.from_codes(changes.side.astype(np.uint8), pl.Enum([BID, ASK])),
+            "price": pl.Series(changes.price).fill_nan(None),
+            "size": pl.Series(changes.size).fill_nan(None),
+        }
+    )

@@ -1,0 +1,220 @@
+"""Books from changes equal those of a dictionary of levels per token; rebuild(diff(books)) equals the books."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.points.columns import Books, Token, joined
+from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, Changes, Rebuilder, diff, rebuild
+from marketdata.resolution import BucketWidth
+
+SECOND = 1_000_000
+WIDTH = BucketWidth.of("1s")
+START = 1_767_225_600 * SECOND
+Row = tuple[int, int, int, int, int, float, float]  # token ts seen event side price size
+Book = tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...]]
+
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 40),
+        st.sampled_from([CHANGE] * 6 + [SNAPSHOT, SNAPSHOT, GAP]),
+        st.integers(0, 1),
+        st.sampled_from([np.nan, 0.1, 0.2, 0.48, 0.5, 0.999]),
+        st.sampled_from([0.0, 1.0, 2.5, 30.0]),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+def changes_of(drawn: list[Row]) -> Changes:
+    columns = list(zip(*drawn, strict=True)) or [()] * 7
+    token, ts, seen, event, side, price, size = columns
+    return Changes(
+        tuple(Token(f"m{i}", f"t{i}", None) for i in range(3)),
+        np.array(token, np.int32),
+        np.array(ts, np.int64),
+        np.array(seen, np.int64),
+        np.array(event, np.int8),
+        np.array(side, np.int8),
+        np.array(price, np.float64),
+        np.array(size, np.float64),
+        np.full((len(drawn), 2), np.nan),
+    )
+
+
+def timed(drawn: list[tuple[int, int, int, int, float, float, int]]) -> list[Row]:
+    """Drawn steps of time as times; the clock of the venue goes back now and then."""
+    now, out = START, []
+    for token, step, event, side, price, size, late in drawn:
+        now += step * SECOND // 4
+        out.append((token, now - late * SECOND // 2, now, event, side, price, size))
+    return out
+
+
+def in_plain_python(some: list[Row], width: int, max_gap: int, max_age: int, *, unchanged: bool) -> dict:
+    """A dictionary of levels per token, row by row; (token, bucket) to book."""
+    heard = sorted(row[2] for row in some)
+    ends = [(a, b) for a, b in itertools.pairwise(heard) if b - a > max_gap]
+    out: dict[tuple[int, int], Book] = {}
+    touched: set[tuple[int, int]] = set()
+    for token in range(3):
+        mine = [row for row in some if row[0] == token]
+        known, levels, at = False, {}, -1
+        for place, (_, ts, seen, event, side, price, size) in enumerate(mine):
+            if place:
+                _, before_ts, before_seen, *_ = mine[place - 1]
+                hole = any(before_seen <= a and b <= seen for a, b in ends)
+                back = before_ts - ts > max_gap
+                if hole or back or seen - before_seen > max_age:
+                    known = False
+                at = ts if back else max(at, ts)
+            else:
+                at = ts
+            if event != CHANGE:
+                known, levels = event == SNAPSHOT, {}
+            if not np.isnan(price):
+                levels[side, price] = size
+            if not known:
+                continue
+            touched.add((token, at // width))
+            bids = sorted(((p, s) for (d, p), s in levels.items() if d == BIDS and s > 0), reverse=True)
+            asks = sorted((p, s) for (d, p), s in levels.items() if d == ASKS and s > 0)
+            if place + 1 < len(mine):
+                _, next_ts, next_seen, next_event, *_ = mine[place + 1]
+                limit = min([a for a, _ in ends if a >= seen] + [heard[-1]])
+                stands = at + max(0, min(limit - seen, max_age))
+                hole = any(seen <= a and b <= next_seen for a, b in ends)
+                if ts - next_ts > max_gap:
+                    last = at // width
+                elif hole or next_seen - seen > max_age:
+                    last = stands // width
+                elif next_event == GAP:
+                    last = (max(at, next_ts) - 1) // width
+                else:
+                    last = max(at, next_ts) // width - 1
+            else:
+                limit = min([a for a, _ in ends if a >= seen] + [heard[-1]])
+                last = (at + max(0, min(limit - seen, max_age))) // width
+            for bucket in range(at // width, last + 1):
+                out[token, bucket] = tuple(bids), tuple(asks)
+    return {key: book for key, book in out.items() if unchanged or key in touched}
+
+
+def as_dict(books: Books) -> dict[tuple[str, int], Book]:
+    price, size = books.levels()
+    pairs = list(zip(price.tolist(), size.tolist(), strict=True))
+    cuts = np.concatenate(([0], np.cumsum(books.counts))).tolist()
+    out = {}
+    for i, (code, ts) in enumerate(zip(books.token.tolist(), books.ts.tolist(), strict=True)):
+        key = str(books.tokens[code].token_id), ts
+        assert key not in out, "one book per token and bucket"
+        out[key] = tuple(pairs[cuts[2 * i] : cuts[2 * i + 1]]), tuple(pairs[cuts[2 * i + 1] : cuts[2 * i + 2]])
+    return out
+
+
+def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
+    """Of books that came twice the later one."""
+    return {key: book for part in parts for key, book in as_dict(part).items()}
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    rows,
+    st.sampled_from(["1s", "5s", "1m"]),
+    st.sampled_from([3, 8, 1000]),
+    st.sampled_from([5, 20, 1000]),
+    st.booleans(),
+)
+def test_books_are_those_of_a_dictionary_of_levels(
+    drawn: list, every: str, max_gap: int, max_age: int, unchanged: bool
+) -> None:
+    """Gaps, holes, silence, times that go back, snapshots in one bucket, levels given twice, empty books."""
+    width, some = BucketWidth.of(every), timed(drawn)
+    limits = {"max_gap": max_gap * SECOND, "max_age": max_age * SECOND}
+    parts, tally = rebuild(changes_of(some), width, **limits, unchanged=unchanged)
+    plain = in_plain_python(some, width.micros, *limits.values(), unchanged=unchanged)
+    assert together(parts) == {(f"t{t}", b * width.micros): book for (t, b), book in plain.items()}
+    assert tally.changes == sum(not np.isnan(row[5]) for row in some)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows, st.lists(st.integers(0, 60), max_size=4), st.sampled_from([3, 8, 1000]), st.booleans())
+def test_a_recording_in_parts_gives_the_same_books(drawn: list, cuts: list[int], max_gap: int, unchanged: bool) -> None:
+    """Parts are cut anywhere; books that are open go from part to part."""
+    some = timed(drawn)
+    whole, _ = rebuild(changes_of(some), WIDTH, max_gap=max_gap * SECOND, max_age=20 * SECOND, unchanged=unchanged)
+    state, parts = Rebuilder(WIDTH, max_gap * SECOND, 20 * SECOND, unchanged), []
+    state_changes = [changes_of(some[a:b]) for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), 60], strict=True)]
+    parts += state.heard(changes_of(some).seen)
+    for part in state_changes:
+        parts += state.push(part)
+    parts += state.finish()
+    assert together(parts) == together(whole)
+
+
+books = st.dictionaries(
+    st.tuples(st.integers(0, 2), st.integers(0, 12)),
+    st.tuples(*[st.dictionaries(st.integers(1, 999), st.sampled_from([1.0, 2.5, 30.0]), max_size=4)] * 2),
+    max_size=20,
+)
+
+
+def books_of(drawn: dict, width: BucketWidth) -> Books:
+    keys = sorted(drawn)
+    sides = [sorted(((p / 1000, s) for p, s in drawn[k][i].items()), reverse=not i) for k in keys for i in (0, 1)]
+    levels = np.array([level for side in sides for level in side], np.float64).reshape(-1, 2)
+    ts = np.array([START // width.micros * width.micros + b * width.micros for _, b in keys], np.int64)
+    counts = np.array([len(side) for side in sides], np.int64)
+    tokens = tuple(Token("m", f"t{i}", None) for i in range(3))
+    out = Books.of_levels((), np.zeros(1, np.int64), ts, counts, levels[:, 0], levels[:, 1])
+    return out.of_codes(tokens, np.array([token for token, _ in keys], np.int32))
+
+
+@settings(max_examples=300, deadline=None)
+@given(books, st.sampled_from(["1s", "1m", "1h"]), st.booleans())
+def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: str, unchanged: bool) -> None:
+    """rebuild(diff(books)) == books, with missing buckets, unchanged and empty books."""
+    width = BucketWidth.of(every)
+    given_books = books_of(drawn, width)
+    parts, _ = rebuild(
+        diff(given_books, width), width, max_gap=2 * width.micros, max_age=2 * width.micros, unchanged=unchanged
+    )
+    assert together(parts) == as_dict(given_books)
+    if parts:
+        out = joined(parts).sort()
+        assert out.is_sorted()
+
+
+def test_a_change_over_a_missing_hour_is_not_applied() -> None:
+    """A hole in the recording, of whatever token, ends all books until their next snapshot."""
+    hour = 3600 * SECOND
+    some: list[Row] = [
+        (0, START, START, SNAPSHOT, BIDS, 0.4, 10.0),
+        (1, START, START, SNAPSHOT, BIDS, 0.6, 10.0),
+        (0, START + hour, START + hour, CHANGE, BIDS, 0.41, 5.0),
+        (1, START + hour, START + hour, SNAPSHOT, BIDS, 0.61, 5.0),
+    ]
+    parts, tally = rebuild(changes_of(some), WIDTH, max_gap=60 * SECOND, max_age=2 * hour)
+    assert together(parts) == {
+        ("t0", START): (((0.4, 10.0),), ()),
+        ("t1", START): (((0.6, 10.0),), ()),
+        ("t1", START + hour): (((0.61, 5.0),), ()),
+    }
+    assert (tally.gaps, tally.unknown) == (1, 1)
+
+
+@pytest.mark.parametrize(("stated", "wrong"), [((0.4, 1.0), 0), ((0.41, 1.0), 1), ((0.4, 0.5), 1)])
+def test_stated_best_prices_are_compared(stated: tuple[float, float], wrong: int) -> None:
+    """The last message of a bucket says best bid and ask; of a side without levels 0 and 1."""
+    some = changes_of([(0, START, START, SNAPSHOT, BIDS, 0.4, 10.0)])
+    some.stated[0] = stated
+    _, tally = rebuild(some, WIDTH, max_gap=SECOND, max_age=SECOND)
+    assert (tally.checked, tally.disagreements) == (1, wrong)
+    assert (tally.first is not None) == bool(wrong)

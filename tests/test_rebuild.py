@@ -1,0 +1,202 @@
+"""`rebuild` and `diff` on frames of each library, and on messages of a market channel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+
+import marketdata as md
+from marketdata.adapters.recordings.market_channel import MessageReader
+
+MS = 1_767_225_600_000
+BOOK: dict[str, Any] = {
+    "event_type": "book",
+    "asset_id": "7",
+    "market": "0xab",
+    "timestamp": str(MS),
+    "hash": "",
+    "bids": [{"price": ".4", "size": "10"}, {"price": ".48", "size": "30"}],
+    "asks": [{"price": ".9", "size": "1"}, {"price": ".52", "size": "25"}],
+}
+
+
+def changed(after: int, price: str, size: str, side: str = "BUY", **more: Any) -> dict[str, Any]:
+    one = {"asset_id": "7", "price": price, "size": size, "side": side, **more}
+    return {"event_type": "price_change", "market": "0xab", "timestamp": str(MS + after), "price_changes": [one]}
+
+
+def older(after: int, price: str, size: str, side: str) -> dict[str, Any]:
+    """The shape of price_change until September 2025."""
+    one = {"price": price, "size": size, "side": side}
+    return {
+        "event_type": "price_change", "asset_id": "7", "market": "0xab", "timestamp": str(MS + after), "changes": [one]
+    }  # fmt: skip
+
+
+def tops(messages: Any, **more: Any) -> list[tuple[float, float]]:
+    books = md.rebuild(messages, frame="polars", **more)
+    return md.bbo(books).select("best_bid", "best_ask").rows()  # type: ignore[no-any-return]
+
+
+def test_levels_are_best_first_and_zero_sizes_are_gone() -> None:
+    """Messages list the worst price first; a size of 0 removes a level."""
+    books = md.rebuild([BOOK, changed(100, ".48", "0"), changed(200, "0.45", "3")], frame="polars")
+    bids = books.filter(pl.col("side") == "bid").select("level", "price", "size").rows()
+    assert bids == [(0, 0.45, 3.0), (1, 0.4, 10.0)]
+    assert books["market_id"].unique().to_list() == ["0xab"]
+
+
+WRAPPED: dict[str, Any] = {
+    "bare": lambda m: m,
+    "list": lambda m: [m],
+    "lists": lambda m: [[one] for one in m],
+    "texts": lambda m: [json.dumps(one) for one in m],
+    "raw text": lambda m: [{"recv_ts": (MS + 50) / 1000, "raw": json.dumps(one)} for one in m],
+    "data list": lambda m: [{"received_at": "2026-01-01T00:00:00.05Z", "data": [one]} for one in m],
+    "record": lambda m: [
+        {"market": {"condition_id": "0xab", "token_id": "7"}, "collection": {"collected_at_utc": MS}, "raw": one}
+        for one in m
+    ],
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_messages_are_found_in_lists_and_envelopes(wrap: Any) -> None:
+    """Bare, in lists, as text, and in envelopes with a time of arrival."""
+    assert tops(wrap([BOOK, changed(1000, ".5", "3"), older(2000, ".51", "4", "SELL")])) == [
+        (0.48, 0.52),
+        (0.5, 0.52),
+        (0.5, 0.51),
+    ]
+
+
+def test_other_messages_are_counted_by_kind() -> None:
+    """Trades, ticks and quotes are no levels; a message that cannot be read is counted, and the others are taken."""
+    reader = MessageReader()
+    tick = {"event_type": "tick_size_change", "asset_id": "7", "new_tick_size": "0.01", "timestamp": str(MS)}
+    other = [{"event_type": kind, "timestamp": str(MS)} for kind in ("last_trade_price", "best_bid_ask")]
+    reader.add([BOOK, tick, *other, changed(0, "x", "1"), changed(0, ".481", "1"), None])
+    batch = reader.taken()
+    assert batch.messages == 7
+    assert batch.left_out == {
+        "tick_size_change": 1, "last_trade_price": 1, "best_bid_ask": 1, "damaged": 1, "unknown": 1
+    }  # fmt: skip
+    assert batch.odd == {"price off the tick": 1}
+    assert batch.changes is not None
+    assert len(batch.changes) == 5
+    with pytest.warns(md.RecordingWarning, match="1 of 2 messages cannot be read"):
+        md.rebuild([BOOK, changed(0, "x", "1")])
+
+
+def test_a_market_is_made_of_the_message_that_announces_it() -> None:
+    """Lists in ``new_market`` are lists or JSON text."""
+    reader = MessageReader()
+    reader.add({
+        "event_type": "new_market", "market": "0xab", "slug": "rain", "question": "Rain?", "timestamp": str(MS),
+        "clob_token_ids": '["7", "8"]', "outcomes": ["Yes", "No"],
+    })  # fmt: skip
+    assert reader.taken().markets == [
+        {
+            "market_id": "0xab",
+            "slug": "rain",
+            "question": "Rain?",
+            "token_ids": ["7", "8"],
+            "token_labels": ["Yes", "No"],
+        }
+    ]
+
+
+def test_a_hash_is_compared_once_it_is_known_how_it_is_made() -> None:
+    """The hash of a book is that of its JSON without the hash; a book whose levels were altered has another."""
+    names = ("market", "asset_id", "timestamp", "hash", "bids", "asks")
+    content = json.dumps({name: BOOK[name] for name in names}, separators=(",", ":"))
+    good = {**BOOK, "hash": hashlib.sha1(content.encode()).hexdigest()}
+    reader = MessageReader()
+    reader.add([{**BOOK, "hash": "of another form"}, good, {**good, "bids": []}])
+    assert reader.taken().odd == {"hash of another book": 1}
+
+
+def test_best_prices_of_messages_are_compared() -> None:
+    """The first book that is not as stated is named; the words are those of the report."""
+    with pytest.warns(md.RecordingWarning, match=r"1 of 1 books do not .* '7' at .*: stated 0.49 / 0.52, rebuilt 0.5"):
+        md.rebuild([BOOK, changed(100, ".5", "3", best_bid="0.49", best_ask="0.52")])
+    assert tops([BOOK, changed(100, ".5", "3", best_bid="0.5", best_ask="0.52")]) == [(0.5, 0.52)]
+
+
+def test_after_a_reconnect_a_book_is_unknown_until_its_next_snapshot() -> None:
+    """Changes before the snapshot are not applied."""
+    lost = {"type": "reconnected", "timestamp": str(MS + 1500)}
+    again = {**BOOK, "timestamp": str(MS + 4000)}
+    found = md.rebuild([BOOK, lost, changed(2000, ".5", "3"), again], frame="polars")
+    assert found["ts"].dt.epoch("ms").unique(maintain_order=True).to_list() == [MS, MS + 1000, MS + 4000]
+    assert found.filter(pl.col("price") == 0.5).is_empty()
+
+
+def test_times_are_those_of_the_venue_or_of_arrival() -> None:
+    """``clock`` chooses one for all messages."""
+    message = [{"recv_ts": MS + 7000, "raw": BOOK}]
+    stamps = [md.rebuild(message, clock=clock)["ts"].iloc[0].timestamp() for clock in ("timestamp", "received")]
+    assert stamps == [MS / 1000, MS / 1000 + 7]
+
+
+def frames() -> dict[str, Any]:
+    books = md.testing.books("polars")
+    return {
+        "polars": books,
+        "lazy": books.lazy(),
+        "arrow": books.to_arrow(),
+        "pandas": md.testing.books(),
+        "nested": md.nest(books),
+        "texts": md.testing.books().astype({"market_id": str, "token_id": str, "side": str}),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_books_come_back_from_their_changes(kind: str) -> None:
+    """rebuild(diff(books)) is the books, for each library; the kind of frame stays."""
+    given = frames()[kind]
+    changes = md.diff(given)
+    again = md.rebuild(changes, "1m")
+    assert type(again) is type(given.collect() if kind == "lazy" else given)
+    as_polars = pl.from_pandas(again) if isinstance(again, pd.DataFrame) else pl.DataFrame(again)
+    want = md.testing.books("polars")
+    ids = pl.col("market_id", "token_id", "token_label", "side").cast(pl.String)
+    assert as_polars.with_columns(ids).cast({"level": pl.Int32}).equals(want.with_columns(ids))
+
+
+def test_a_frame_says_which_rows_are_of_a_snapshot() -> None:
+    """``is_snapshot`` or ``event``; without either it is not known where a book begins."""
+    rows = {
+        "ts": pd.to_datetime([0, 0, 1, 2, 2], unit="s", utc=True),
+        "token_id": ["7"] * 5,
+        "side": ["bid", "ask", "bid", "bid", "ask"],
+        "price": [0.4, 0.5, 0.41, 0.3, 0.6],
+        "size": [1.0, 2.0, 3.0, 4.0, 5.0],
+    }
+    flags = [True, True, False, True, True]
+    found = md.rebuild(pd.DataFrame({**rows, "is_snapshot": flags}))
+    assert md.bbo(found)[["best_bid", "best_ask"]].to_numpy().tolist() == [[0.4, 0.5], [0.41, 0.5], [0.3, 0.6]]
+    events = ["snapshot" if flag else "change" for flag in flags]
+    assert found.equals(md.rebuild(pd.DataFrame({**rows, "event": events})))
+    with pytest.raises(md.NotTidyError, match="lacks a column 'event'"):
+        md.rebuild(pd.DataFrame(rows))
+    with pytest.raises(md.NotTidyError, match="is one of change, snapshot, gap"):
+        md.rebuild(pd.DataFrame({**rows, "event": "update"}))
+
+
+def test_levels_that_cannot_be_are_left_out() -> None:
+    """Prices outside of 0 to 1 and sizes below 0 are counted."""
+    with pytest.warns(md.RecordingWarning, match="1 of 6 changes have a size below 0"):
+        assert tops([BOOK, changed(100, ".5", "-3"), changed(100, ".47", "1")]) == [(0.48, 0.52)]
+
+
+def test_unchanged_buckets_are_left_out_on_request() -> None:
+    """A book that stands is the book of each bucket, or only of those with a message."""
+    some = [BOOK, changed(3000, ".5", "3")]
+    assert len(tops(some)) == 4
+    assert tops(some, unchanged=False) == [(0.48, 0.52), (0.5, 0.52)]
