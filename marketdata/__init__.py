@@ -40,7 +40,8 @@ def __getattr__(name: str) -> object:
             from marketdata.errors import not_installed
 
             raise not_installed(f"md.{name}", package, extra)
-    value = import_module(f"{module}.{name}") if module == __name__ else getattr(import_module(module), name)
+    found = None if module == __name__ else getattr(import_module(module), name, None)
+    value = import_module(f"{module}.{name}") if found is None else found
     globals()[name] = value
     return value
 

@@ -45,6 +45,7 @@ from marketdata.fetch.checkpoint import Report as Report
 from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
+from marketdata.tidy import fees as fees
 from marketdata.tidy.asof import asof_join as asof_join
 from marketdata.tidy.asof import available_at as available_at
 from marketdata.tidy.asof import gaps as gaps
@@ -55,6 +56,7 @@ from marketdata.tidy.cross_token import overround as overround
 from marketdata.tidy.cross_token import probabilities as probabilities
 from marketdata.tidy.event_windows import around as around
 from marketdata.tidy.event_windows import time_to_resolution as time_to_resolution
+from marketdata.tidy.execute import execute as execute
 from marketdata.tidy.export.hftbacktest import to_hftbacktest as to_hftbacktest
 from marketdata.tidy.export.nautilus import to_nautilus_depth as to_nautilus_depth
 from marketdata.tidy.export.nautilus import to_nautilus_instruments as to_nautilus_instruments
@@ -63,6 +65,7 @@ from marketdata.tidy.export.nautilus import write_nautilus_catalog as write_naut
 from marketdata.tidy.export.pivot import pivot as pivot
 from marketdata.tidy.export.replay import replay as replay
 from marketdata.tidy.features import features as features
+from marketdata.tidy.fees import Fees as Fees
 from marketdata.tidy.fill import align as align
 from marketdata.tidy.forecast_scores import brier as brier
 from marketdata.tidy.forecast_scores import calibration as calibration
@@ -91,6 +94,5 @@ from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
 from marketdata.tidy.trade_cost import fill_price as fill_price
 from marketdata.tidy.trade_cost import sweep as sweep
-from marketdata.tidy.trades import trades as trades
 
 __version__: str

@@ -104,13 +104,13 @@ class Accessor(_Suggestions, Generic[F]):
         """Many measures of every book in one pass; see `marketdata.features`."""
         return features.features(self._frame, measures)
 
-    def fill_price(self, size: float | None = None) -> F:
+    def fill_price(self, size: float | None = None, *, fees: Any = None) -> F:
         """Average price of taking so many shares from each side; see `marketdata.fill_price`."""
-        return trade_cost.fill_price(self._frame, size)
+        return trade_cost.fill_price(self._frame, size, fees=fees)
 
-    def sweep(self, side: str, *, size: float | None = None, notional: float | None = None) -> F:
+    def sweep(self, side: str, *, size: float | None = None, notional: float | None = None, fees: Any = None) -> F:
         """Take one side of every book up to an amount: cost, filled and shortfall; see `marketdata.sweep`."""
-        return trade_cost.sweep(self._frame, side, size=size, notional=notional)
+        return trade_cost.sweep(self._frame, side, size=size, notional=notional, fees=fees)
 
     def ladder(self, ts: Any) -> F:
         """The book of each token at one moment; see `marketdata.ladder`."""

@@ -252,7 +252,7 @@ class EmptyRangeWarning(MarketDataWarning):
 
 
 class NoBookWarning(MarketDataWarning):
-    """No order of ``md.trades`` met a book; the message says when books are."""
+    """No order of ``md.execute`` met a book; the message says when books are."""
 
 
 class PartialCoverageWarning(MarketDataWarning):

@@ -63,6 +63,7 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
 
 
 @few
+@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")
 @given(books=book_columns(), prices=price_columns(), metrics=metric_columns())
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
     """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
@@ -250,7 +251,7 @@ def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
     first = (pl.col("side") == "bid") & (pl.col("ts") == books["ts"].min())
     empty = [pl.when(~first).then(pl.col(c)).alias(c) for c in ("level", "price", "size")]
     books = books.with_columns(empty).unique(maintain_order=True)
-    written = md.write_nautilus_catalog(tmp_path / "catalog", books, "1m", markets)
+    written = md.write_nautilus_catalog(tmp_path / "catalog", books, "1m", markets, fees=0)
     assert written == {"instruments": 4, "quotes": 8, "books": 12}
     catalog = catalogs.ParquetDataCatalog(str(tmp_path / "catalog"))
     assert {str(i.id) for i in catalog.instruments()} == {f"{t}.MARKETDATA" for t in ("11", "12", "21", "22")}
@@ -272,7 +273,7 @@ def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
     assert back == set(want.rows())
     assert len(catalog.quote_ticks()) == 8
     with pytest.raises(md.ConfigError, match="in no record"):
-        md.write_nautilus_catalog(tmp_path / "other", books, "1m", markets.head(1))
+        md.write_nautilus_catalog(tmp_path / "other", books, "1m", markets.head(1), fees=0)
 
 
 def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
@@ -301,7 +302,7 @@ def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
         def on_order_filled(self, event: object) -> None:
             self.fills.append((float(event.last_px), float(event.last_qty)))  # type: ignore[attr-defined]
 
-    md.write_nautilus_catalog(tmp_path, md.testing.books("polars"), "1m", md.testing.markets("polars"))
+    md.write_nautilus_catalog(tmp_path, md.testing.books("polars"), "1m", md.testing.markets("polars"), fees=0)
     catalog = ParquetDataCatalog(str(tmp_path))
     engine = BacktestEngine(BacktestEngineConfig(logging=LoggingConfig(bypass_logging=True)))
     money = [Money(1_000, USDC)]
@@ -319,7 +320,8 @@ def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
 def test_instruments_are_one_per_token() -> None:
     """Ids, labels, precision and life of each token of each market, whatever the kind of the frame."""
     for kind in ("pandas", "polars"):
-        got = list(md.to_nautilus_instruments(md.testing.markets(kind, markets=2), digits=(2, 0)))  # type: ignore[arg-type]
+        markets = md.testing.markets(kind, markets=2)  # type: ignore[arg-type]
+        got = list(md.to_nautilus_instruments(markets, fees=0, digits=(2, 0)))
         assert [(i["id"], i["outcome"]) for i in got][:2] == [("11.MARKETDATA", "Yes"), ("12.MARKETDATA", "No")]
         assert {(i["price_increment"], i["size_increment"], i["info"]["market_id"]) for i in got} == {
             ("0.01", "1", "rain"),
@@ -327,7 +329,22 @@ def test_instruments_are_one_per_token() -> None:
         }
         assert got[0]["expiration_ns"] - got[0]["activation_ns"] == 86_400 * 10**9
     with pytest.raises(md.NotTidyError, match="token_ids"):
-        next(md.to_nautilus_instruments(pl.DataFrame({"market_id": ["m"]})))
+        next(md.to_nautilus_instruments(pl.DataFrame({"market_id": ["m"]}), fees=0))
+
+
+def test_instruments_carry_the_fee_of_their_market() -> None:
+    """The rate of each market is its taker fee; a function has none, and an unknown fee is an error, not 0."""
+    markets = md.testing.markets("polars", markets=2).with_columns(
+        feeSchedule=pl.Series(['{"rate": 0.05, "exponent": 1}', '{"rate": 0.07}'])
+    )
+    got = list(md.to_nautilus_instruments(markets, fees=md.Fees.of(markets)))
+    assert [(i["taker_fee"], i["maker_fee"]) for i in got] == [("0.05", "0")] * 2 + [("0.07", "0")] * 2
+    assert got[0]["info"]["fee_schedule"] == {"rate": 0.05}
+    assert "price x (1 - price)" in got[0]["info"]["fee"]
+    with pytest.raises(md.ConfigError, match="one rate"):
+        next(md.to_nautilus_instruments(markets, fees=lambda price, shares: price * 0))
+    with pytest.raises(md.ConfigError, match="'snow' is not known"):
+        list(md.to_nautilus_instruments(markets, fees=md.Fees.of(markets.head(1))))
 
 
 def test_an_id_of_two_markets_is_no_instrument() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import METRICS, BookColumns, Token
-from marketdata.points.records import COLUMNS, TEXT_LISTS
+from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
 from marketdata.times import parse_iso, unix_micros
@@ -115,8 +115,8 @@ def _csv(path: Path) -> pl.DataFrame:
     frame = frame.with_columns(
         typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
     )
-    lists = [name for name in TEXT_LISTS if name in names]
-    return frame.with_columns(pl.col(lists).str.json_decode(pl.List(pl.String))) if lists else frame
+    types = {name: pl.String for name in TEXT_LISTS} | {name: pl.Float64 for name in NUMBER_LISTS}
+    return frame.with_columns(pl.col(c).str.json_decode(pl.List(dtype)) for c, dtype in types.items() if c in names)
 
 
 def _numbers(texts: pl.Series) -> pl.Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Floats, Side
+from marketdata.points.fees import Charge, schedule
 from marketdata.points.schema import TOLERANCE
 
 # One entry per book: float64 with NaN for null, or bool.
@@ -78,20 +79,31 @@ def imbalance(books: Books, *, levels: int | None = None, within: float | None =
     return {"imbalance": _ratio(bid - ask, bid + ask)}
 
 
-def fill_price(books: Books, size: float | None = None) -> Values:
-    """Average price of taking shares from each side."""
-    return {"bid_fill_price": _average(books.bids, size), "ask_fill_price": _average(books.asks, size)}
+def fill_price(books: Books, size: float | None = None, *, fees: Any = None) -> Values:
+    """Average price of taking shares from each side, with the fees if any are given."""
+    charge = None if fees is None else schedule(fees).of_books(books)
+    return {
+        "bid_fill_price": _average(books.bids, size, -1, charge),
+        "ask_fill_price": _average(books.asks, size, 1, charge),
+    }
 
 
-def _average(side: Side, size: float | None) -> Floats:
+def _average(side: Side, size: float | None, sign: int, charge: Charge | None) -> Floats:
     if size is None:
-        return _ratio(side.total(side.price * side.size), side.depth)
+        paid = side.total(side.price * side.size)
+        if charge is not None:
+            rows, book = side.levels, np.repeat(np.arange(len(side)), side.counts)
+            fee = charge(side.price[rows], side.size[rows], book)
+            paid = paid + sign * np.bincount(book, fee, minlength=len(side))
+        return _ratio(paid, side.depth)
     wanted = number("size", size)
-    shares, paid, there = _take(side, wanted)
-    return _ratio(np.where(there < wanted * (1 - TOLERANCE), np.nan, paid), shares)
+    shares, paid, there, fee = take(side, wanted, charge=charge)
+    return _ratio(np.where(there < wanted * (1 - TOLERANCE), np.nan, paid + sign * fee), shares)
 
 
-def sweep(books: Books, side: str, *, size: float | None = None, notional: float | None = None) -> Values:
+def sweep(
+    books: Books, side: str, *, size: float | None = None, notional: float | None = None, fees: Any = None
+) -> Values:
     """Take shares, or shares for an amount of money, from one side."""
     if side not in SIDES:
         raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, SIDES))}.")
@@ -99,7 +111,8 @@ def sweep(books: Books, side: str, *, size: float | None = None, notional: float
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     wanted = number("size", size) if notional is None else number("notional", notional)
     levels: Side = getattr(books, SIDES[side])
-    shares, paid, there = _take(levels, wanted, money=size is None)
+    charge = None if fees is None else schedule(fees).of_books(books)
+    shares, paid, there, fee = take(levels, wanted, money=size is None, charge=charge)
     filled, short = np.full(len(books), wanted), there < wanted * (1 - TOLERANCE)
     if short.any():  # the same sum as that of `depth`, to the last bit
         filled[short] = (levels.depth if notional is None else levels.total(levels.price * levels.size))[short]
@@ -111,6 +124,7 @@ def sweep(books: Books, side: str, *, size: float | None = None, notional: float
         "slippage": np.abs(average - levels.best),
         "shares": shares,
         "notional": paid,
+        **({} if charge is None else {"fee": fee}),
     }
 
 
@@ -125,26 +139,32 @@ def _near(side: Side, price: Floats, within: float) -> Floats:
     return replace(side, begins=np.cumsum(side.counts) - side.counts, price=size, size=size).depth
 
 
-def _take(side: Side, wanted: float, *, money: bool = False) -> tuple[Floats, Floats, Floats]:
-    """Take shares, or shares for an amount of money, best levels first: shares, their cost, and what was there.
+def take(
+    side: Side, wanted: float | Floats, *, money: bool = False, charge: Charge | None = None
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Take shares, or shares for money, best levels first: shares, their cost, what was there, and the fees.
 
-    What was there, in the unit of what is wanted, counts the last level whole, of which only a part may be taken.
+    What is wanted is one number, or one of each book. What was there, in its unit, counts the last level whole, of
+    which only a part may be taken. Fees come on top; they are 0 without a charge.
     """
-    shares, paid, there = np.zeros((3, len(side)))
+    shares, paid, there, fees = np.zeros((4, len(side)))
+    amounts = np.broadcast_to(np.asarray(wanted, float), len(side))
     level, books = 0, np.flatnonzero(side.counts)
     while len(books):
         rows = side.begins[books] + level
         price, size = side.price[rows], side.size[rows]
         amount = price * size if money else size
-        left = wanted - there[books]
+        left = amounts[books] - there[books]
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(left < amount, left / price if money else left, size)
         shares[books] += part
         paid[books] += part * price
         there[books] += amount
+        if charge is not None:
+            fees[books] += charge(price, part, books)
         level += 1
-        books = books[(there[books] < wanted) & (side.counts[books] > level)]
-    return shares, paid, there
+        books = books[(there[books] < amounts[books]) & (side.counts[books] > level)]
+    return shares, paid, there, fees
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:

@@ -24,7 +24,7 @@ class Field(NamedTuple):
     """
 
     name: str
-    type: Literal["id", "text", "date", "texts", "tokens"]
+    type: Literal["id", "text", "date", "texts", "numbers", "tokens"]
     meaning: str
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
@@ -62,8 +62,10 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
         Field("closed_at", "date", "when trading ended [UTC]", "market"),
+        Field("resolved_at", "date", "when its outcome was known [UTC]", "some"),
         Field("resolved_token_id", "id", "the token that won", "market"),
         Field("resolved_token_label", "text", "its label", "market"),
+        Field("payoffs", "numbers", "what a share of each token paid, as `token_ids` [USD, 0 to 1]", "some"),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
         Field("updated_at", "date", "when its record was last changed [UTC]", "some"),
     ),
@@ -99,4 +101,5 @@ DATES = frozenset(field.name for _, field in _all() if field.type == "date")
 TEXT_LISTS = tuple(
     dict.fromkeys(n for kind, field in _all() if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
+NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))

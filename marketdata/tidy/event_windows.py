@@ -30,8 +30,9 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     """Add the time from each row to the resolution of its market.
 
     Returns the frame, of any tidy kind, with ``time_to_resolution`` [s]: from ``ts``, the start of the bucket, to
-    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records); negative after it, null while the
-    market is open. It was not known at the time: group or filter a study by it, do not trade on it.
+    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or where it is null ``closed_at``;
+    negative after it, null while the market is open. It was not known at the time: group or filter a study by it, do
+    not trade on it.
 
     Examples
     --------

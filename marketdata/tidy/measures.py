@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -9,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from marketdata.points.book import Measure, bbo
-from marketdata.points.columns import Books, Side
+from marketdata.points.columns import Books, Side, Token
+from marketdata.points.resample import group_starts
 from marketdata.points.schema import BBO, ID_COLUMNS, Kind
 from marketdata.tidy import nested
 from marketdata.tidy.backends import PolarsSource, Result, Taken, beside, run
@@ -32,6 +34,8 @@ def of_levels(frame: F, *measures: Measure) -> F:
 
 def _measured(table: EagerTable, measures: tuple[Measure, ...], *, whole: bool) -> Result:
     heads, books = books_of(table, whole=whole)
+    if whole:
+        books = with_tokens(heads, books)
     values = {name: column for measure in measures for name, column in measure(books).items()}
     return beside(heads, ["ts", *ID_COLUMNS], [series(name, column) for name, column in values.items()])
 
@@ -72,6 +76,14 @@ def books_of(table: EagerTable, *, whole: bool = True) -> tuple[EagerTable, Book
     bid, bid_size, ask, ask_size = (table.array(c) for c in BBO[4:8])
     sides = (Side(rows, (~np.isnan(p)).astype(np.int64), p, s) for p, s in ((bid, bid_size), (ask, ask_size)))
     return table, Books((), rows[:1], rows, *sides)
+
+
+def with_tokens(heads: EagerTable, books: Books) -> Books:
+    """The same books with their tokens, which fees may differ by."""
+    starts = group_starts(heads.array("market_id"), heads.array("token_id"))
+    ids = zip(heads.texts("market_id", starts), heads.texts("token_id", starts), strict=True)
+    tokens = tuple(Token(str(market), token) for market, token in ids)
+    return replace(books, tokens=tokens, bounds=np.append(starts, len(heads)))
 
 
 def _best_rows(table: EagerTable) -> Result:

@@ -21,26 +21,37 @@ from marketdata.times import to_datetime, to_micros
 F = TypeVar("F")
 Tokens = Iterable[tuple[str, str, str | None]]
 _RECORDS = ("market_id", "token_ids", "token_labels")
-_RESOLVED = ("resolved_token_id", "resolved_token_label")
+_RESOLVED = ("resolved_token_id", "resolved_token_label", "payoffs")
+_TIMES = ("ends_at", "closed_at", "resolved_at")
 _IDS = ID_COLUMNS[:2]
 _ALLOWED = "what md.outcomes(markets) gives, frames of market records"
-_FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", "closed_at", "resolved_at")
+_FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", *_TIMES, "end_date")
 
 
 def outcomes(markets: F) -> F:
-    """What each token of resolved markets paid.
+    """What each token of resolved markets paid, and when its market ended.
 
-    One row per token, by market, tokens as in its record: ``market_id token_id token_label payoff resolved_at``: 1 for
-    the token that the market resolved to, 0 for its others [USD per share], and when it closed [UTC]. Both null while
-    the market is open; ``resolved_at`` also without ``closed_at``. ``markets`` are market records of any frame kind, as
-    from `Archive.markets` or `Client.markets`: ``market_id token_ids token_labels``, ``resolved_token_id`` or
-    ``resolved_token_label``, and ``closed_at`` if known. NotTidyError if a market resolved to a token that it does not
-    have.
+    One row per token, by market, tokens as in its record: ``market_id token_id token_label payoff ends_at closed_at
+    resolved_at``. ``payoff`` [USD per share, 0 to 1]: of ``payoffs``, or 1 for the token that the market resolved to
+    and 0 for its others; null while it is open. ``ends_at`` is the scheduled end (or ``end_date`` of the record),
+    ``closed_at`` the end of trading, ``resolved_at`` when the outcome was known [UTC]; null where the record lacks it.
+    Where functions need the time of resolution and ``resolved_at`` is null, they use ``closed_at`` of a market with
+    payoffs.
+
+    ``markets`` are market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id
+    token_ids token_labels``, and one of ``resolved_token_id``, ``resolved_token_label`` and ``payoffs``, a list as long
+    as ``token_ids`` (0.5 each for a tie, any share for a scalar market). NotTidyError if a market resolved to a token
+    that it does not have, for payoffs outside of 0 to 1, and where records contradict themselves.
 
     Examples
     --------
     >>> md.outcomes(md.testing.markets("polars")).select("token_label", "payoff").rows()
     [('Yes', 1.0), ('No', 0.0)]
+    >>> tied = md.testing.markets("polars").with_columns(
+    ...     resolved_token_id=None, resolved_token_label=None, payoffs=[0.5, 0.5]
+    ... )
+    >>> md.outcomes(tied)["payoff"].to_list()
+    [0.5, 0.5]
     """
     return as_kind_of(markets, _table(_of_records(columns_of(markets, _FIELDS))))  # type: ignore[no-any-return]
 
@@ -48,18 +59,28 @@ def outcomes(markets: F) -> F:
 def resolution_times(given: Any) -> dict[str, int]:
     """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
     data = columns_of(given, _FIELDS, _ALLOWED)
-    if "resolved_at" not in data:
+    if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
         data = _of_records(data)
     require("A frame of outcomes", ["market_id"], data)
-    times = zip(data["market_id"], data["resolved_at"], strict=True)
-    return {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
+    return _resolved(data)
+
+
+def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
+    """``resolved_at`` of outcomes by market, or ``closed_at`` where it has a payoff and no time of resolution."""
+    none = [None] * len(data["market_id"])
+    rows = zip(data["market_id"], *(data.get(c, none) for c in ("resolved_at", "closed_at", "payoff")), strict=True)
+    times = {
+        market: ("resolved_at", at) if at is not None else ("closed_at", closed_at if payoff is not None else None)
+        for market, at, closed_at, payoff in rows
+    }
+    return {market: to_micros(at, name) for market, (name, at) in times.items() if at is not None}
 
 
 class Payoffs:
     """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
-    ``first`` is the first token of each market, where the outcomes have an order. NotTidyError if a frame contradicts
-    itself, ConfigError for other keys and values.
+    ``first`` is the first token of each market, where the outcomes have an order, ``open`` the markets that they say
+    have not resolved. NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
     """
 
     def __init__(self, given: Any, tokens: Tokens) -> None:
@@ -69,6 +90,7 @@ class Payoffs:
         self.held: Mapping[str, Mapping[str, str | None]] = held
         self.resolved_at: dict[str, int] = {}
         self.first: dict[str, str] = {}
+        self.open: set[str] = set()
         self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
 
     def _from_mapping(self, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
@@ -77,8 +99,19 @@ class Payoffs:
                 f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.held))!r}; the "
                 f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
             )
-        winners = {str(market): self._winner(str(market), value) for market, value in given.items()}
-        return self._of_winners(winners)
+        shares = {str(market): value for market, value in given.items() if isinstance(value, Mapping)}
+        winners = {str(m): self._winner(str(m), won) for m, won in given.items() if str(m) not in shares}
+        paid = [self._shares(market, value) for market, value in shares.items()]
+        return self._of_winners(winners) | {token: payoff for one in paid for token, payoff in one.items()}
+
+    def _shares(self, market: str, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
+        """The payoffs of tokens of a market, by id or label."""
+        out = {}
+        for name, payoff in given.items():
+            token = self._winner(market, name)
+            if token is not None:
+                out[market, token] = _in_range(payoff, market)
+        return out
 
     def _winner(self, market: str, value: Any) -> str | None:
         if value is None:
@@ -109,6 +142,7 @@ class Payoffs:
         return any(token in others and own.isdisjoint(others) for others in self.held.values())
 
     def _of_winners(self, winners: Mapping[str, str | None]) -> dict[tuple[str, str], float]:
+        self.open |= {market for market, won in winners.items() if won is None}
         return {
             (market, token): float(token == winner)
             for market, winner in winners.items()
@@ -125,9 +159,10 @@ class Payoffs:
             require("A frame of outcomes", _IDS, data)
             for market, token in zip(data["market_id"], data["token_id"], strict=True):
                 self.first.setdefault(market, token)
-            times = zip(data["market_id"], data.get("resolved_at", ()), strict=False)
-            self.resolved_at = {market: to_micros(at, "resolved_at") for market, at in times if at is not None}
-            return _paid(data)
+            self.resolved_at = _resolved(data)
+            paid = _paid(data)
+            self.open |= {*data["market_id"]} - {market for market, _ in paid}
+            return paid
         require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
         winners = zip(data["market_id"], data["resolved_token_id"], strict=True)
         return self._of_winners({market: self._winner(market, won) for market, won in winners})
@@ -146,19 +181,34 @@ def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
             continue
         if isinstance(payoff, str):
             raise NotTidyError(f"payoff contains texts, such as {payoff!r}, not numbers; make it a column of floats.")
-        if out.setdefault((market, token), float(payoff)) != payoff:
+        if out.setdefault((market, token), _in_range(payoff, market)) != payoff:
             raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
     return out
+
+
+def _in_range(payoff: Any, market: str) -> float:
+    """The payoff of a share, a number from 0 to 1; NotTidyError for another, such as one in cents."""
+    good = hasattr(payoff, "__float__") and not isinstance(payoff, str)
+    if not good or not 0 <= float(payoff) <= 1:
+        raise NotTidyError(
+            f"A payoff of market {market!r} is {payoff!r}; allowed are numbers from 0 to 1 [USD per share], and null "
+            "while it is open."
+        )
+    return float(payoff)
 
 
 def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     resolved = () if any(c in data for c in _RESOLVED) else _RESOLVED[:1]
     require("A frame of market records", (*_RECORDS, *resolved), data)
-    count = len(data["market_id"])
-    optional = (data.get(c, [None] * count) for c in (*_RESOLVED, "closed_at"))
-    out: dict[tuple[str, str], tuple[Any, ...]] = {}
-    for record in zip(*(data[c] for c in _RECORDS), *optional, strict=True):
-        market, ids, labels, won, won_label, closed_at = record
+    none = [None] * len(data["market_id"])
+    times = {c: data.get(c, none) for c in _TIMES}
+    if "end_date" in data:
+        ends = zip(times["ends_at"], data["end_date"], strict=True)
+        times["ends_at"] = [end if end is not None else date for end, date in ends]
+    rows: dict[tuple[str, str], tuple[Any, ...]] = {}
+    optional = (data.get(c, none) for c in _RESOLVED)
+    for record in zip(*(data[c] for c in _RECORDS), *optional, *times.values(), strict=True):
+        market, ids, labels, won, won_label, shares, *at = record
         tokens = [str(token) for token in (ids if ids is not None else ())]
         names = [None if is_missing(label) else str(label) for label in (labels if labels is not None else ())]
         names = names or [None] * len(tokens)
@@ -166,15 +216,28 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(names)} token_labels.")
         if won is None and won_label is not None:
             won = tokens[names.index(won_label)] if names.count(won_label) == 1 else won_label
-        if won is not None and won not in tokens:
-            raise NotTidyError(f"Market {market!r} resolved to {won!r}, which is none of its tokens: {tokens}.")
-        known = None if won is None or closed_at is None else to_datetime(to_micros(closed_at, "closed_at"))
-        for token, label in zip(tokens, names, strict=True):
-            row = (str(market), token, label, None if won is None else float(token == won), known)
-            if out.setdefault((str(market), token), row) != row:
+        payoffs = _payoffs(str(market), tokens, won, shares)
+        when = [None if t is None else to_datetime(to_micros(t, c)) for c, t in zip(_TIMES, at, strict=True)]
+        for token, label, payoff in zip(tokens, names, payoffs, strict=True):
+            row = (str(market), token, label, payoff, *when)
+            if rows.setdefault((str(market), token), row) != row:
                 raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
-    rows = sorted(out.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
-    return {name: [row[i] for row in rows] for i, name in enumerate((*ID_COLUMNS, "payoff", "resolved_at"))}
+    ordered = sorted(rows.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
+    return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_TIMES))}
+
+
+def _payoffs(market: str, tokens: list[str], won: str | None, shares: Any) -> list[float | None]:
+    """The payoff of each token of a record, from its payoffs or the token that won."""
+    if won is not None and won not in tokens:
+        raise NotTidyError(f"Market {market!r} resolved to {won!r}, which is none of its tokens: {tokens}.")
+    if shares is None:
+        return [None if won is None else float(token == won) for token in tokens]
+    out = [None if is_missing(one) else _in_range(one, market) for one in shares]
+    if len(out) != len(tokens):
+        raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(out)} payoffs.")
+    if won is not None and out[tokens.index(won)] != max((one for one in out if one is not None), default=None):
+        raise NotTidyError(f"Market {market!r} resolved to {won!r}, but its payoffs are {out}; keep the right ones.")
+    return out
 
 
 def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
@@ -196,7 +259,7 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
 
 
 def _table(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    types: dict[str, pl.DataType] = {"payoff": pl.Float64(), "resolved_at": pl.Datetime("us", "UTC")}
+    types: dict[str, pl.DataType] = {"payoff": pl.Float64(), **dict.fromkeys(_TIMES, pl.Datetime("us", "UTC"))}
     return pl.DataFrame({c: pl.Series(v, dtype=types.get(c, pl.String())) for c, v in columns.items()})
 
 

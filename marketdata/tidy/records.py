@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points.records import COLUMNS, DATES, ID_NAMES, TEXT_LISTS, TOKEN_LISTS, RecordKind
+from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
 from marketdata.tidy.normalization import is_missing
@@ -62,8 +62,9 @@ def _dates(values: Sequence[Any]) -> list[Any] | None:
 
 
 def _kind(name: str, values: Sequence[Any]) -> str:
-    if name in TEXT_LISTS and all(v is None or isinstance(v, list) for v in values):
-        return "list"
+    if name in (*TEXT_LISTS, *NUMBER_LISTS) and all(v is None or isinstance(v, list) for v in values):
+        texts = name in NUMBER_LISTS and any(isinstance(one, str) for v in values for one in v or ())
+        return "json" if texts else "list"
     found = {type(v) for v in values if v is not None}
     if found <= {str}:
         return "date" if name in DATES and _dates(values) is not None else "text"
@@ -98,6 +99,8 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
     if kind == "date":
         return pl.Series(name, _dates(values), dtype=pl.Datetime("us", "UTC"))
     if kind == "list":
+        if name in NUMBER_LISTS:
+            return pl.Series(name, values, dtype=pl.List(pl.Float64()))
         texts = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
         return pl.Series(name, texts, dtype=pl.List(pl.String()))
     dtypes = {"text": pl.String(), "json": pl.String(), "bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64()}
@@ -112,7 +115,7 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     found = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
-    for name in TEXT_LISTS:
+    for name in (*TEXT_LISTS, *NUMBER_LISTS):
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "

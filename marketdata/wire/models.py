@@ -159,6 +159,7 @@ _RECORD_TYPES: dict[str, tuple[Any, Any]] = {
     "text": (str | None, None),
     "date": (str | None, None),
     "texts": (list[str] | None, None),
+    "numbers": (list[float | None] | None, None),
     "tokens": (
         Annotated[list[TokenRecord], BeforeValidator(lambda value: [] if value is None else value)],
         Field(default_factory=list),

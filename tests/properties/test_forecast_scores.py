@@ -19,6 +19,7 @@ from properties.test_cross_token import forecasts, in_kind
 
 import marketdata as md
 from marketdata.tidy.forecast_scores import bootstrap
+from marketdata.tidy.outcomes import resolution_times
 
 WON = {"m0": "00", "m1": "11", "m2": None}
 LOG_CLIP = 1e-6
@@ -242,19 +243,28 @@ def test_outcomes_are_one_row_per_token() -> None:
         "market_id": ["b", "a", "c"], "token_ids": [["3", "4"], ["1", "2"], ["5", "6", "7"]],
         "token_labels": [["Yes", "No"], ["Yes", "No"], ["x", "y", "z"]],
         "resolved_token_id": ["4", None, None], "resolved_token_label": [None, None, "x"],
+        "end_date": ["2026-01-03T00:00:00Z", None, None],
         "closed_at": ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None],
+        "resolved_at": ["2026-01-01T06:00:00Z", None, None],
     })  # fmt: skip
     got = md.outcomes(markets)
-    assert plain(got.drop("resolved_at")) == [
+    times = ["ends_at", "closed_at", "resolved_at"]
+    assert got.columns == ["market_id", "token_id", "token_label", "payoff", *times]
+    assert plain(got.drop(times)) == [
         ("a", "1", "Yes", None), ("a", "2", "No", None), ("b", "3", "Yes", 0.0), ("b", "4", "No", 1.0),
         ("c", "5", "x", 1.0), ("c", "6", "y", 0.0), ("c", "7", "z", 0.0),
     ]  # fmt: skip
-    assert got["resolved_at"].to_list() == [None, None, *[pd.Timestamp("2026-01-01", tz="UTC")] * 2, None, None, None]
+    day, none = pd.Timestamp("2026-01-01", tz="UTC"), [None] * 3
+    assert got.filter(market_id="a").select(times).unique().row(0) == (None, day + pd.Timedelta("1D"), None)
+    assert got.filter(market_id="b").select(times).unique().row(0) == (
+        day + pd.Timedelta("2D"), day, day + pd.Timedelta("6h"),
+    )  # fmt: skip
+    assert got.filter(market_id="c").select(times).unique().row(0) == tuple(none)
     for other in (markets.to_pandas(), markets.to_arrow(), markets.lazy()):
         found = md.outcomes(other)
         assert type(found) is type(other)
-        assert str(nw.from_native(found).collect_schema()["resolved_at"]) == str(nw.Datetime("us", "UTC"))
-        assert plain(nw.from_native(found).drop("resolved_at").to_native()) == plain(got.drop("resolved_at"))
+        assert all(str(nw.from_native(found).collect_schema()[c]) == str(nw.Datetime("us", "UTC")) for c in times)
+        assert plain(nw.from_native(found).drop(times).to_native()) == plain(got.drop(times))
     assert len(md.outcomes(markets.head(0))) == 0
 
 
@@ -274,6 +284,53 @@ def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
     assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
 
 
+def shares(**more: Any) -> pl.DataFrame:
+    """A tied market and one that paid by a scale."""
+    return pl.DataFrame({
+        "market_id": ["tie", "scale"], "token_ids": [["1", "2"], ["3", "4"]], "token_labels": [["Yes", "No"]] * 2,
+        "payoffs": [[0.5, 0.5], [0.3, 0.7]], **more,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
+def test_payoffs_are_any_share(kind: str) -> None:
+    """Of a tie 0.5, of a scalar market any share, from records and from mappings by id or label; scores take them."""
+    markets: Any = in_kind(shares(), kind)
+    want = [("scale", "3", "Yes", 0.3), ("scale", "4", "No", 0.7), ("tie", "1", "Yes", 0.5), ("tie", "2", "No", 0.5)]
+    assert [row[:4] for row in plain(md.outcomes(markets))] == want
+    rows = [("tie", "1", "Yes", 0.75), ("tie", "2", "No", 0.25), ("scale", "3", "Yes", 0.5), ("scale", "4", "No", 0.5)]
+    prices = pl.DataFrame(rows, ["market_id", "token_id", "token_label", "price"], orient="row")
+    prices = in_kind(prices.with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC"))), kind)
+    by_name = {"tie": {"Yes": 0.5, "No": 0.5}, "scale": {"3": 0.3, "4": 0.7}}
+    for paid in (markets, md.outcomes(markets), by_name):
+        found = plain(md.brier(prices, paid))
+        assert close([row[3:] for row in found], [(0.3, 1, 0.04), (0.7, 1, 0.04), (0.5, 1, 0.0625), (0.5, 1, 0.0625)])
+        (row,) = (row for row in plain(md.log_score(prices, paid)) if row[1] == "3")
+        assert math.isclose(row[-1], math.log(2))
+        assert close([plain(md.calibration(prices, paid, 1))[0][2:]], [(4, 0.5, 0.5)])
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_an_archive_keeps_payoffs(kind: Any, tmp_path: Any) -> None:
+    """They are lists of numbers in its frames."""
+    archive = md.Archive(tmp_path, frame=kind)
+    archive.add(markets=shares(resolved_at="2026-01-03T00:00:00Z"))
+    assert plain(archive.outcomes())[0][:4] == ("scale", "3", "Yes", 0.3)
+    assert plain(archive.outcomes())[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
+
+
+def test_times_of_an_open_market_are_those_of_its_record() -> None:
+    """A market may close before its outcome is known; it has resolved when resolved_at says, else when it closed."""
+    markets = shares(
+        closed_at=["2026-01-02T00:00:00Z"] * 2, resolved_at=["2026-01-03T00:00:00Z", None]
+    ).with_columns(payoffs=pl.when(pl.col("market_id") == "tie").then("payoffs"))  # fmt: skip
+    got = md.outcomes(markets)
+    assert got.filter(market_id="scale")["payoff"].null_count() == 2
+    assert got["closed_at"].null_count() == 0
+    assert resolution_times(got) == resolution_times(markets) == {"tie": 1_767_398_400_000_000}
+    assert resolution_times(got.drop("resolved_at")) == {"tie": 1_767_312_000_000_000}
+
+
 def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
     """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
     archive = md.simulate(events=2, days=1, frame="polars")
@@ -282,11 +339,13 @@ def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
     assert len(got) == markets["token_ids"].list.len().sum()
     closed = {m["id"]: (m["resolved_token_id"], m["closed_at"]) for m in archive.records("markets")}
     assert any(won for won, _ in closed.values())
-    for market, token, _, payoff, resolved_at in got.rows():
+    for market, token, _, payoff, ends_at, closed_at, resolved_at in got.rows():
         won, at = closed[market]
         assert payoff == (None if won is None else float(won == token))
-        assert (resolved_at is None) == (won is None)
-        assert resolved_at is None or resolved_at == pd.Timestamp(at)
+        assert (closed_at is None) == (won is None)
+        assert closed_at is None or closed_at == pd.Timestamp(at)
+        assert ends_at is not None
+        assert resolved_at is None
     with_prices = archive.prices(
         next(m for m, (won, _) in closed.items() if won), resolution="1h", on_missing="partial"
     )
@@ -299,6 +358,9 @@ def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
         ({"resolved_token_id": ["9"]}, "none of its tokens"),
         ({"resolved_token_label": ["Maybe"]}, "none of its tokens"),
         ({"token_labels": [["Yes"]]}, "2 token_ids and 1 token_labels"),
+        ({"payoffs": [[1.0]]}, "2 token_ids and 1 payoffs"),
+        ({"payoffs": [[100.0, 0.0]]}, "allowed are numbers from 0 to 1"),
+        ({"payoffs": [[0.0, 1.0]], "resolved_token_id": ["1"]}, "but its payoffs are"),
     ],
     ids=str,
 )

@@ -163,7 +163,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "check": md.check,
     "nest": md.nest,
     "align": lambda f: md.explode(md.align(md.nest(f), "1m", fill="null")),
-    "trades": lambda f: md.trades(signals(), f, "1m", outcomes=WON).fills,
+    "execute": lambda f: md.execute(signals(), f, "1m", fees=0, outcomes=WON).fills,
     "nautilus depth": lambda f: [repr(one) for one in md.to_nautilus_depth(f, "1m")],
     "hftbacktest": lambda f: md.to_hftbacktest(one_token(f), "1m").tolist(),
     "a depth chart": lambda f: md.plot.depth(one_token(f)).get_title(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import BookColumns
+from marketdata.points.fees import schedule
 from marketdata.points.schema import require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.export.hftbacktest import book_columns
@@ -74,20 +76,22 @@ def _order(side: str, price: str, size: str) -> dict[str, Any]:
 
 
 def to_nautilus_instruments(
-    markets: Any, *, venue: str = "MARKETDATA", digits: tuple[int, int] = (3, 2), currency: str = "USDC"
+    markets: Any, *, fees: Any, venue: str = "MARKETDATA", digits: tuple[int, int] = (3, 2), currency: str = "USDC"
 ) -> Iterator[dict[str, Any]]:
     """Instruments for nautilus_trader (1.221): what ``BinaryOption.from_dict`` takes.
 
     Yields a dict per token of ``markets``, records of any frame kind (``market_id token_ids token_labels``, and if
     known ``question start_date end_date``): ``id outcome description price_precision price_increment`` and so on; times
-    are the dates [ns; 0 if unknown], fees 0. ``currency`` is what a share pays in; for the others see
-    `to_nautilus_quotes`.
+    are the dates [ns; 0 if unknown]. ``taker_fee`` is the rate of ``fees`` (see `Fees`; 0 is said), ``maker_fee`` is 0,
+    and ``info`` has the formula and the rate as ``fee_schedule``: of quadratic fees the default fee model charges the
+    rate of the notional, which is more than them; one that reads ``info`` charges them. ConfigError for fees that
+    have no rate, or are not known. ``currency`` is what a share pays in; for the others see `to_nautilus_quotes`.
 
     Examples
     --------
-    >>> yes = next(md.to_nautilus_instruments(md.testing.markets()))
-    >>> yes["id"], yes["outcome"], yes["price_increment"]
-    ('11.MARKETDATA', 'Yes', '0.001')
+    >>> yes = next(md.to_nautilus_instruments(md.testing.markets(), fees=md.Fees.quadratic(0.05)))
+    >>> yes["id"], yes["outcome"], yes["price_increment"], yes["taker_fee"]
+    ('11.MARKETDATA', 'Yes', '0.001', '0.05')
     """
     fields = ("market_id", "token_ids", "token_labels", "question", "start_date", "end_date")
     data = columns_of(markets, fields)
@@ -95,7 +99,13 @@ def to_nautilus_instruments(
     rows = len(data["market_id"])
     steps = {f"{what}_increment": f"{10.0**-n:.{n}f}" for what, n in zip(("price", "size"), digits, strict=True)}
     places = {f"{what}_precision": n for what, n in zip(("price", "size"), digits, strict=True)}
+    known = schedule(fees)
     for market, ids, labels, question, start, end in zip(*(data.get(c, [None] * rows) for c in fields), strict=True):
+        own = known.of_market(str(market))
+        if own.rate is None:
+            raise ConfigError(
+                "An instrument has one rate of fees, and a function has none; use md.Fees.quadratic(rate)."
+            )
         for token, label in zip(ids if ids is not None else (), labels if labels is not None else (), strict=True):
             yield {
                 "type": "BinaryOption",
@@ -111,11 +121,12 @@ def to_nautilus_instruments(
                 "expiration_ns": _nanoseconds(end, "end_date"),
                 "max_quantity": None,
                 "min_quantity": None,
-                **dict.fromkeys(("margin_init", "margin_maint", "maker_fee", "taker_fee"), "0"),
+                **dict.fromkeys(("margin_init", "margin_maint", "maker_fee"), "0"),
+                "taker_fee": f"{Decimal(repr(own.rate)):f}",
                 "ts_event": 0,
                 "ts_init": 0,
                 "tick_scheme_name": None,
-                "info": {"market_id": str(market)},
+                "info": {"market_id": str(market), "fee": own.text, "fee_schedule": {"rate": own.rate}},
             }
 
 
@@ -125,6 +136,7 @@ def write_nautilus_catalog(
     resolution: str,
     markets: Any,
     *,
+    fees: Any,
     venue: str = "MARKETDATA",
     digits: tuple[int, int] | None = None,
     currency: str = "USDC",
@@ -134,11 +146,12 @@ def write_nautilus_catalog(
     Returns a dict with the numbers of instruments, quotes and books written; other files in the folder ``path`` stay. A
     token has the same decimals everywhere: by default three or more for prices. ConfigError if a token of ``books`` is
     in none of ``markets`` (others are left out); ModuleNotFoundError without nautilus_trader, which as of 1.221 needs
-    pandas below 3. ``resolution`` is the bucket width; for ``venue digits currency`` see `to_nautilus_instruments`.
+    pandas below 3. ``resolution`` is the bucket width; for ``fees venue digits currency`` see
+    `to_nautilus_instruments`.
 
     Examples
     --------
-    >>> md.write_nautilus_catalog("catalog", md.testing.books(), "1m", md.testing.markets())  # doctest: +SKIP
+    >>> md.write_nautilus_catalog("catalog", md.testing.books(), "1m", md.testing.markets(), fees=0)  # doctest: +SKIP
     {'instruments': 2, 'quotes': 6, 'books': 6}
     """
     from nautilus_trader.model.data import OrderBookDepth10, QuoteTick
@@ -148,7 +161,7 @@ def write_nautilus_catalog(
     columns = book_columns(books, BucketWidth.of(resolution))
     places = digits or (max(3, _digits(columns.levels[:, 0])), _digits(columns.levels[:, 1]))
     held = {f"{columns.tokens[i].token_id}.{venue}" for i in np.unique(columns.token)}
-    options = to_nautilus_instruments(markets, venue=venue, digits=places, currency=currency)
+    options = to_nautilus_instruments(markets, fees=fees, venue=venue, digits=places, currency=currency)
     instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in held]
     unknown = sorted(held - {str(instrument.id) for instrument in instruments})
     if unknown:

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NoBookWarning, NotTidyError, warn
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import whole
 from marketdata.points.columns import Floats, Ints
+from marketdata.points.fees import Schedule, schedule
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
 from marketdata.resolution import BucketWidth
@@ -24,7 +25,6 @@ from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.table import refuse_cents
 from marketdata.times import to_text
 
-Fees = float | Callable[[Floats, Floats], Any]
 Token = tuple[str, str]
 _FILLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
@@ -34,34 +34,34 @@ _FILLS: dict[str, pl.DataType] = {
 }
 
 
-class Trades(NamedTuple):
-    """Result of `trades`: three frames of the kind of the books."""
+class Execution(NamedTuple):
+    """Result of `execute`: three frames of the kind of the books."""
 
     fills: Any
     positions: Any
     markets: Any
 
 
-def trades(
-    signals: Any,
+def execute(
+    orders: Any,
     books: Any,
     resolution: str,
     *,
+    fees: Any,
     outcomes: Any = None,
     latency: int = 1,
     exit_after: int | None = None,
-    fees: Fees = 0.0,
-) -> Trades:
+) -> Execution:
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
     The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
-    of ``signals``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
+    of ``orders``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
     order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
     that begins at or after ``resolved_at``. NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1;
     NoBookWarning if no order met a book.
 
-    Returns ``Trades``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's). ``fills``:
-    one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
+    Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's).
+    ``fills``: one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
     token_label side requested shares average_price notional fee status``: bucket of the book and of the signal [UTC],
     shares requested and filled, their price [probability], cost and fee [USD], and "filled", "partial", "no book", "no
     liquidity", "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position paid
@@ -71,55 +71,56 @@ def trades(
 
     Parameters
     ----------
-    signals
+    orders
         Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
         ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability,
         up to 1e-9, so that 0.06 + 0.01 reaches 0.07].
     books, resolution
-        Tidy books of any kind (lazy ones are computed), and the bucket width of signals and books, such as "1m".
+        Tidy books of any kind (lazy ones are computed), and the bucket width of orders and books, such as "1m".
+    fees : Fees, float or function
+        What a taker pays, see `Fees`; 0 says that there are none. ConfigError if the fee of a market is not known.
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
     latency : int
         Buckets from signal to book: 1 is the snapshot after; 0 that of the signal itself, which no real order reaches.
     exit_after : int, optional
         Sell what an order bought this many buckets after its fill; what cannot be sold then is held.
-    fees : float or callable
-        Share of the notional; or a function of the prices and shares of the levels (arrays) to fees [USD].
 
     Examples
     --------
     >>> books = md.testing.books("polars", buckets=2)
     >>> signals = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
-    >>> md.trades(signals, books, "1m", outcomes=md.testing.markets("polars")).markets["profit"].to_list()
-    [87.0]
+    >>> md.execute(signals, books, "1m", fees=0.01, outcomes=md.testing.markets("polars")).markets["profit"].to_list()
+    [86.37]
     """
     width = BucketWidth.of(resolution).micros
     delay = whole("latency", latency, least=0)
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
+    known = schedule(fees)
     rows = in_memory(books)
     table = opened(rows, ("books",)).book()
     refuse_cents(table, "price")
     ladders = _Ladders(table)
-    orders = _orders(signals, delay * width)
-    for name, times in (("books", table.array("ts")), ("signals", np.array([order.signal_ts for order in orders]))):
+    given = _orders(orders, delay * width)
+    for name, times in (("books", table.array("ts")), ("orders", np.array([order.signal_ts for order in given]))):
         _check_grid(name, times, resolution, width)
     payoffs = (
         None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
     )
     by_token = defaultdict(list)
-    for order in orders:
+    for order in given:
         by_token[order.token].append(order)
     accounts = []
     for token in sorted(by_token):
         ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
-        account = _Account(token, ladders.of(token), _fee(fees), hold, ends)
+        account = _Account(token, ladders.of(token), known.of_market(token[0]), hold, ends)
         account.trade(by_token[token])
         accounts.append(account)
-    if orders and all(fill[-1] == "no book" for account in accounts for fill in account.fills):
-        _warn_of_no_book(orders, ladders, resolution)
+    if given and all(fill[-1] == "no book" for account in accounts for fill in account.fills):
+        _warn_of_no_book(given, ladders, resolution)
     # The side of an order has other values than that of a level.
     kind = nw.from_native(rows).drop("side", strict=False).to_native()
-    return Trades(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
+    return Execution(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
 
 
 def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
@@ -128,7 +129,7 @@ def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
     if len(off):
         raise NotTidyError(
             f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a bucket "
-            f"of {resolution}. md.resample(books, {resolution!r}) puts books on it; signals have the ts of a book."
+            f"of {resolution}. md.resample(books, {resolution!r}) puts books on it; orders have the ts of a book."
         )
 
 
@@ -228,7 +229,7 @@ class _Account:
 
     token: Token
     snapshot: Callable[[int], _Snapshot | None]
-    fee: Callable[[Floats, Floats], float]
+    fees_of: Schedule
     hold: int | None
     resolved_at: int | None
     fills: list[tuple[Any, ...]] = field(default_factory=list)
@@ -273,7 +274,7 @@ class _Account:
             price, taken = book.take(order, wanted)
             status = "no liquidity" if not len(taken) else ""
         shares, notional = float(taken.sum()), float((price * taken).sum())
-        fee = self.fee(price, taken) if shares else 0.0
+        fee = float(np.sum(self.fees_of(price, taken))) if shares else 0.0
         if not status:
             # The last bits of a sum decide nothing.
             shares = wanted if abs(shares - wanted) <= TOLERANCE * wanted else shares
@@ -288,20 +289,13 @@ class _Account:
         return shares
 
 
-def _fee(fees: Fees) -> Callable[[Floats, Floats], float]:
-    if callable(fees):
-        return lambda price, shares: number("the fee", float(np.sum(fees(price, shares))), least=-np.inf)
-    rate = number("fees", fees, least=0.0)
-    return lambda price, shares: rate * float((price * shares).sum())
-
-
-def _orders(signals: Any, delay: int) -> list[_Order]:
-    table = series_of(signals, "A frame of signals", ("ts", "market_id", "token_id", "side", "size"))
+def _orders(given: Any, delay: int) -> list[_Order]:
+    table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.array("ts").tolist(), table.array("size").tolist()
     sides = list(table.source.raw("side"))
     limits = table.array("limit") if "limit" in table.names else np.full(len(ts), np.nan)
     if len(wrong := np.flatnonzero(outside_0_1(limits))):
-        raise NotTidyError(f"limit of row {wrong[0]} of the signals is {limits[wrong[0]]:g}, {NOT_0_1}")
+        raise NotTidyError(f"limit of row {wrong[0]} of the orders is {limits[wrong[0]]:g}, {NOT_0_1}")
     tokens = (
         (str(market), str(token)) for market, token in zip(*(table.texts(c) for c in ID_COLUMNS[:2]), strict=True)
     )
@@ -309,16 +303,16 @@ def _orders(signals: Any, delay: int) -> list[_Order]:
     every = zip(ts, tokens, sides, size, limits.tolist(), strict=True)
     for place, (at, token, side, shares, limit) in enumerate(every):
         if side not in ("buy", "sell"):
-            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of signals; row {place} has {side!r}.")
+            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of orders; row {place} has {side!r}.")
         if not shares > 0 or shares == np.inf:
-            raise NotTidyError(f"size is a number of shares above 0 in a frame of signals; row {place} has {shares!r}.")
+            raise NotTidyError(f"size is a number of shares above 0 in a frame of orders; row {place} has {shares!r}.")
         buys = side == "buy"
         worst = limit if limit == limit else np.inf if buys else 0.0  # noqa: PLR0124 NaN: no limit
         out.append(_Order(at + delay, place, at, token, buys, shares, worst))
     return out
 
 
-def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Trades:
+def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Execution:
     fills, positions = [], []
     for account in accounts:
         who = (*account.token, labels.get(account.token))
@@ -337,4 +331,4 @@ def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payo
     by_market = by_token.group_by("market_id").agg(whole).sort("market_id")
     times = dict.fromkeys(("ts", "signal_ts"), pl.Int64())
     rows = pl.DataFrame(fills, schema=pl.Schema({**_FILLS, **times}), orient="row").cast(pl.Schema(_FILLS))
-    return Trades(rows, by_token, by_market)
+    return Execution(rows, by_token, by_market)

@@ -85,7 +85,7 @@ def plain(
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
     books, orders, options = case
-    out = md.trades(signals_of(orders), of_kind(books, kind), "1m", **called(options))
+    out = md.execute(signals_of(orders), of_kind(books, kind), "1m", **called(options))
     got = sorted(rows(out.fills), key=lambda row: (row[2:4], row[0]))
     want = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"])
     assert len(got) == len(want)
@@ -102,7 +102,7 @@ def test_a_position_sold_in_other_parts_than_it_was_bought_is_none() -> None:
     books = md.testing.books("polars", buckets=8)
     signals = books.md.mid().filter(token_label="Yes").head(6).select("ts", "market_id", "token_id")
     sides, sizes = pl.Series("side", ["buy"] * 3 + ["sell"] * 3), pl.Series("size", [0.1, 0.2, 0.3, 0.3, 0.2, 0.1])
-    out = md.trades(signals.with_columns(sides, sizes), books, "1m")
+    out = md.execute(signals.with_columns(sides, sizes), books, "1m", fees=0)
     assert out.positions.select("position", "settled").rows() == [(0.0, 0.0)]
     assert out.markets["profit"].null_count() == 0
 
@@ -126,7 +126,7 @@ def test_a_limit_is_reached_by_the_decimal_price_that_is_meant(side: str, limit:
     books = md.testing.books("polars", buckets=2, levels=1)
     books = books.with_columns(price=pl.when(side="bid").then(pl.lit(0.06)).otherwise(pl.lit(0.07)))
     orders = pl.concat([orders_on(books), orders_on(books, side=pl.lit(side), limit=pl.lit(limit))], how="diagonal")
-    fills = md.trades(orders, books, "1m").fills
+    fills = md.execute(orders, books, "1m", fees=0).fills
     assert fills["status"].to_list() == ["filled", "filled"]
 
 
@@ -135,7 +135,7 @@ def test_what_rounding_leaves_of_a_level_is_not_filled() -> None:
     """Orders of 4.1 and 11.7 shares empty a book of 15.8: the next one finds nothing, and pays no fee for 4e-15."""
     books = sized(1.3, 7.6, 6.9)
     orders = pl.concat([orders_on(books, size=pl.lit(size)) for size in (4.1, 11.7, 5.0)])
-    fills = md.trades(orders, books, "1m", fees=lambda price, shares: 1.0).fills
+    fills = md.execute(orders, books, "1m", fees=lambda price, shares: np.full(len(price), 1 / len(price))).fills
     assert fills["status"].to_list() == ["filled", "filled", "no liquidity"]
     assert fills["fee"].to_list() == [1.0, 1.0, 0.0]
 
@@ -145,7 +145,12 @@ def test_an_order_takes_nothing_of_a_level_that_it_does_not_need() -> None:
     books = sized(0.3, 2.1, 1.7)
     taken: list[int] = []
     orders = orders_on(books, size=pl.lit(2.4))
-    (fill,) = md.trades(orders, books, "1m", fees=lambda price, shares: taken.append(len(shares)) or 0.0).fills.rows()
+
+    def counted(price: Any, shares: Any) -> Any:
+        taken.append(len(shares))
+        return 0.0 * price
+
+    (fill,) = md.execute(orders, books, "1m", fees=counted).fills.rows()
     assert taken == [2]
     assert fill[-1] == "filled"
 
@@ -156,8 +161,8 @@ def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
     """A limit of 41 cents would be no limit."""
     books = md.testing.books("polars", buckets=3)
     limits = pl.Series("limit", [0.5, limit])
-    with pytest.raises(md.NotTidyError, match=f"limit of row 1 of the signals is {limit:g}, .*divide cents by 100"):
-        md.trades(orders_on(books, 2).with_columns(limits), books, "1m")
+    with pytest.raises(md.NotTidyError, match=f"limit of row 1 of the orders is {limit:g}, .*divide cents by 100"):
+        md.execute(orders_on(books, 2).with_columns(limits), books, "1m", fees=0)
 
 
 @pytest.mark.fault("FR11")
@@ -166,20 +171,20 @@ def test_times_off_the_grid_are_refused() -> None:
     books = md.testing.books("polars", buckets=3)
     off = pl.col("ts") + pl.duration(seconds=7)
     for signals, rows_, match in (
-        (orders_on(books, 2, ts=off), books, "ts of the signals is 2026-01-01T00:00:07Z .2 rows"),
+        (orders_on(books, 2, ts=off), books, "ts of the orders is 2026-01-01T00:00:07Z .2 rows"),
         (orders_on(books), books.with_columns(ts=off), "ts of the books is 2026-01-01T00:00:07Z .*md.resample"),
     ):
         with pytest.raises(md.NotTidyError, match=match):
-            md.trades(signals, rows_, "1m")
+            md.execute(signals, rows_, "1m", fees=0)
 
 
 def test_orders_that_all_miss_the_books_are_warned_of() -> None:
     """Books of hours that are called minutes, and a token that the books do not have: the warning says which."""
     books = md.testing.books("polars", buckets=4, resolution="1h")
     with pytest.warns(md.NoBookWarning, match="of 2026-01-01T00:01:00Z; its 4 books .* at least 1:00:00 apart"):
-        md.trades(orders_on(books, 2), books, "1m")
+        md.execute(orders_on(books, 2), books, "1m", fees=0)
     with pytest.warns(md.NoBookWarning, match="the books have no token 'x' of market 'rain'"):
-        md.trades(orders_on(books, 2, token_id=pl.lit("x")), books, "1h")
+        md.execute(orders_on(books, 2, token_id=pl.lit("x")), books, "1h", fees=0)
 
 
 def as_floats(orders: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -226,7 +231,7 @@ def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, 
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
     (books, orders, options), outcomes, ends, paid_out = drawn
-    out = md.trades(signals_of(orders), of_kind(books, kind), "1m", outcomes=outcomes, **called(options))
+    out = md.execute(signals_of(orders), of_kind(books, kind), "1m", outcomes=outcomes, **called(options))
     done = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"], ends)
     tokens: dict[Any, dict[str, Any]] = {}
     for _, _, *who, side, _, shares, money, fee in done:
@@ -275,7 +280,7 @@ def test_an_order_for_a_token_without_books_keeps_its_ids(kind: str) -> None:
     order = books.md.mid().head(1).select("ts", side=pl.lit("buy"), size=1.0)
     order = order.with_columns(market_id=pl.lit("other"), token_id=pl.lit("99"))
     frame = {"pandas": md.testing.books("pandas", buckets=2), "lazy": books.lazy(), "arrow": books.to_arrow()}
-    out = md.trades(order, frame.get(kind, books), "1m")
+    out = md.execute(order, frame.get(kind, books), "1m", fees=0)
     ((_, _, market, token, *_, status),) = rows(out.fills)
     assert (market, token, status) == ("other", "99", "no book")
     assert len(out.positions) == len(out.markets) == 1

@@ -1,0 +1,132 @@
+"""Fees of takers: formulas on numpy arrays of prices and shares, and the schedule that says which holds for a market.
+
+A fee is one of a trade at one price, in USD; what several levels of a book cost is the sum over the levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from marketdata.errors import ConfigError
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Books, Floats, Ints
+
+# Prices and shares of trades, and the fee of each [USD].
+Formula = Callable[[Floats, Floats], Floats]
+# The same, and the book that each trade is of.
+Charge = Callable[[Floats, Floats, Ints], Floats]
+ALLOWED = (
+    "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
+    "md.Fees.of(markets), and a function of the prices and shares of trades"
+)
+_DECIMALS = 5
+# What a product of decimals exceeds the number it stands for is not rounded up.
+_LAST_BITS = 1e-7
+
+
+def flat(price: Floats, shares: Floats, *, rate: float) -> Floats:
+    """A share of the notional: rate * price * shares."""
+    return rate * price * shares
+
+
+def quadratic(
+    price: Floats, shares: Floats, *, rate: float, decimals: int | None = _DECIMALS, up: bool = False
+) -> Floats:
+    """Shares * rate * price * (1 - price), rounded to the nearest or up; greatest at 0.5, nothing at 0 and 1."""
+    fee = shares * rate * price * (1 - price)
+    if decimals is None:
+        return fee
+    if not up:
+        return np.round(fee, decimals)
+    scale = 10.0**decimals
+    return np.ceil(fee * scale - _LAST_BITS) / scale
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What a taker pays: one formula for all markets, or one of each."""
+
+    text: str
+    """The formula in words."""
+    formula: Formula | None = None
+    rate: float | None = None
+    """The one number of the formula, where it has one; engines take it."""
+    markets: Mapping[str, Schedule] | None = None
+    """The schedule of each market, where they differ."""
+
+    def __repr__(self) -> str:
+        return f"<Fees: {self.text}>"
+
+    def __call__(self, price: Any, shares: Any) -> Any:
+        """Fees of trades of so many ``shares`` at a ``price`` [USD each]: a number or an array."""
+        if self.formula is None:
+            raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
+        p, s = np.broadcast_arrays(np.asarray(price, float), np.asarray(shares, float))
+        fees = np.asarray(self.formula(p, s), float)
+        if fees.shape != p.shape or not np.isfinite(fees[np.isfinite(p) & np.isfinite(s)]).all():
+            raise ConfigError(
+                f"The function of fees gave {fees!r} for {p.size} trades; it takes their prices and their shares, and "
+                "gives an array of finite fees, one of each trade."
+            )
+        return fees if fees.ndim else float(fees)
+
+    def of_market(self, market_id: str) -> Schedule:
+        """The fees of one market; ConfigError if they are not known."""
+        if self.markets is None:
+            return self
+        if market_id not in self.markets:
+            raise ConfigError(
+                f"The fee of market {market_id!r} is not known, and none is not assumed. Name it: {ALLOWED}, whose "
+                "records have it."
+            )
+        return self.markets[market_id]
+
+    def of_books(self, books: Books) -> Charge:
+        """Fees of trades with books, each of those of its market."""
+        if self.markets is None:
+            return lambda price, shares, _book: self(price, shares)
+        each = [self.of_market(token.market_id) for token in books.tokens]
+        different = list({id(one): one for one in each}.values())
+        which = np.array([different.index(one) for one in each], np.int64)[books.token]
+
+        def charge(price: Floats, shares: Floats, book: Ints) -> Floats:
+            out, of = np.empty(len(book)), which[book]
+            for i, one in enumerate(different):
+                out[of == i] = one(price[of == i], shares[of == i])
+            return out
+
+        return charge
+
+    @classmethod
+    def flat(cls, rate: float) -> Self:
+        """Fees that are a share of the notional: rate * price * shares; 0 says that there are none."""
+        rate = number("rate", rate, least=0.0)
+        return cls(f"{rate:g} x price x shares" if rate else "none", partial(flat, rate=rate), rate)
+
+    @classmethod
+    def quadratic(cls, rate: float, *, decimals: int | None = _DECIMALS, up: bool = False) -> Self:
+        """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
+
+        ``decimals=None`` does not round;
+        ``quadratic(0.07, decimals=2, up=True)`` rounds up to the cent, as some venues do.
+        """
+        rate = number("rate", rate, least=0.0)
+        if decimals is not None:
+            whole("decimals", decimals, least=0, most=12)
+        rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
+        formula = partial(quadratic, rate=rate, decimals=decimals, up=bool(up))
+        return cls(f"shares x {rate:g} x price x (1 - price){rounded}", formula, rate)
+
+
+def schedule(fees: Any) -> Schedule:
+    """The schedule that an argument ``fees`` names; ConfigError if it names none."""
+    if isinstance(fees, Schedule):
+        return fees
+    if isinstance(fees, bool | str) or not (callable(fees) or isinstance(fees, int | float)):
+        raise ConfigError(f"fees={fees!r} is refused; {ALLOWED}.")
+    return Schedule("a function", fees) if callable(fees) else Schedule.flat(number("fees", fees, least=0.0))

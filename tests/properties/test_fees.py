@@ -1,0 +1,169 @@
+"""Fees by plain arithmetic in exact fractions, over generated books and every kind of frame."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kinds import KINDS, close, of_kind, rows
+from properties.test_measures import SLACK, amounts, walk
+
+import marketdata as md
+from marketdata.testing.strategies import book_columns
+
+CATEGORY = pl.DataFrame({
+    "category": ["sports", "Sports", "crypto"], "since": ["2026-03-01", "2026-09-01", "2026-01-01"],
+    "rate": [0.03, 0.05, 0.07], "source": ["a", "b", "c"],
+})  # fmt: skip
+rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
+
+
+def exact(kind: str, rate: float, price: Fraction, shares: Fraction) -> Fraction:
+    """The fee of one trade, unrounded."""
+    return Fraction(rate) * price * shares * (1 - price if kind == "quadratic" else 1)
+
+
+def legs(side: list[Any], wanted: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """Price and shares of each level that is taken, the last one in part."""
+    out = []
+    for price, size in side:
+        if wanted <= 0:
+            break
+        out.append((price, min(size, wanted)))
+        wanted -= size
+    return out
+
+
+@given(kind=st.sampled_from(KINDS), books=book_columns(), size=amounts, rate=rates)
+@pytest.mark.parametrize("formula", ["flat", "quadratic"])
+def test_fees_of_a_sweep_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float, rate: float) -> None:
+    """The fee is the sum over the levels taken; a fill price is net of it, null where the size is not there."""
+    fees = md.Fees.flat(rate) if formula == "flat" else md.Fees.quadratic(rate, decimals=None)
+    wanted = Fraction(size)
+
+    def of(side: list[Any], sign: int) -> float | None:
+        taken = legs(side, wanted)
+        shares = sum(s for _, s in taken)
+        if not side or sum(s for _, s in side) < wanted * (1 - SLACK):
+            return None
+        return float((sum(p * s for p, s in taken) + sign * sum(exact(formula, rate, *t) for t in taken)) / shares)
+
+    frame = of_kind(books, kind)
+    want = walk(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    assert close(rows(md.fill_price(frame, size, fees=fees)), want, digits=1e-9)
+    want = walk(books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, wanted))),))
+    got = [(*row[:4], row[-1]) for row in rows(md.sweep(frame, "buy", size=size, fees=fees))]
+    assert close(got, want, digits=1e-9)
+
+
+@given(books=book_columns(), rate=rates)
+def test_fees_of_a_whole_side_equal_a_plain_sum(books: Any, rate: float) -> None:
+    """Without a size every level pays its fee."""
+    fees = md.Fees.quadratic(rate, decimals=None)
+
+    def of(side: list[Any], sign: int) -> float | None:
+        shares = sum(s for _, s in side)
+        return float(sum(p * s + sign * exact("quadratic", rate, p, s) for p, s in side) / shares) if shares else None
+
+    want = walk(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    assert close(rows(md.fill_price(of_kind(books, "polars"), fees=fees)), want, digits=1e-9, least=1e-12)
+
+
+@given(price=st.floats(0, 1), shares=st.floats(0, 1e6), rate=rates, decimals=st.integers(0, 6), up=st.booleans())
+def test_a_fee_is_rounded_as_it_says(price: float, shares: float, rate: float, decimals: int, up: bool) -> None:
+    """To the nearest or up at so many decimals; what the last bits add is not rounded up."""
+    true = exact("quadratic", rate, Fraction(price), Fraction(shares))
+    unit = Fraction(1, 10**decimals)
+    got = md.Fees.quadratic(rate, decimals=decimals, up=up)(price, shares)
+    least, most = (true - unit * Fraction(1, 10**6), true + unit) if up else (true - unit / 2, true + unit / 2)
+    assert float(least) - 1e-9 <= got <= float(most) + 1e-9
+    assert math.isclose(got, round(got, decimals), abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "lazy"])
+def test_a_market_pays_its_own_fee(kind: str) -> None:
+    """Rates of records count for the books of their market alone, in every kind of frame."""
+    books = md.testing.books("polars", markets=3, buckets=1)
+    frame = {"pandas": books.to_pandas, "arrow": books.to_arrow, "lazy": books.lazy, "polars": books.clone}[kind]()
+    records = md.testing.markets("polars", markets=3)
+    fees = md.Fees.of(records.with_columns(
+        feesEnabled=pl.Series([True, False, True]),
+        feeSchedule=pl.Series(['{"rate": 0.05, "exponent": 1}', '{"rate": 0.05}', '{"r": 0.02, "e": 1, "to": true}']),
+    ))  # fmt: skip
+    got = {(row[1], row[3]): row[-1] for row in rows(md.sweep(frame, "buy", size=100, fees=fees))}
+    asks = {("rain", "Yes"): 0.41, ("snow", "Yes"): 0.51, ("wind", "Yes"): 0.61}
+    for (market, label), ask in asks.items():
+        rate = {"rain": 0.05, "snow": 0.0, "wind": 0.02}[market]
+        assert got[market, label] == pytest.approx(round(100 * rate * ask * (1 - ask), 5), abs=1e-12)
+    with pytest.raises(Exception, match=r"fee of market 'wind' is not known.*md\.Fees\.flat"):
+        rows(md.sweep(frame, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False))))
+
+
+def test_orders_pay_the_fee_of_their_market() -> None:
+    """Each fill is charged by level and market."""
+    books = md.testing.books("polars", markets=2, buckets=2)
+    orders = books.md.mid().filter(pl.col("ts") == pl.col("ts").min(), token_label="Yes")
+    orders = orders.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=350.0)
+    fees = md.Fees.of(md.testing.markets("polars", markets=2).with_columns(fd=pl.Series(['{"r": 0.05}', '{"r": 0}'])))
+    got = dict(md.execute(orders, books, "1m", fees=fees).fills.select("market_id", "fee").rows())
+    assert got == {
+        "rain": pytest.approx(round(300 * 0.05 * 0.42 * 0.58, 5) + round(50 * 0.05 * 0.43 * 0.57, 5)),
+        "snow": 0,
+    }
+
+
+def test_a_category_says_the_rate_where_the_record_does_not() -> None:
+    """The latest rate since before the date counts; a category of none is not known, and a record's own is stronger."""
+    records = md.testing.markets("polars", markets=4).with_columns(
+        category=pl.Series(["Sports", "crypto", "other", "sports"]), fd=pl.Series([None, None, None, '{"r": 0.01}'])
+    )
+    for at, sports in (("2026-08-31", 0.03), ("2026-09-01", 0.05)):
+        fees = md.Fees.of(records, categories=CATEGORY, at=at)
+        assert [fees.of_market(m).rate for m in ("rain", "snow", "frost")] == [sports, 0.07, 0.01]
+        with pytest.raises(md.ConfigError, match="'wind' is not known"):
+            fees.of_market("wind")
+    with pytest.raises(md.ConfigError, match="not known"):
+        md.Fees.of(records, categories=CATEGORY, at="2026-02-01").of_market("rain")
+    with pytest.raises(md.ConfigError, match="go together"):
+        md.Fees.of(records, categories=CATEGORY)
+    assert {row.rate for row in md.fees.CATEGORIES if row.category == "sports"} == {0.03, 0.05}
+    assert md.Fees.of(records, categories=md.fees.CATEGORIES, at="2026-10-01").of_market("rain").rate == 0.05
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "match"),
+    [
+        ("feeSchedule", '{"rate": 0.25, "exponent": 2}', "exponent 2"),
+        ("fd", '{"r": -0.1}', "from 0"),
+        ("fee_schedule", "[0.1]", "dict or its JSON"),
+    ],
+)
+def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
+    """Another formula, a negative rate and a list are errors that name the market."""
+    with pytest.raises((md.NotTidyError, md.ConfigError), match=f"(?s)'rain'.*{match}"):
+        md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
+
+
+@pytest.mark.parametrize("fees", [-0.1, float("nan"), "2%", True, None, [0.1]], ids=repr)
+def test_what_names_no_fee_is_refused(fees: Any) -> None:
+    """The error says how to name one; nothing is not zero."""
+    books = md.testing.books("polars", buckets=2)
+    orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
+    with pytest.raises(md.ConfigError, match="allowed are"):
+        md.execute(orders, books, "1m", fees=fees)
+
+
+def test_a_function_gives_one_fee_of_each_trade() -> None:
+    """A function that adds up, or gives what is no number, is refused where it is called."""
+    books = md.testing.books("polars", buckets=1)
+    got = md.sweep(books, "buy", size=150, fees=lambda price, shares: np.full(len(price), 0.25))
+    assert got["fee"].to_list() == [0.25, 0.5]
+    for wrong in (lambda price, shares: float((price * shares).sum()), lambda price, shares: price / 0):
+        with np.errstate(divide="ignore"), pytest.raises(md.ConfigError, match="one of each trade"):
+            md.sweep(books, "buy", size=150, fees=wrong)
