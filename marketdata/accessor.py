@@ -144,17 +144,25 @@ class Accessor(_Suggestions, Generic[F]):
         """The book of each token as the other token's book implies it; see `marketdata.complement`."""
         return cross_token.complement(self._frame, tokens=tokens)
 
-    def overround(self, *, tokens: Any = None) -> F:
+    def overround(self, *, tokens: Any = None, by: cross_token.By = "market", events: Any = None) -> F:
         """The price of all tokens of a market together, beyond 1; see `marketdata.overround`."""
-        return cross_token.overround(self._frame, tokens=tokens)
+        return cross_token.overround(self._frame, tokens=tokens, by=by, events=events)
 
-    def arbitrage(self, *, tokens: Any = None) -> F:
+    def arbitrage(
+        self,
+        *,
+        tokens: Any = None,
+        by: cross_token.By = "market",
+        events: Any = None,
+        fees: Any = None,
+        size: float | None = None,
+    ) -> F:
         """Where all tokens together cost less, or bring more, than 1; see `marketdata.arbitrage`."""
-        return cross_token.arbitrage(self._frame, tokens=tokens)
+        return cross_token.arbitrage(self._frame, tokens=tokens, by=by, events=events, fees=fees, size=size)
 
-    def probabilities(self, *, tokens: Any = None) -> F:
+    def probabilities(self, *, tokens: Any = None, by: cross_token.By = "market", events: Any = None) -> F:
         """Prices scaled so that the tokens of a market sum to 1; see `marketdata.probabilities`."""
-        return cross_token.probabilities(self._frame, tokens=tokens)
+        return cross_token.probabilities(self._frame, tokens=tokens, by=by, events=events)
 
     def outcomes(self) -> F:
         """Payoffs of the tokens of market records; see `marketdata.outcomes`."""

@@ -1,11 +1,11 @@
-"""The tokens of a market together: complements, overround, arbitrage, implied probabilities."""
+"""The tokens of a market, or the markets of an event, together: complements, overround, arbitrage, probabilities."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import whole
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
+from marketdata.tidy import baskets
 from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
@@ -21,6 +22,7 @@ from marketdata.tidy.returns import probability_of
 from marketdata.tidy.table import EagerTable, refuse_cents
 
 F = TypeVar("F")
+By = Literal["market", "event"]
 Counts = int | Mapping[str, int] | None
 _MARKET = ("market_id", "ts")
 _SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
@@ -71,7 +73,7 @@ def _mirrored(table: EagerTable, counts: Counts) -> pl.DataFrame:
     return data.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
 
 
-def overround(frame: F, *, tokens: Any = None) -> F:
+def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
     One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: number of
@@ -79,21 +81,48 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     where a token of the market lacks the value or the entire book at that ``ts``, where only one token is known, and
     where the frame has more than ``tokens``.
 
+    With ``by="event"`` one row per (event, ts) of the Yes of all its markets, of which exactly one pays: ``ts event_id
+    markets bid_sum mid_sum ask_sum overround``. Null where a market lacks the value or the book, or the event is no
+    basket: its markets do not exclude each other, its list is open, so that an outcome without a market may win, or
+    that is not known.
+
     Parameters
     ----------
     tokens : int or frame, optional
         Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
         result of `outcomes`. By default the number of tokens that the frame has anywhere.
+    by : "market" or "event"
+        Whose tokens are added up.
+    events : frame of market records, for by="event"
+        One row per market: ``market_id``, ``token_ids`` (two, Yes first), ``event_id`` (or ``event_slug``), and of its
+        event ``exclusive`` and ``open_list`` (the venue's own fields ``negRisk`` and ``negRiskAugmented`` are taken
+        too). All markets of an event, those without a book too.
 
     Examples
     --------
-    >>> md.overround(md.testing.books("polars", buckets=1)).select("bid_sum", "ask_sum").rows()
-    [(0.98, 1.02)]
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> md.overround(books).select("bid_sum", "ask_sum").row(0)
+    (0.98, 1.02)
+    >>> events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
+    >>> md.overround(books, by="event", events=events).select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
+    [('weather-tomorrow', 3, 1.53)]
     """
+    if by == "event":
+        baskets.refuse_unused(by, tokens=tokens)
+        return run(frame, partial(baskets.overround, events=baskets.events_of(events)), KINDS, together="all")
+    baskets.refuse_unused(by, events=events)
     return run(frame, partial(_sums, counts=_token_counts(tokens)), KINDS, together="market")
 
 
-def arbitrage(frame: F, *, tokens: Any = None) -> F:
+def arbitrage(
+    frame: F,
+    *,
+    tokens: Any = None,
+    by: By = "market",
+    events: Any = None,
+    fees: Any = None,
+    size: float | None = None,
+) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
 
     One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``. ``buy_all``: ask_sum < 1 -
@@ -101,7 +130,35 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
     side [shares]; ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set]. Size and gain are null without a flag, and those
     of buying if both are set. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
     bucket.
+
+    With ``by="event"`` one row per (event, ts), net of fees and of depth: ``ts event_id legs`` (number of markets n),
+    and for buying all Yes, of which one pays 1, and all No, of which n - 1 do, each: ``yes_size yes_cost yes_payoff
+    yes_edge`` and ``no_size no_cost no_payoff no_edge``: sets of shares, what they cost in all, best asks first and
+    with fees, what they pay for certain, and payoff - cost [USD]. Null where a market has no such book or not so many
+    shares, and where the event is no basket (see `overround`). A market that pays something else than 0 or 1 breaks
+    the sum.
+
+    Parameters
+    ----------
+    fees : Fees, float or function, for by="event"
+        What a taker pays, see `Fees`; has to be given, 0 says that there are none.
+    size : float, optional, for by="event"
+        Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
+    >>> baskets = md.arbitrage(books, by="event", events=events, fees=md.Fees.quadratic(0.05), size=200)
+    >>> baskets.select("legs", pl.col("no_cost", "no_payoff", "no_edge").round(2)).row(0)
+    (3, 316.29, 400.0, 83.71)
     """
+    if by == "event":
+        baskets.refuse_unused(by, tokens=tokens)
+        known, sets = baskets.known_fees(fees), baskets.size_of(size)
+        costs = partial(baskets.arbitrage, events=baskets.events_of(events), fees=known, size=sets)
+        return run(frame, costs, KINDS, together="all")
+    baskets.refuse_unused(by, events=events, fees=fees, size=size)
     return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
 
 
@@ -166,18 +223,24 @@ def _sums(table: EagerTable, counts: Counts, *, sizes: bool = False) -> pl.DataF
     return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
 
 
-def probabilities(frame: F, *, tokens: Any = None) -> F:
+def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
     """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 
     One row per (token, ts): ts, ids and ``probability``: price / sum of prices of the market at that ``ts`` [0 to 1].
     Null where a token of the market lacks its value or its row, or all are 0, where only one token is known, and where
-    the frame has more than ``tokens``; see `overround`.
+    the frame has more than ``tokens``; see `overround`. With ``by="event"`` the Yes of all markets of an event
+    sum to 1, and only they have rows; null where `overround` is.
 
     Examples
     --------
     >>> md.probabilities(md.testing.prices("polars", buckets=1))["probability"].to_list()
     [0.4, 0.6]
     """
+    if by == "event":
+        baskets.refuse_unused(by, tokens=tokens)
+        scaled = partial(baskets.probabilities, events=baskets.events_of(events))
+        return run(frame, scaled, ("prices", *KINDS), together="all")
+    baskets.refuse_unused(by, events=events)
     counts = _token_counts(tokens)
     return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 

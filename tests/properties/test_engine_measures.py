@@ -22,6 +22,7 @@ RECORDS = pl.DataFrame({
     "token_labels": [["Yes", "No"]] * 2, "resolved_token_id": [*WON.values()],
     "closed_at": ["2026-01-02T00:00:00Z", None],
 })  # fmt: skip
+EVENTS = RECORDS.with_columns(event_id=pl.lit("e"), exclusive=True, open_list=False)
 MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0xn"], "news": ["a", "b"]}).with_columns(
     pl.col("ts").str.to_datetime(time_zone="UTC")
 )
@@ -44,7 +45,12 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "nest explode": lambda b, p, m: md.explode(md.nest(b)),
     "overround": lambda b, p, m: md.overround(b),
     "arbitrage": lambda b, p, m: md.arbitrage(b),
+    "overround of events": lambda b, p, m: md.overround(b, by="event", events=EVENTS),
+    "arbitrage of events": lambda b, p, m: md.arbitrage(
+        b, by="event", events=EVENTS, fees=md.Fees.quadratic(0.05), size=10
+    ),
     "probabilities": lambda b, p, m: md.probabilities(p),
+    "probabilities of events": lambda b, p, m: md.probabilities(p, by="event", events=EVENTS),
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
@@ -88,7 +94,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
         for c in data.columns
     ]
     columns = [[None if str(v) in {"None", "nan", "<NA>"} else v for v in column] for column in columns]
-    names = [c for c in (*ID_COLUMNS, "ts", "start", "side", "level", "bin_start") if c in data.columns]
+    names = [c for c in (*ID_COLUMNS, "event_id", "ts", "start", "side", "level", "bin_start") if c in data.columns]
     places = [data.columns.index(c) for c in names]
     return sorted(zip(*columns, strict=True), key=lambda row: [(row[i] is None, str(row[i])) for i in places])
 

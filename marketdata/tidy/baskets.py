@@ -1,0 +1,123 @@
+"""Verbs of a market, `by="event"`: all Yes or all No of the markets of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import baskets
+from marketdata.points.arguments import number
+from marketdata.points.baskets import Event, Legs
+from marketdata.points.columns import Books, Token
+from marketdata.points.fees import ALLOWED, Schedule, schedule
+from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.tidy.backends import Result, beside
+from marketdata.tidy.measures import books_of, series, top, with_tokens
+from marketdata.tidy.records import columns_of
+from marketdata.tidy.returns import probability_of
+from marketdata.tidy.table import EagerTable, refuse_cents
+
+# The names that the venue's own records have for the same.
+_EXCLUSIVE = ("exclusive", "negRisk", "neg_risk")
+_OPEN = ("open_list", "negRiskAugmented", "neg_risk_augmented")
+_EVENT = ("event_id", "event_slug")
+
+
+def events_of(given: Any) -> list[Event]:
+    """The events of market records, by id; NotTidyError where the records do not say what is needed."""
+    if given is None:
+        raise ConfigError(
+            "by='event' needs events=, a frame of market records: market_id, event_id, token_ids, and for the event of "
+            "the market exclusive (at most one of its markets resolves to Yes) and open_list (others may be added)."
+        )
+    data = columns_of(given, ("market_id", "token_ids", *_EVENT, *_EXCLUSIVE, *_OPEN))
+    names = ["market_id", "token_ids"]
+    names += [next((name for name in some if name in data), some[0]) for some in (_EVENT, _EXCLUSIVE, _OPEN)]
+    require("events, a frame of market records,", names, data)
+    found: dict[str, tuple[dict[str, tuple[str, str]], set[bool]]] = {}
+    for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):
+        if event is None:
+            continue
+        is_basket = exclusive is not None and open_list is not None and bool(exclusive) and not open_list
+        markets, said = found.setdefault(str(event), ({}, set()))
+        tokens = tuple(str(one) for one in (ids if ids is not None else ()))
+        if is_basket and len(tokens) != 2:
+            raise NotTidyError(
+                f"Market {market!r} of the exclusive event {event!r} has {len(tokens)} tokens; a basket is of markets "
+                "with two, Yes first."
+            )
+        said.add(is_basket)
+        pair = (tokens[0], tokens[1]) if len(tokens) == 2 else ("", "")
+        if markets.setdefault(str(market), pair) != pair:
+            raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
+    for event, (_, said) in found.items():
+        if len(said) > 1:
+            raise NotTidyError(f"Records of event {event!r} differ in {names[3]} or {names[4]}; they are of the event.")
+    return [Event(event, markets, said == {True}) for event, (markets, said) in sorted(found.items())]
+
+
+def refuse_unused(by: str, **given: Any) -> None:
+    """ConfigError for arguments that the chosen ``by`` does not use."""
+    if by not in ("market", "event"):
+        raise ConfigError(f"by={by!r} does not exist; allowed are 'market', 'event'.")
+    unused = [name for name, value in given.items() if value is not None]
+    if unused:
+        raise ConfigError(f"by={by!r} does not use {', '.join(f'{name}=' for name in unused)}; leave it out.")
+
+
+def known_fees(fees: Any) -> Schedule:
+    """The fees of a basket, which have to be said."""
+    if fees is None:
+        raise ConfigError(f"An edge is net of fees, and none is not assumed: give fees=; {ALLOWED}.")
+    return schedule(fees)
+
+
+def size_of(size: Any) -> float | None:
+    """The number of sets, if it is given."""
+    return None if size is None else number("size", size)
+
+
+def overround(table: EagerTable, events: Sequence[Event]) -> pl.DataFrame:
+    """See `cross_token.overround`."""
+    legs, books = _legs(table, events)
+    return _frame(legs, baskets.prices(legs, books))
+
+
+def arbitrage(table: EagerTable, events: Sequence[Event], fees: Schedule, size: float | None) -> pl.DataFrame:
+    """See `cross_token.arbitrage`."""
+    legs, books = _legs(table, events)
+    return _frame(legs, baskets.costs(legs, books, fees, size))
+
+
+def probabilities(table: EagerTable, events: Sequence[Event]) -> Result:
+    """See `cross_token.probabilities`."""
+    table, value = probability_of(table)
+    heads = table.groups
+    ids = zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True)
+    tokens = [Token(str(market), token) for market, token in ids]
+    legs = Legs.of(events, tokens, table.token_numbers, table.array("ts"))
+    rows = np.flatnonzero(legs.side == baskets.YES)
+    values = baskets.probabilities(legs, table.array(value))[rows]
+    return beside(table.take(rows), ["ts", *ID_COLUMNS], [series("probability", values)])
+
+
+def _legs(table: EagerTable, events: Sequence[Event]) -> tuple[Legs, Books]:
+    refuse_cents(top(table), "best_bid", "best_ask")
+    heads, books = books_of(table)
+    books = with_tokens(heads, books)
+    return Legs.of(events, books.tokens, books.token, heads.array("ts")), books
+
+
+def _frame(legs: Legs, values: dict[str, NDArray[Any]]) -> pl.DataFrame:
+    event, ts, _ = legs.groups()
+    names = np.array([one.event_id for one in legs.events], object)
+    return pl.DataFrame([
+        pl.Series("ts", ts, dtype=pl.Int64).cast(pl.Datetime("us", "UTC")),
+        pl.Series("event_id", names[event].tolist(), dtype=pl.String),
+        *(series(name, column) for name, column in values.items()),
+    ])  # fmt: skip
