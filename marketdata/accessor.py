@@ -314,6 +314,10 @@ class Plots(_Suggestions):
         """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
         return self._plot.price_band(self._frame, ax, **more)
 
+    def book(self, ts: Any = None, **more: Any) -> Any:
+        """The order book through time, and at one moment; see `marketdata.plot.book`."""
+        return self._plot.book(self._frame, ts, **more)
+
     def depth(self, ax: Any = None, **more: Any) -> Any:
         """Resting orders over time, as a heat map; see `marketdata.plot.depth`."""
         return self._plot.depth(self._frame, ax, **more)

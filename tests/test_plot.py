@@ -257,12 +257,12 @@ def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
         plot.prices(crowd)
     with pytest.raises(md.ConfigError, match="has 2"):
         plot.prices(testing.prices(markets=2), ax)
-    with pytest.raises(md.ConfigError, match="one market, the frame has 2"):
+    with pytest.raises(md.ConfigError, match="tokens of 2 markets, and one is drawn"):
         plot.overview(testing.books(markets=2))
 
 
 def test_depth_shades_bids_below_and_asks_above(books, ax) -> None:
-    """At each time bids (positive) lie below asks (negative), and cells without a snapshot are no empty cells."""
+    """At each time bids (positive) lie below asks (negative); cells where nothing rests are left free."""
     plot.depth(books, ax, token="Yes", bins=480)
     shade = np.ma.filled(ax.collections[0].get_array(), np.nan)
     cells = shade.shape[1]
@@ -270,9 +270,8 @@ def test_depth_shades_bids_below_and_asks_above(books, ax) -> None:
     middle = np.arange(100)[:, None] * np.ones(cells)
     bids, asks = shade > 0, shade < 0
     assert np.where(bids, middle, 0).sum() / bids.sum() < np.where(asks, middle, 0).sum() / asks.sum()
-    gaps = np.isnan(shade)
-    assert gaps.all(axis=0).any()
-    assert (gaps.all(axis=0) == gaps.any(axis=0)).all()
+    assert (np.isnan(shade) | (np.abs(shade) > 0)).all()
+    assert np.isnan(shade).all(axis=0).any(), "times without a snapshot"
     assert ax.get_ylabel() == "price of Yes"
     heat = plot.depth(books, token="Yes", bins=480, backend="plotly").data[0]
     np.testing.assert_allclose(heat.z, shade, rtol=1e-6)
@@ -306,7 +305,7 @@ def test_no_column_of_depth_is_narrower_than_the_step_of_the_frame() -> None:
     """Three snapshots an hour apart are three columns, each with the shares that rest at its time."""
     books = testing.books(resolution="1h", levels=1)
     heat = plot.depth(books, backend="plotly").data[0]
-    assert np.asarray(heat.customdata).sum(axis=0).tolist() == [400.0, 400.0, 400.0]
+    assert np.nansum(heat.customdata, axis=0).tolist() == [400.0, 400.0, 400.0]
 
 
 def test_a_token_is_named_or_the_choice_is_refused(books, ax) -> None:
@@ -367,51 +366,95 @@ def test_an_empty_frame_says_that_there_is_no_data(backend: str) -> None:
         assert "no data in this range" in shown
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_overview_is_one_page_marked_as_simulated(books, archive, backend: str) -> None:
-    """The page has mid, depth and three metrics, and says that it is simulated."""
+def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str, theme: str) -> None:
+    """The page has the book through time and at a moment, and the volume, and says that it is simulated."""
     metrics = archive.metrics(pair(archive), resolution="10m")
-    figure = plot.overview(books, metrics, title="A market", simulated=True, backend=backend)
+    figure = plot.overview(books, metrics, title="A market", simulated=True, theme=theme, backend=backend)
     if backend == "plotly":
-        assert len(list(figure.select_yaxes())) == 5
+        assert len(list(figure.select_yaxes())) == 3
         assert "simulated data" in figure.layout.title.text
-        # Zooming into mids zooms into depth, which has the same axis of time.
-        assert figure.layout.xaxis2.matches == "x"
+        assert figure.layout.yaxis2.matches == "y", "both books have one axis of prices"
+        assert (figure.layout.paper_bgcolor == "#ffffff") is (theme == "light")
     else:
-        assert len(figure.axes) == 6
+        assert len(figure.axes) == 4
         assert "simulated data" in texts(figure)
         out = io.BytesIO()
         figure.savefig(out)
         assert out.getvalue()[1:4] == b"PNG"
+        assert (figure.get_facecolor() == (1.0, 1.0, 1.0, 1.0)) is (theme == "light")
+
+
+def test_a_book_has_the_mid_and_the_levels_of_its_moment(books) -> None:
+    """The line is the mid of bbo; the bars are the ladder of the moment; events are named."""
+    yes = md.bbo(books[books["token_label"] == "Yes"])
+    moment = yes[yes["mid"].notna()]["ts"].iloc[50]
+    figure = plot.book(books, moment, token="Yes", events={"a jump": moment + pd.Timedelta("1h")})
+    main, side = figure.axes[:2]
+    _, _, mid = next(line for line in lines(main) if len(line[1]) > 2)
+    np.testing.assert_allclose(np.array(mid)[~np.isnan(mid)], yes["mid"].dropna())
+    ladder = md.ladder(books[books["token_label"] == "Yes"], moment)
+    widths = sorted(bar.get_width() for bar in side.patches)
+    np.testing.assert_allclose(widths, sorted([*ladder["bid_size"].dropna(), *ladder["ask_size"].dropna()]))
+    assert "a jump" in texts(main)
+    assert f"book at {moment:%-d %b %H:%M}" in texts(side)
+
+
+@pytest.mark.parametrize("is_total", [True, False])
+def test_volume_is_of_each_hour(is_total: bool) -> None:
+    """Of a volume that only rises the bars are what it rose by in each hour, of another one its means."""
+    ts = pd.date_range("2026-01-01", periods=180, freq="1min", tz="UTC")
+    volume = np.arange(180.0) * 2 if is_total else np.tile([5.0, 15.0], 90)
+    metrics = pd.DataFrame({"ts": ts, "market_id": "rain", "volume": volume, "liquidity": 1.0, "spread": 0.01})
+    figure = plot.book(testing.books(buckets=180), metrics_frame=metrics)
+    path = figure.axes[-1].collections[0].get_paths()[0].vertices
+    assert sorted({round(y, 9) for y in path[:, 1]} - {0.0}) == ([118.0, 120.0] if is_total else [10.0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_panels_of_an_overview_have_one_range_of_time(archive, backend: str) -> None:
-    """Where metrics begin before the books or end after them, mids leave that time free, and depth is hatched."""
+    """Where metrics begin before the books or end after them, the book leaves that time free and hatched."""
     metrics = archive.metrics(pair(archive), resolution="10m")
     middle = metrics["ts"].iloc[[40, -40]]
     inside = archive.books(pair(archive), *middle, resolution="10m", on_missing="partial")
     figure = plot.overview(inside, metrics, backend=backend)
     if backend == "plotly":
-        ranges = {axis.range for axis in figure.select_xaxes()}
-        (bars,) = (t for t in figure.data if t.type == "bar")
+        spans = {axis.range for axis in (figure.layout.xaxis, figure.layout.xaxis3)}
+        bars = next(t for t in figure.data if t.type == "bar" and t.marker.pattern.shape)
         hatched = [times(bars.base)[0], times(bars.base)[-1] + bars.x[-1] / 1000]
-        (span,) = ([*times(r)] for r in ranges)
+        (span,) = ([*times(r)] for r in spans)
     else:
-        axes = [
-            ax for ax in figure.axes if "probability" in ax.get_ylabel() + ax.get_title() or "[" in ax.get_title("left")
-        ]
-        axes.append(figure.axes[1])
-        (span,) = {tuple(v * 86_400 for v in ax.get_xlim()) for ax in axes}
-        patches = figure.axes[1].patches
+        (span,) = {tuple(v * 86_400 for v in ax.get_xlim()) for ax in (figure.axes[0], figure.axes[-1])}
+        patches = figure.axes[0].patches
         hatched = [patches[0].get_x() * 86_400, (patches[-1].get_x() + patches[-1].get_width()) * 86_400]
-    np.testing.assert_allclose(span, [metrics["ts"].min().timestamp(), metrics["ts"].max().timestamp()], atol=1e-3)
+    hours = metrics["ts"].dt.floor("1h")
+    np.testing.assert_allclose(span, [hours.min().timestamp(), hours.max().timestamp() + 3240], atol=1e-3)
     np.testing.assert_allclose(hatched, span, atol=1e-3)
 
 
-def test_overview_without_metrics_has_two_panels(books) -> None:
-    """Books alone give mids, and depth with its scale."""
-    assert len(plot.overview(books).axes) == 3
+def test_a_month_of_minutes_is_a_small_page() -> None:
+    """A long line keeps the least and the greatest value of each part, and its gaps, in a page of less than 1 MB."""
+    minutes = 30 * 1440
+    draw = np.random.default_rng(1)
+    price = np.clip(0.5 + np.cumsum(draw.normal(0, 0.002, minutes)), 0.01, 0.99)
+    price[20_000] = 1.0
+    ts = pd.date_range("2026-01-01", periods=minutes, freq="1min", tz="UTC").delete(slice(30_000, 30_100))
+    frame = pd.DataFrame(
+        {
+            "ts": ts,
+            "market_id": "rain",
+            "token_id": "1",
+            "token_label": "Yes",
+            "price": np.delete(price, slice(30_000, 30_100)),
+        }
+    )
+    figure = plot.prices(frame, backend="plotly")
+    assert len(figure.to_json()) < 1_000_000
+    ((_, _, y),) = lines(figure)
+    assert np.nanmax(y) == 1.0
+    assert np.nanmin(y) == frame["price"].min()
+    assert np.isnan(y).sum() == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

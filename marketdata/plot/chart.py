@@ -9,14 +9,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NOTHING, HATCH = "#eef0f2", "#c3c9d0"
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 BID, ASK = "#12908e", "#e5533d"
-INK, FAINT, GRID, FRAME = "#24292f", "#8c959f", "#eaeef2", "#d0d7de"
+FAINT = "#8c959f"
 FURTHER = "#b3bac2"
 """Colour of the lines for which there is none of their own."""
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of what is around the marks; ``bids`` and ``asks`` go from few shares to many."""
+
+    ground: str
+    ink: str
+    grid: str
+    frame: str
+    nothing: str
+    hatch: str
+    bids: Sequence[str]
+    asks: Sequence[str]
+    line: str
+
+
+THEMES = {
+    "light": Theme(
+        "#ffffff", "#24292f", "#eaeef2", "#d0d7de", "#eef0f2", "#c3c9d0",
+        ("#cfecea", "#3aa7a0", "#064f4c"), ("#fddcd3", "#ee7f66", "#8f2413"), "#24292f",
+    ),
+    "dark": Theme(
+        "#0d1117", "#d7dde4", "#1d242c", "#3b434d", "#161b22", "#30373f",
+        ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8"), "#ffffff",
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,7 +85,7 @@ class Band:
 class Heat:
     """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` its number of shares.
 
-    Both are NaN where nothing is known.
+    Both are NaN where nothing is known, or nothing rests.
     """
 
     x_edges: Array
@@ -67,6 +93,12 @@ class Heat:
     shade: Array
     shares: Array
     limit: float
+
+    def colours(self, theme: Theme) -> list[tuple[float, str]]:
+        """The scale from most asks by none to most bids."""
+        places = np.linspace(0.0, 0.5, len(theme.asks)).tolist()
+        asks = zip(places, reversed(theme.asks), strict=True)
+        return [*asks, *((0.5 + at, colour) for at, colour in zip(places, theme.bids, strict=True))]
 
 
 @dataclass(frozen=True)
@@ -96,7 +128,15 @@ class Dots:
     details: Sequence[Detail] = ()
 
 
-Mark = Line | Band | Heat | Bars | Dots
+@dataclass(frozen=True)
+class Moment:
+    """A time, as a dotted line from bottom to top with a short text beside it."""
+
+    x: Any
+    text: str
+
+
+Mark = Line | Band | Heat | Bars | Dots | Moment
 
 
 @dataclass
@@ -116,6 +156,8 @@ class Panel:
     """Axes, of "x" and "y", whose numbers are shortened: 12k, 3M."""
     y_ticks: Sequence[tuple[float, str]] | None = None
     legend_outside: bool = False
+    shares_y: bool = False
+    """Whether its y is that of the panel to the left."""
     empty: str = "no data in this range"
     """Shown in place of marks when there are none."""
 
@@ -133,7 +175,10 @@ class Chart:
     heights: Sequence[float] | None = None
     """Relative heights of the rows; equal without them."""
     shared_x: bool = False
-    """Whether rows of as many panels as the first one have its time axis."""
+    """Whether rows of as many panels as the first one have its time axis, panel by panel."""
+    widths: Sequence[float] | None = None
+    """Relative widths of the panels of a row; equal without them."""
+    theme: Theme = THEMES["light"]
 
     @property
     def panels(self) -> list[Panel]:
@@ -146,3 +191,23 @@ def finite_runs(*columns: Array) -> list[slice]:
     good = np.logical_and.reduce([np.isfinite(c) for c in columns])
     edges = np.flatnonzero(np.diff(np.r_[False, good, False].astype(np.int8)))
     return [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def decades(limit: float) -> list[tuple[float, str]]:
+    """Places and texts of a scale of orders, asks negative: 1, 10, 100, 1k up to its end [log10 of 1 + shares]."""
+    powers = range(1, int(limit) + 1)
+    places = [(float(np.log10(1 + 10.0**k)), f"{10**k // 1000}k" if k > 2 else f"{10**k}") for k in powers]
+    shown = [(at, text) for at, text in places if at <= limit]
+    return [*((-at, text) for at, text in reversed(shown)), (0.0, "0"), *shown]
+
+
+def thinned(y: Array, most: int) -> Array:
+    """Positions of the least and the greatest value of each of ``most`` / 2 parts, and where NaN breaks a line."""
+    if len(y) <= 2 * most:
+        return np.arange(len(y))
+    broken = np.isnan(y)
+    parts = np.array_split(np.arange(len(y)), most // 2)
+    low, high = np.where(broken, np.inf, y), np.where(broken, -np.inf, y)
+    ends = [at for part in parts for at in (part[np.argmin(low[part])], part[np.argmax(high[part])])]
+    edges = np.flatnonzero(broken & ~np.roll(broken, 1))
+    return np.unique(np.concatenate([[0, len(y) - 1], ends, edges]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -17,8 +18,8 @@ from marketdata.plot.chart import (
     BID,
     FAINT,
     FURTHER,
-    NOTHING,
     PALETTE,
+    THEMES,
     Array,
     Band,
     Bars,
@@ -27,14 +28,16 @@ from marketdata.plot.chart import (
     Dots,
     Heat,
     Line,
+    Moment,
     Panel,
 )
 from marketdata.points import schema
-from marketdata.points.columns import METRICS
+from marketdata.points.arguments import choice
 from marketdata.points.resample import run_ends
 from marketdata.tidy import forecast_scores, normalization, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.quotes import bbo
+from marketdata.times import to_micros
 
 Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any
@@ -166,33 +169,89 @@ def metrics(
     return _drawn([[panel]], ax, title, backend, simulated=simulated)
 
 
+def book(
+    frame: Any,
+    ts: Any = None,
+    *,
+    metrics_frame: Any | None = None,
+    token: str | None = None,
+    events: Mapping[str, Any] | None = None,
+    bins: int = 720,
+    title: str | None = None,
+    simulated: bool = False,
+    theme: Literal["light", "dark"] = "light",
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the order book of one token through time: mid, bids and asks, the book at one moment, volume beneath.
+
+    Returns a Figure, to save with ``figure.savefig("book.png")`` or of plotly ``figure.write_html("book.html")``. Left,
+    y: price [probability], x: time [UTC], shade: shares in cells of 0.01, the mean over the snapshots of a column; the
+    line is the mid; hatched where the frame has no snapshot. Right: shares at each price and up to it. Beneath: the
+    volume of each hour, if ``metrics_frame`` is given; of a volume that only rises what it rose by. For ``title
+    simulated backend`` see `prices`.
+
+    Parameters
+    ----------
+    ts : time, optional
+        The moment of the book at the right, a dotted line at the left; by default the last snapshot with both sides.
+    token : str, optional
+        Id or label, by default the first token of the frame's one market (Yes before No).
+    events : mapping of text to time, optional
+        Moments to name.
+    bins : int
+        Columns of time.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> figure = md.plot.book(md.testing.books(), title="Will it rain?")
+    >>> [ax.get_ylabel() for ax in figure.axes if ax.get_ylabel().startswith("price")]
+    ['price of Yes']
+    """
+    choice("theme", theme, THEMES)
+    levels = _levels(frame)
+    label, one = _chosen(levels, token)
+    heat, side = _depth_panel(levels, token, bins), Panel("", "shares", time=False, shares_y=True, thousands="x")
+    side.empty = "no book"
+    rows: list[list[Panel | None]] = [[heat, side]]
+    if one is not None:
+        heat.y_label, heat.y_range = f"price of {label}", (-0.01, 1.01)
+        quotes = next(_tokens(opened(bbo(one), ["bbo"]), _TOUCH))
+        x, mid = _broken(quotes.ts, quotes.columns["mid"])
+        heat.marks.append(Line(x, mid, "mid", THEMES[theme].line, 1.2))
+        both = quotes.ts[~np.isnan(quotes.columns["mid"])]
+        moment = np.datetime64(to_micros(ts, "ts"), "us") if ts is not None else (both if len(both) else quotes.ts)[-1]
+        found = shapes.ladder(one, moment.astype(object).replace(tzinfo=UTC))
+        if len(found):
+            sides = _sides(found, bids=1.0)
+            side.marks.extend(replace(m, in_legend=False) if isinstance(m, Bars) else m for m in sides)
+            side.title = f"book at {found['ts'][0]:%-d %b %H:%M}"
+            heat.marks.append(Moment(moment, ""))
+        named = events or {}
+        heat.marks += [Moment(np.datetime64(to_micros(time, "events"), "us"), text) for text, time in named.items()]
+        if metrics_frame is not None and (volume := _volume_panel(metrics_frame, simulated=simulated)).marks:
+            heat.x_label = ""
+            rows.append([volume, None])
+        _share_time([panel for row in rows for panel in row if panel and panel.time], heat)
+    chart = Chart(rows, (11, 6.2), title, simulated, [4, 1][: len(rows)], shared_x=True, widths=(5.2, 1))
+    chart.theme = THEMES[theme]
+    return _backend(backend).draw(chart) if backend == "plotly" else _backend(backend).page(chart)
+
+
 def overview(
     books: Any,
     metrics_frame: Any | None = None,
     *,
     title: str | None = None,
     simulated: bool = False,
+    theme: Literal["light", "dark"] = "light",
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw one market on one page: mid with its band, depth below, metrics at the bottom.
+    """Draw one market on one page: `book` of its first token, with the volume of its metrics.
 
-    Returns a Figure, to save with ``figure.savefig("chart.png")`` or of plotly ``figure.write_html("chart.html")``.
-    ``books`` and ``metrics_frame`` are of the same market; see `prices`.
+    Returns a Figure. ``books`` and ``metrics_frame`` are of the same market; for the others see `book` and `prices`.
     """
-    levels = _levels(books)
-    if (several := levels["market_id"].n_unique()) > 1:
-        raise ConfigError(f"overview draws one market, the frame has {several}; filter it on one market_id.")
-    tokens = _tokens(opened(bbo(levels), ["bbo"]), _TOUCH)
-    rows, _ = _by_market(tokens, "mid", "mid [probability]", _band_marks, None, None)
-    for panel in (one for row in rows for one in row if one):
-        panel.x_label = ""
-    rows.append([depth_panel := _depth_panel(levels, None, 360)])
-    if metrics_frame is not None and (seen := _metric_panels(metrics_frame, simulated=simulated)):
-        rows.append([*seen])
-    _share_time([panel for row in rows for panel in row if panel], depth_panel)
-    heights = [3, 2.4, 1.7][: len(rows)]
-    chart = Chart(rows, (11, 8.2 if len(rows) > 2 else 6.4), title, simulated, heights, shared_x=True)
-    return _backend(backend).draw(chart) if backend == "plotly" else _backend(backend).page(chart)
+    return book(books, metrics_frame=metrics_frame, title=title, simulated=simulated, theme=theme, backend=backend)
 
 
 def ladder(
@@ -545,11 +604,9 @@ def _depth_panel(levels: pl.DataFrame, token: str | None, bins: int) -> Panel:
     label, one = _chosen(levels, token)
     panel = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
-        heat = _heat(one, bins)
+        heat, gaps = _heat(one, bins)
         panel.marks.append(heat)
-        known, edges = np.isfinite(heat.shade[:, 0]).astype(np.int8), heat.x_edges
-        gaps = np.flatnonzero(np.diff(np.r_[1, known, 1]))
-        _mark_gaps(panel, edges[gaps[::2]], edges[gaps[1::2]])
+        _mark_gaps(panel, *gaps)
     return panel
 
 
@@ -559,11 +616,14 @@ def _mark_gaps(panel: Panel, start: Array, end: Array) -> None:
         panel.x_label = "time [UTC], hatched: no snapshot"
         details = [Detail("from", start.astype("M8[s]")), Detail("to", end.astype("M8[s]"))]
         half = np.full(len(start), 0.5)
-        panel.marks.append(Bars(half, start, end, 1.0, NOTHING, "no snapshot", details, hatched=True, in_legend=False))
+        panel.marks.append(Bars(half, start, end, 1.0, FAINT, "no snapshot", details, hatched=True, in_legend=False))
 
 
-def _heat(levels: pl.DataFrame, bins: int) -> Heat:
-    """log10 of the mean shares per cell of time and price: positive bids, negative asks; NaN without a snapshot."""
+def _heat(levels: pl.DataFrame, bins: int) -> tuple[Heat, tuple[Array, Array]]:
+    """log10 of the mean shares per cell of time and price: positive bids, negative asks; and times without a snapshot.
+
+    NaN where nothing rests.
+    """
     times = levels["ts"].unique().sort().to_physical().to_numpy()
     step = int(np.median(np.diff(times))) if len(times) > 1 else _MINUTE
     first, last = times[0], times[-1] + step
@@ -583,13 +643,17 @@ def _heat(levels: pl.DataFrame, bins: int) -> Heat:
         shares += mean
     some = np.abs(shade[np.abs(shade) > 0.0])
     limit = float(np.quantile(some, 0.99)) if len(some) else 1.0
-    return Heat(edges.astype(np.int64).astype("M8[us]"), _EDGES, shade, shares, limit)
+    shade[~(shares > 0)] = np.nan
+    shares[~(shares > 0)] = np.nan
+    x = edges.astype(np.int64).astype("M8[us]")
+    gaps = np.flatnonzero(np.diff(np.r_[1, snapshots[:, 0] > 0, 1].astype(np.int8)))
+    return Heat(x, _EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
 
 
 def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
     """Give all panels one range of time, that of all their marks."""
     edges = [mark.x_edges[[0, -1]] for mark in depth_panel.marks if isinstance(mark, Heat)]
-    lines = [mark.x for panel in panels for mark in panel.marks if isinstance(mark, Line) and len(mark.x)]
+    lines = [mark.x for panel in panels for mark in panel.marks if isinstance(mark, Line | Band) and len(mark.x)]
     if not lines:
         return
     ends = np.concatenate([*edges, *(x[[0, -1]] for x in lines)])
@@ -601,16 +665,31 @@ def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
         _mark_gaps(depth_panel, *outer[outer[:, 0] < outer[:, 1]].T)
 
 
-def _metric_panels(frame: Any, *, simulated: bool) -> list[Panel]:
+def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
+    """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
+    panel = Panel("", y_range=None, thousands="y")
     table = opened(in_memory(frame), ["metrics"])
-    tokens = list(_tokens(table, [c for c in METRICS if c in table.names]))
-    out = []
-    for name in METRICS:
-        if any(np.isfinite(t.columns[name]).any() for t in tokens if name in t.columns):
-            panel = _metric_panel(tokens, name, {}, simulated=simulated)
-            panel.title, panel.y_label = panel.y_label, ""
-            out.append(panel)
-    return out
+    for one in _tokens(table, ["volume"] if "volume" in table.names else []):
+        there = ~np.isnan(one.columns.get("volume", np.full(len(one.ts), np.nan)))
+        hours, value = one.ts[there].astype("M8[h]"), one.columns["volume"][there] if there.any() else np.empty(0)
+        if not len(value):
+            continue
+        starts = np.flatnonzero(np.r_[True, hours[1:] != hours[:-1]])
+        if is_total := bool((np.diff(value) >= 0).all()):
+            before = np.r_[value[0], value[starts[1:] - 1]]
+            shown = value[run_ends(starts, len(value)) - 1] - before
+        else:
+            shown = np.add.reduceat(value, starts) / np.diff(np.r_[starts, len(value)])
+        unit = ("USD" if simulated else "unit of the service") + (
+            " traded per hour" if is_total else ", mean of the hour"
+        )
+        panel.y_label = f"volume\n[{unit}]"
+        at, hour = hours[starts].astype("M8[us]"), np.timedelta64(3_600_000_000, "us")
+        x = np.column_stack((at, at, at + hour * 9 // 10, at + hour * 9 // 10)).ravel()
+        y = np.column_stack((0 * shown, shown, shown, 0 * shown)).ravel()
+        panel.marks.append(Band(x, np.zeros(len(y)), y, PALETTE[0], 0.8))
+        break
+    return panel
 
 
 def _metric_panel(tokens: Sequence[_Token], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
@@ -656,11 +735,12 @@ def _floats(column: pl.Series) -> Array:
     return column.cast(pl.Float64).to_numpy()
 
 
-def _sides(rows: pl.DataFrame) -> Iterator[Bars | Line]:
+def _sides(rows: pl.DataFrame, bids: float = -1.0) -> Iterator[Bars | Line]:
+    """Bars of shares at each price, bids to the side of ``bids``, and lines of running totals."""
     prices = np.concatenate([_floats(rows["bid_price"]), _floats(rows["ask_price"])])
     steps = np.diff(np.unique(prices[~np.isnan(prices)]))
     height = 0.8 * float(np.median(steps)) if len(steps) else 0.008
-    for side, sign, colour in (("bid", -1.0, BID), ("ask", 1.0, ASK)):
+    for side, sign, colour in (("bid", bids, BID), ("ask", 1.0, ASK)):
         price, size, total = (_floats(rows[f"{side}_{c}"]) for c in ("price", "size", "total"))
         there = ~np.isnan(price)
         price, size, total = price[there], size[there], total[there]

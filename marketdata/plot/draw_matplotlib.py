@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
@@ -15,12 +16,7 @@ from matplotlib.ticker import EngFormatter
 
 from marketdata.plot.chart import (
     ASK,
-    BID,
     FAINT,
-    FRAME,
-    GRID,
-    HATCH,
-    INK,
     Array,
     Band,
     Bars,
@@ -28,7 +24,10 @@ from marketdata.plot.chart import (
     Dots,
     Heat,
     Line,
+    Moment,
     Panel,
+    Theme,
+    decades,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 _SCREEN_DPI = 80
-_BOOK = LinearSegmentedColormap.from_list("book", [ASK, "#ffffff", BID])
 _MOST_ENTRIES = 8
 
 
@@ -59,10 +57,11 @@ def draw(chart: Chart, ax: Axes | None = None) -> Axes:
             return _fill_figure(figure, chart)[0]
         ax = figure.add_subplot()
     panel = chart.panels[0]
-    _fill_axes(ax, panel)
+    _fill_axes(ax, panel, chart.theme)
+    _scale(panel, ax, ax, chart.theme)
     _legend(ax, panel)
     if chart.title:
-        _plain(ax.set_title(chart.title, loc="left", color=INK))
+        _plain(ax.set_title(chart.title, loc="left", color=chart.theme.ink))
     if chart.simulated:
         ax.set_title("simulated data", loc="right", fontsize="small", color=ASK)
     return ax
@@ -70,15 +69,17 @@ def draw(chart: Chart, ax: Axes | None = None) -> Axes:
 
 def page(chart: Chart) -> ChartFigure:
     """Draw all panels on one page, unknown to pyplot."""
-    out = ChartFigure(figsize=chart.size, layout="constrained", facecolor="white")
+    out = ChartFigure(figsize=chart.size, layout="constrained", facecolor=chart.theme.ground)
     _fill_figure(out, chart)
     return out
 
 
 def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
     columns = lcm(*(len(row) for row in chart.rows))
-    grid = figure.add_gridspec(len(chart.rows), columns, height_ratios=chart.heights)
+    grid = figure.add_gridspec(len(chart.rows), columns, height_ratios=chart.heights, width_ratios=chart.widths)
+    theme = chart.theme
     out: list[Axes] = []
+    top: list[Axes] = []
     for at, row in enumerate(chart.rows):
         width = columns // len(row)
         shares = chart.shared_x and len(row) == len(chart.rows[0])
@@ -86,27 +87,35 @@ def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
             if panel is None:
                 continue
             place = grid[at, column * width : (column + 1) * width]
-            ax = figure.add_subplot(place, sharex=out[0] if out and shares else None)
-            _fill_axes(ax, panel)
+            same_y = out[-1] if panel.shares_y else None
+            of_time = [ax for ax in top if shares and panel.time]
+            ax = figure.add_subplot(place, sharex=of_time[0] if of_time else None, sharey=same_y)
+            _fill_axes(ax, panel, theme)
             if panel.title:
                 title = fill(panel.title, int(chart.size[0] * 11 / len(row)))
-                _plain(ax.set_title(title, loc="left", fontsize="small", color=INK))
+                _plain(ax.set_title(title, loc="left", fontsize="small", color=theme.ink))
             if not panel.x_label and panel.time:
                 ax.tick_params(labelbottom=False)
                 ax.xaxis.get_offset_text().set_visible(False)
+            if panel.shares_y:
+                ax.tick_params(labelleft=False)
             _legend(ax, panel)
             out.append(ax)
+            top += [ax] if panel.time else []
+        here = out[len(out) - sum(panel is not None for panel in row) :]
+        for panel, ax in zip((panel for panel in row if panel), here, strict=True):
+            _scale(panel, ax, here[-1], theme)
     if chart.title:
-        _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=INK))
+        _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=theme.ink))
     if chart.simulated:
-        style = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": ASK}
+        style = {"boxstyle": "round,pad=0.35", "facecolor": theme.ground, "edgecolor": ASK}
         figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=ASK, bbox=style)
         if not chart.title:
             figure.suptitle(" ")  # room for the box
     return out
 
 
-def _fill_axes(ax: Axes, panel: Panel) -> None:
+def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
     for mark in panel.marks:
         match mark:
             case Line():
@@ -114,23 +123,32 @@ def _fill_axes(ax: Axes, panel: Panel) -> None:
             case Band():
                 ax.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=mark.alpha, linewidth=0)
             case Heat():
-                _heat(ax, mark)
+                _heat(ax, mark, theme)
             case Bars():
                 start, end = (date2num(x) if panel.time else x for x in (mark.start, mark.end))
-                style: dict[str, Any] = {"height": mark.height, "color": mark.colour}
+                style: dict[str, Any] = {"height": mark.height, "color": theme.nothing if mark.hatched else mark.colour}
                 if mark.in_legend:
                     style["label"] = mark.name
                 if mark.hatched:
-                    style |= {"hatch": "//", "edgecolor": HATCH, "linewidth": 0}
+                    style |= {"hatch": "//", "edgecolor": theme.hatch, "linewidth": 0}
                 ax.barh(mark.y, end - start, left=start, alpha=0.9, **style)
             case Dots():
                 _dots(ax, mark)
+            case Moment():
+                ax.axvline(mark.x, color=FAINT, linewidth=0.8, linestyle=":")
+                where: dict[str, Any] = {
+                    "textcoords": "offset points",
+                    "va": "top",
+                    "fontsize": "x-small",
+                    "color": theme.ink,
+                }
+                _plain(ax.annotate(mark.text, (mark.x, 1), (4, -3), xycoords=("data", "axes fraction"), **where))
     if not panel.marks:
         ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
     if panel.time and panel.marks:
-        place = AutoDateLocator(minticks=3, maxticks=8)
-        ax.xaxis.set_major_locator(place)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(place, tz="UTC"))
+        dates = AutoDateLocator(minticks=3, maxticks=8)
+        ax.xaxis.set_major_locator(dates)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(dates, tz="UTC"))
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:
@@ -142,12 +160,15 @@ def _fill_axes(ax: Axes, panel: Panel) -> None:
             axis.set_major_formatter(EngFormatter(sep=""))
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
+    ax.set_facecolor(theme.ground)
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
-    _plain(ax.set_ylabel(panel.y_label, color=INK, fontsize="medium"))
+    _plain(ax.set_ylabel(panel.y_label, color=theme.ink, fontsize="medium"))
     ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(FRAME)
-    ax.tick_params(colors=INK, labelsize="small", length=3, color=FRAME)
-    ax.grid(visible=True, color=GRID, linewidth=0.7)
+    ax.spines[["left", "bottom"]].set_color(theme.frame)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.get_offset_text().set_color(theme.ink)
+    ax.tick_params(colors=theme.ink, labelsize="small", length=3, color=theme.frame)
+    ax.grid(visible=True, color=theme.grid, linewidth=0.7)
     ax.set_axisbelow(True)
 
 
@@ -169,15 +190,23 @@ def _line(ax: Axes, mark: Line) -> None:
     ax.plot(mark.x, mark.y, **style)
 
 
-def _heat(ax: Axes, mark: Heat) -> None:
+def _heat(ax: Axes, mark: Heat, theme: Theme) -> None:
     x: Array = date2num(mark.x_edges)
-    limit = mark.limit
-    mesh = ax.pcolormesh(x, mark.y_edges, mark.shade.T, cmap=_BOOK, vmin=-limit, vmax=limit, rasterized=True)
-    bar = ax.figure.colorbar(mesh, ax=ax, pad=0.01, aspect=14, ticks=[-limit, 0.0, limit])
-    most = f"{10**limit:,.0f}"
-    bar.ax.set_yticklabels([f"asks\n{most}", "0", f"bids\n{most}"], fontsize="x-small", color=INK)
-    bar.set_label("shares per 0.01, log", fontsize="x-small", color=FAINT)
-    bar.outline.set_visible(False)
+    colours = LinearSegmentedColormap.from_list("book", mark.colours(theme), N=512)
+    limits: dict[str, Any] = {"vmin": -mark.limit, "vmax": mark.limit}
+    ax.pcolormesh(x, mark.y_edges, mark.shade.T, cmap=colours, rasterized=True, **limits)
+
+
+def _scale(panel: Panel, ax: Axes, beside: Axes, theme: Theme) -> None:
+    """The scale of a panel's heat, to the right of some axes."""
+    for mark in panel.marks:
+        if isinstance(mark, Heat):
+            mesh = next(one for one in ax.collections if isinstance(one, QuadMesh))
+            bar = ax.figure.colorbar(mesh, ax=beside, pad=0.01, aspect=22, fraction=0.15 if beside is not ax else 0.03)
+            places, texts = zip(*decades(mark.limit), strict=True)
+            bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
+            bar.set_label("shares per 0.01: asks below, bids above", fontsize="x-small", color=FAINT)
+            bar.outline.set_visible(False)
 
 
 def _dots(ax: Axes, mark: Dots) -> None:

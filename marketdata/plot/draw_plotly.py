@@ -14,12 +14,7 @@ from plotly.subplots import make_subplots
 
 from marketdata.plot.chart import (
     ASK,
-    BID,
     FAINT,
-    FRAME,
-    GRID,
-    HATCH,
-    INK,
     Array,
     Band,
     Bars,
@@ -28,11 +23,17 @@ from marketdata.plot.chart import (
     Dots,
     Heat,
     Line,
+    Moment,
     Panel,
+    Theme,
+    decades,
     finite_runs,
+    thinned,
 )
 
 _PIXELS = 88
+_MOST_POINTS = 4_000
+"""Points of a line, some for each pixel of a wide screen: a month of minutes has ten times as many."""
 _MOST_TOGETHER = 8
 """Lines of a panel up to which one box shows the values of all."""
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -47,14 +48,15 @@ def draw(chart: Chart) -> go.Figure:
         cols=columns,
         specs=[_specs(row, columns) for row in chart.rows],
         row_heights=list(chart.heights) if chart.heights else None,
+        column_widths=list(chart.widths) if chart.widths else None,
         vertical_spacing=min(68 / height, 1 / len(chart.rows)),
-        horizontal_spacing=0.07,
+        horizontal_spacing=0.015 if chart.widths else 0.07,
     )
     seen: set[str] = set()
     for at, row in enumerate(chart.rows):
         for column, panel in enumerate(row):
             if panel is not None:
-                _fill(figure, panel, at + 1, column * (columns // len(row)) + 1, seen)
+                _fill(figure, panel, at + 1, column * (columns // len(row)) + 1, seen, chart.theme)
         if len(row) > 2:
             figure.update_xaxes(nticks=4, row=at + 1)
     _dress(figure, chart, height, entries=len(seen))
@@ -66,7 +68,7 @@ def _specs(row: list[Panel | None], columns: int) -> list[dict[str, int] | None]
     return [{"colspan": width} if at % width == 0 and row[at // width] else None for at in range(columns)]
 
 
-def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -> None:
+def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], theme: Theme) -> None:
     for mark in panel.marks:
         match mark:
             case Line():
@@ -75,18 +77,20 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
                 for trace in _band(mark):
                     figure.add_trace(trace, row, col)
             case Heat():
-                figure.add_trace(_heat(mark), row, col)
+                figure.add_trace(_heat(mark, theme), row, col)
                 low, high = next(figure.select_yaxes(row=row, col=col)).domain
                 figure.data[-1].colorbar.update(y=(low + high) / 2, len=high - low)
             case Bars():
-                figure.add_trace(_bars(mark, panel, seen), row, col)
+                figure.add_trace(_bars(mark, panel, seen, theme), row, col)
             case Dots():
                 figure.add_trace(_dots(mark), row, col)
+            case Moment():
+                pass  # below, once the axes are known
     x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
     x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
     look: dict[str, Any] = {
-        "gridcolor": GRID,
-        "linecolor": FRAME,
+        "gridcolor": theme.grid,
+        "linecolor": theme.frame,
         "zeroline": False,
         "tickfont": {"size": 11},
         "tickangle": 0,
@@ -106,6 +110,8 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
     if panel.square:
         x_axis.constrain = "domain"
         y_axis.update(scaleanchor=x, constrain="domain")
+    if panel.shares_y:
+        y_axis.update(matches="y", showticklabels=False)
     if panel.y_ticks is not None:
         y_axis.update(tickvals=[p for p, _ in panel.y_ticks], ticktext=[_plain(t) for _, t in panel.y_ticks])
     if not panel.marks or (panel.time and not panel.x_label):
@@ -113,6 +119,13 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
     inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
     if panel.title:
         figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
+    for mark in panel.marks:
+        if isinstance(mark, Moment):
+            at = _times(np.array([mark.x]))[0]
+            line = {"color": FAINT, "width": 1, "dash": "dot"}
+            figure.add_shape(x0=at, x1=at, y0=0, y1=1, xref=x, yref=f"{y} domain", line=line)
+            place: dict[str, Any] = {"xref": x, "yref": f"{y} domain", "showarrow": False}
+            figure.add_annotation(text=_plain(mark.text), x=at, y=1, xanchor="left", yanchor="top", **place)
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
 
@@ -120,14 +133,16 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str]) -
 def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
     dash = "5px,4px" if mark.dashed else None
     line = {"color": mark.colour, "width": mark.width * 1.4, "dash": dash}
+    at = thinned(mark.y, _MOST_POINTS) if panel.time else np.arange(len(mark.y))
+    details = [Detail(d.name, d.values[at], d.form) for d in mark.details]
     return go.Scatter(
-        x=_axis(mark.x, panel),
-        y=mark.y,
+        x=_axis(mark.x[at], panel),
+        y=mark.y[at],
         mode="lines",
         line=line,
         opacity=mark.alpha,
         **_entry(mark.legend, seen),
-        **_hover(mark.name, "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}", mark.details),
+        **_hover(mark.name, "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}", details),
     )
 
 
@@ -143,9 +158,9 @@ def _band(mark: Band) -> list[go.Scatter]:
     return [go.Scatter(x=_times(x), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
 
 
-def _heat(mark: Heat) -> go.Heatmap:
-    most = f"{10**mark.limit:,.0f}"
+def _heat(mark: Heat, theme: Theme) -> go.Heatmap:
     middle = mark.x_edges[:-1] + (mark.x_edges[1:] - mark.x_edges[:-1]) // 2
+    ticks, texts = zip(*decades(mark.limit), strict=True)
     return go.Heatmap(
         x=_times(middle),
         y=(mark.y_edges[1:] + mark.y_edges[:-1]) / 2,
@@ -153,12 +168,13 @@ def _heat(mark: Heat) -> go.Heatmap:
         customdata=mark.shares.T.astype(np.float32),
         zmin=-mark.limit,
         zmax=mark.limit,
-        colorscale=[[0.0, ASK], [0.5, "#ffffff"], [1.0, BID]],
+        colorscale=[list(stop) for stop in mark.colours(theme)],
         hoverongaps=False,
         hovertemplate="%{x}<br>price %{y:.3f}<br>%{customdata:,.0f} shares<extra></extra>",
         colorbar={
-            "tickvals": [-mark.limit, 0.0, mark.limit],
-            "ticktext": [f"asks<br>{most}", "0", f"bids<br>{most}"],
+            "title": {"text": "shares per 0.01: asks below, bids above", "side": "right", "font": {"size": 10}},
+            "tickvals": ticks,
+            "ticktext": texts,
             "thickness": 10,
             "outlinewidth": 0,
             "tickfont": {"size": 10},
@@ -166,17 +182,21 @@ def _heat(mark: Heat) -> go.Heatmap:
     )
 
 
-def _bars(mark: Bars, panel: Panel, seen: set[str]) -> go.Bar:
+def _bars(mark: Bars, panel: Panel, seen: set[str], theme: Theme) -> go.Bar:
     times = panel.time
     width = (mark.end - mark.start).astype("m8[ms]").astype(np.int64) if times else mark.end - mark.start
-    pattern = {"shape": "/", "fgcolor": HATCH, "size": 7, "solidity": 0.2} if mark.hatched else None
+    pattern = {"shape": "/", "fgcolor": theme.hatch, "size": 7, "solidity": 0.2} if mark.hatched else None
     return go.Bar(
         y=mark.y,
         x=width,
         base=_axis(mark.start, panel),
         width=mark.height,
         orientation="h",
-        marker={"color": mark.colour, "line": {"width": 0}, "pattern": pattern},
+        marker={
+            "color": theme.nothing if mark.hatched else mark.colour,
+            "line": {"width": 0},
+            "pattern": pattern,
+        },
         **_entry(mark.name if mark.in_legend else None, seen),
         **_hover(mark.name, "", mark.details),
     )
@@ -230,12 +250,12 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> N
     figure.update_layout(
         title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 12}},
         title_font_size=15,
-        font={"family": _FONT, "color": INK, "size": 12},
+        font={"family": _FONT, "color": chart.theme.ink, "size": 12},
         legend={"font": {"size": 11}, **legend},
         height=int(height + top + bottom + (24 * (1 + entries // 6) if entries else 0)),
         margin={"l": 56, "r": 16, "t": top, "b": bottom},
-        paper_bgcolor="white",
-        plot_bgcolor="white",
+        paper_bgcolor=chart.theme.ground,
+        plot_bgcolor=chart.theme.ground,
         hovermode="x unified" if unified else "closest",
         barmode="overlay",
         dragmode="zoom",

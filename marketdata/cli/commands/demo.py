@@ -199,7 +199,8 @@ def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> 
 
     books, metrics = (fine[view].filter(pl.col("market_id") == market["id"]) for view in ("books", "metrics"))
     title = market.get("question") or market["slug"]
-    figure = plot.overview(books, metrics if len(metrics) else None, title=title, simulated=simulated)
+    middle = books["ts"].unique().sort()[books["ts"].n_unique() // 2]
+    figure = plot.book(books, middle, metrics_frame=metrics if len(metrics) else None, title=title, simulated=simulated)
     figure.savefig(out, dpi=110)
 
 
