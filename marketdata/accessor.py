@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from marketdata import display
-from marketdata.points.columns import AnyColumns
+from marketdata.points.columns import Data
 from marketdata.tidy import (
     asof,
     cross_token,
@@ -371,7 +371,7 @@ def register_dask() -> None:
         untyped.register_dataframe_accessor("md")(Accessor)
 
 
-def to_frame(columns: AnyColumns, frame: frames.FrameKind) -> Any:
+def to_frame(columns: Data, frame: frames.FrameKind) -> Any:
     """A tidy frame of columns that has ``.md``, whether or not `md` was registered before."""
     register(frame)
     return frames.to_frame(columns, frame)

@@ -8,9 +8,11 @@ from typing import Any
 import narwhals as nw
 import pandas as pd
 import polars as pl
+from coded import levels_of
 from hypothesis import settings
 
-from marketdata.points.columns import BookColumns
+from marketdata.points.columns import Books
+from marketdata.points.views import VIEWS, view_of
 
 KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
 # For tests that run over every kind: each kind adds its examples.
@@ -42,15 +44,15 @@ def of_kind(columns: Any, kind: str) -> Any:
 
 def table_of(columns: Any) -> dict[str, list[Any]]:
     """The rows of columns as plain lists by name; an empty side of a book is one marker row."""
-    who = ID_COLUMNS if hasattr(columns, "counts") or hasattr(columns, "price") else ID_COLUMNS[:1]
+    who = VIEWS[view_of(columns)].ids
     heads = [(t, *columns.tokens[i][: len(who)]) for t, i in zip(columns.ts.tolist(), columns.token, strict=True)]
-    if not isinstance(columns, BookColumns):
+    if not isinstance(columns, Books):
         values = {c: [None if math.isnan(v) else v for v in values.tolist()] for c, values in columns.values.items()}  # noqa: PD011
         return {**{c: [head[i] for head in heads] for i, c in enumerate(["ts", *who])}, **values}
     rows_, at = [], 0
     for i, head in enumerate(heads):
         for side, count in zip(("bid", "ask"), columns.counts[2 * i : 2 * i + 2].tolist(), strict=True):
-            levels = columns.levels[at : at + count].tolist()
+            levels = levels_of(columns)[at : at + count].tolist()
             at += count
             rows_ += [(*head, side, k, *level) for k, level in enumerate(levels)] or [(*head, side, None, None, None)]
     names = ["ts", *who, "side", "level", "price", "size"]

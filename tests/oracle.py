@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from coded import levels_of
 from faults import Act, Ask, ok, refuse
 
 from marketdata.client.markets import Markets
@@ -135,7 +136,7 @@ def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:
                 out.append((label, t, columns.price[i].item()))
                 continue
             bids, asks = columns.counts[2 * i : 2 * i + 2].tolist()
-            levels = columns.levels[begin : begin + bids + asks].tolist()
+            levels = levels_of(columns)[begin : begin + bids + asks].tolist()
             begin += bids + asks
             out.append((label, t, (levels[:bids], levels[bids:])))
     return out

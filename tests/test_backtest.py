@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from coded import levels_of
 from hypothesis import given
 from kinds import KINDS, few, of_kind, rows
 from test_packaging import ROOT, Environment
@@ -87,8 +88,8 @@ def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: A
             and e.ts == to_datetime(int(ts))
             and (e.token_id, e.token_label) == books.tokens[books.token[i]][1:]
         ]
-        assert data.bids.tolist() == books.levels[at : at + nb].tolist()
-        assert data.asks.tolist() == books.levels[at + nb : at + nb + na].tolist()
+        assert data.bids.tolist() == levels_of(books)[at : at + nb].tolist()
+        assert data.asks.tolist() == levels_of(books)[at + nb : at + nb + na].tolist()
         at += nb + na
 
 
@@ -143,7 +144,7 @@ def test_the_event_array_replays_to_the_same_books(kind: str, books: Any) -> Non
     assert len(got) == len(one)
     for i, ts in enumerate(one.ts):
         nb, na = one.counts[2 * i : 2 * i + 2]
-        bids, asks = one.levels[at : at + nb].tolist(), one.levels[at + nb : at + nb + na].tolist()
+        bids, asks = levels_of(one)[at : at + nb].tolist(), levels_of(one)[at + nb : at + nb + na].tolist()
         at += nb + na
         assert [[list(level) for level in side] for side in got[(int(ts) + MINUTE) * 1000]] == [bids, asks]
 

@@ -10,9 +10,10 @@ import time
 
 import numpy as np
 import pytest
+from coded import levels_of
 
 import marketdata as md
-from marketdata.points.columns import BookColumns
+from marketdata.points.columns import Books
 from marketdata.simulation import END
 from marketdata.simulation.market import Observations, SimulatedMarket, observe, simulate_market
 from marketdata.simulation.universe import MANY_TOKENS, MarketSpec, event_specs, market_specs
@@ -35,12 +36,13 @@ def whole(spec: MarketSpec, minutes: int = WEEK, levels: int = 12) -> tuple[Simu
     return market, part
 
 
-def books_of(books: BookColumns, token: int) -> dict[int, tuple[list[list[float]], list[list[float]]]]:
+def books_of(books: Books, token: int) -> dict[int, tuple[list[list[float]], list[list[float]]]]:
     at, out = 0, {}
     for i, ts in enumerate(books.ts.tolist()):
         bids, asks = books.counts[2 * i], books.counts[2 * i + 1]
         if books.token[i] == token:
-            out[ts] = (books.levels[at : at + bids].tolist(), books.levels[at + bids : at + bids + asks].tolist())
+            levels = levels_of(books)[at : at + bids + asks].tolist()
+            out[ts] = (levels[:bids], levels[bids:])
         at += bids + asks
     return out
 
@@ -54,9 +56,9 @@ def test_equal_seeds_give_equal_data_and_others_do_not() -> None:
     """One seed gives the same books bit for bit, another seed other ones."""
     first, second = (whole(specs(seed=4)[0])[1].books for _ in range(2))
     other = whole(specs(seed=5)[0])[1].books
-    assert np.array_equal(first.levels, second.levels)
+    assert np.array_equal(levels_of(first), levels_of(second))
     assert np.array_equal(first.ts, second.ts)
-    assert first.levels.shape != other.levels.shape or not np.array_equal(first.levels, other.levels)
+    assert levels_of(first).shape != levels_of(other).shape or not np.array_equal(levels_of(first), levels_of(other))
 
 
 def test_a_market_does_not_depend_on_how_many_others_there_are() -> None:
@@ -81,7 +83,7 @@ def test_every_book_is_in_order_and_inside_of_zero_and_one(
     """Bids fall, asks rise, prices lie between 0 and 1, sizes are positive, and a book is locked at most."""
     for _, part in simulated:
         books = part.books
-        price, size = books.levels.T
+        price, size = levels_of(books).T
         assert price.min() > 0
         assert price.max() < 1
         assert size.min() >= 0.02
@@ -105,7 +107,7 @@ def test_the_odd_things_of_real_books_occur(simulated: list[tuple[SimulatedMarke
     spreads = np.concatenate([s.metrics.values["spread"] for _, s in simulated])
     assert (spreads == 0).any()
     assert np.isnan(spreads).any()
-    ticks = [np.rint(s.books.levels[:, 0] * 1000) % 10 == 0 for _, s in simulated]
+    ticks = [np.rint(levels_of(s.books)[:, 0] * 1000) % 10 == 0 for _, s in simulated]
     assert any(t.any() and not t.all() for t in ticks)
     steps = np.concatenate([np.diff(market.path.ts) for market, _ in simulated]) / 60e6
     assert (steps == 2).any()
@@ -220,7 +222,7 @@ def test_what_was_simulated_is_what_the_archive_holds(archive: md.Archive) -> No
     held = archive.columns("books", spec.market_id, None, "1m")
     assert np.array_equal(held.ts, part.books.ts)
     assert np.array_equal(held.counts, part.books.counts)
-    assert np.array_equal(held.levels, part.books.levels)
+    assert np.array_equal(levels_of(held), levels_of(part.books))
     assert np.array_equal(archive.columns("prices", spec.market_id, None, "1m").price, part.prices.price)
 
 
@@ -261,7 +263,7 @@ def test_rate_of_the_simulator() -> None:
     """Prints level rows per second, drawn alone and written to an archive."""
     began = time.perf_counter()
     drawn_markets = [simulate_market(spec, WEEK) for spec in specs(events=9, markets=3)]
-    rows = sum(len(s.books.levels) for market in drawn_markets for s in observe(market, 12))
+    rows = sum(len(levels_of(s.books)) for market in drawn_markets for s in observe(market, 12))
     drawn = time.perf_counter() - began
     began = time.perf_counter()
     md.simulate(events=9, markets=3)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded import levels_of
 
 from marketdata.errors import ConfigError, ContractError
 from marketdata.points.columns import Page
@@ -36,7 +37,7 @@ def read(view: Any, *points: Any) -> Page:
 
 
 def levels(page: Page) -> list[list[float]]:
-    return page.columns.levels.tolist()  # type: ignore[union-attr,no-any-return]
+    return levels_of(page.columns).tolist()  # type: ignore[union-attr,no-any-return]
 
 
 @pytest.mark.fault("D1")

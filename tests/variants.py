@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import AnyColumns, BookColumns, concat
+from marketdata.points.columns import Books, Data, Series, joined
 from marketdata.points.resample import aggregate
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
@@ -72,7 +72,7 @@ def _cut(page: ServedPage, limit: int) -> ServedPage:
     return page
 
 
-def _later(columns: AnyColumns, width: int) -> AnyColumns:
+def _later(columns: Data, width: int) -> Data:
     return replace(columns, ts=columns.ts + width)
 
 
@@ -96,25 +96,25 @@ class _Varied:
 
     def columns(
         self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
-    ) -> AnyColumns:
+    ) -> Data:
         width = Resolution.of(resolution)
         fill = view != "books" and self._variants.get("empty")
         # What fills the start of a range may be before it.
         base = self._source.columns(view, market_id, None if fill else rng, Resolution.M1, token_id)
         rule = self._variants.get("books", "last") if view == "books" else self._variants.get("averages", "points")
-        out = aggregate(base, width, rule)  # type: ignore[type-var]
+        out = aggregate(base, width, rule)
         out = _filled(out, width.micros, carry=fill == "previous") if fill else out
         return out if rng is None else out.between(rng.start // width.micros * width.micros, rng.end)
 
 
-def _filled(columns: AnyColumns, width: int, *, carry: bool) -> AnyColumns:
-    assert not isinstance(columns, BookColumns)
+def _filled(columns: Data, width: int, *, carry: bool) -> Data:
+    assert not isinstance(columns, Books)
     parts = []
-    for code in np.unique(columns.token).tolist():
-        own = columns.take(np.flatnonzero(columns.token == code))
+    for i in range(len(columns.tokens)):
+        own = columns.part(i, i + 1)
         grid = np.arange(own.ts[0], own.ts[-1] + 1, width)
         before = np.searchsorted(own.ts, grid, side="right") - 1
         empty = own.ts[before] != grid
         values = {n: np.where(empty & (not carry), np.nan, v[before]) for n, v in own.values.items()}
-        parts.append(own.with_values(own.tokens, own.token[before], grid, values))
-    return concat(parts) if parts else columns  # type: ignore[type-var]
+        parts.append(Series(own.tokens, np.array([0, len(grid)]), grid, values))
+    return joined(parts) if parts else columns

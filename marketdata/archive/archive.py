@@ -31,7 +31,7 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
 from marketdata.points.arguments import choice, names, whole
-from marketdata.points.columns import AnyColumns, BookColumns
+from marketdata.points.columns import Books, Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
@@ -516,8 +516,8 @@ class Archive(Generic[Frame]):
         rng: Range | None = None,
         resolution: str = "1m",
         token_id: str | None = None,
-    ) -> AnyColumns:
-        """Points of one market as BookColumns, PriceColumns or MetricColumns, sorted by token and time; see `books`.
+    ) -> Data:
+        """Points of one market as Books or Series, sorted by token and time; see `books`.
 
         Returns empty columns where there is no point, whatever the coverage. ``view`` is "books", "prices" or
         "metrics", ``market_id`` an id, ``token_id`` one token; ``rng`` [microseconds UTC] selects 1m points, which are
@@ -957,7 +957,7 @@ class Archive(Generic[Frame]):
         store = self._store
         labels = store.labels(view, ranges)
         columns = query.derived(store.points[view], view, ranges, store.base, width, labels, counts=True)
-        if levels is not None and isinstance(columns, BookColumns):
+        if levels is not None and isinstance(columns, Books):
             columns = columns.cut(levels)
         return cast("Frame", to_frame(columns, frame or self._frame))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.points.columns import METRICS, BookColumns, Token
+from marketdata.points.columns import METRICS, Books, Token
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
@@ -115,7 +115,7 @@ def _csv(path: Path) -> pl.DataFrame:
     frame = frame.with_columns(
         typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
     )
-    types = {name: pl.String for name in TEXT_LISTS} | {name: pl.Float64 for name in NUMBER_LISTS}
+    types = dict.fromkeys(TEXT_LISTS, pl.String) | dict.fromkeys(NUMBER_LISTS, pl.Float64)
     return frame.with_columns(pl.col(c).str.json_decode(pl.List(dtype)) for c, dtype in types.items() if c in names)
 
 
@@ -214,7 +214,7 @@ def _micros(value: Any) -> int:
     return unix_micros(float(value) if isinstance(value, str) and not value.strip().isdigit() else value)
 
 
-def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> BookColumns:
+def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> Books:
     """Books of a collector's raw messages, arguments as for `add_files`; ConfigError if one lacks its token or time."""
     tokens: dict[Token, int] = {}
     codes, times, counts = [], [], []
@@ -234,13 +234,10 @@ def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str
             if isinstance(problem, ConfigError):
                 raise
             raise ConfigError(f"message {number} of {name!r} is not a book message: {problem!r}.") from None
-    return BookColumns(
-        tuple(tokens),
-        np.array(codes, np.int32),
-        np.array(times, np.int64),
-        np.array(counts, np.int64),
-        np.array(levels, np.float64).reshape(-1, 2),
-    ).sort()
+    price, size = np.array(levels, np.float64).reshape(-1, 2).T
+    ts, bounds = np.array(times, np.int64), np.zeros(1, np.int64)
+    books = Books.of_levels((), bounds, ts, np.array(counts, np.int64), price, size)
+    return books.of_codes(tuple(tokens), np.array(codes, np.int32)).sort()
 
 
 def write(frame: Any, path: Path) -> None:

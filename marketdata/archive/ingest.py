@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,12 +14,12 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.points.columns import AnyColumns, BookColumns, CodedColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Data, Series, Token
+from marketdata.points.duplicates import repeated
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import SECOND, TOO_FAR, Range, to_text
-from marketdata.wire.deduplicate import repeated
 
 # From so many times on, a coarse grid is neither chance nor a choice of moments.
 _ENOUGH = 12
@@ -71,7 +72,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
     return len(read), len(columns)
 
 
-def _check_values(view: View, columns: AnyColumns) -> None:
+def _check_values(view: View, columns: Data) -> None:
     """NotTidyError naming the row of the first time too far, price that is no probability, or size below 0."""
     far = np.flatnonzero(columns.ts >= TOO_FAR)
     if len(far):
@@ -79,13 +80,13 @@ def _check_values(view: View, columns: AnyColumns) -> None:
             f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
             'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
         )
-    if isinstance(columns, BookColumns):
-        price, size = columns.levels.T
+    if isinstance(columns, Books):
+        price, size = columns.levels()
         row = np.repeat(np.arange(len(columns)), columns.counts.reshape(-1, 2).sum(axis=1))
         checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
-    elif isinstance(columns, PriceColumns):
-        row = np.arange(len(columns))
-        checks = [("price", columns.price, outside_0_1(columns.price), NOT_0_1)]
+    elif view == "prices":
+        row, price = np.arange(len(columns)), columns.price
+        checks = [("price", price, outside_0_1(price), NOT_0_1)]
     else:
         return
     for name, values, is_wrong, problem in checks:
@@ -97,18 +98,17 @@ def _check_values(view: View, columns: AnyColumns) -> None:
             )
 
 
-def _row(columns: AnyColumns, at: int) -> str:
+def _row(columns: Data, at: int) -> str:
     """How a message names a row."""
-    token = columns.tokens[int(columns.token[at])]
+    token = columns.token_at(at)
     return f"token {str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[at]))}"
 
 
-def _check_tokens(view: View, columns: AnyColumns, markets: Catalog) -> None:
+def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
     """ArchiveError if complete rows lack a token of a market."""
     if not VIEWS[view].has_tokens:
         return
-    used = np.unique(columns.token)
-    given = {(columns.tokens[i].market_id, columns.tokens[i].token_id) for i in used.tolist()}
+    given = {(token.market_id, token.token_id) for token in columns.tokens}
     for market_id in sorted({market_id for market_id, _ in given}):
         record = markets.find(market_id)
         if record is None or record["id"] != market_id:
@@ -131,7 +131,7 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
     held = query.read(store.points[view], view, list(ranges), ranges)
     fine = np.flatnonzero(held.ts % width.micros)
     if len(fine):
-        market_id = held.tokens[int(held.token[fine[0]])].market_id
+        market_id = held.token_at(fine[0]).market_id
         raise ArchiveError(
             f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are stored in "
             f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives "
@@ -139,17 +139,17 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         )
 
 
-def _at(base: BucketWidth, view: View, columns: AnyColumns) -> AnyColumns:
+def _at(base: BucketWidth, view: View, columns: Data) -> Data:
     """Base points, in tidy order; NotTidyError if a level is not finite or rows of one token and time differ."""
     columns = _distinct(view, _finite(columns))
     if bool(np.all(columns.ts % base.micros == 0)):
         return columns
     from marketdata.points.resample import resample_columns
 
-    return resample_columns(columns, base)  # type: ignore[type-var]
+    return resample_columns(columns, base)
 
 
-def coarse_grid(columns: AnyColumns, base: BucketWidth) -> Resolution | None:
+def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
     """The widest resolution above the base on whose grid all times are, at least three; None without one."""
     times = np.unique(columns.ts)
     if len(times) < 3:
@@ -158,19 +158,19 @@ def coarse_grid(columns: AnyColumns, base: BucketWidth) -> Resolution | None:
     return max(found, key=lambda r: r.micros, default=None)
 
 
-def _finite(columns: AnyColumns) -> AnyColumns:
+def _finite(columns: Data) -> Data:
     """An infinite value is missing, as NaN is; NotTidyError for such a level."""
-    if isinstance(columns, BookColumns):
-        if not np.isfinite(columns.levels).all():
+    if isinstance(columns, Books):
+        if not all(np.isfinite(values).all() for values in columns.levels()):
             raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
         return columns
     if not any(np.isinf(v).any() for v in columns.values.values()):
         return columns
     values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
-    return columns.with_values(columns.tokens, columns.token, columns.ts, values)
+    return dataclasses.replace(columns, values=values)
 
 
-def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
+def _distinct(view: View, columns: Data) -> Data:
     """Sorted columns with equal points of one token and time as one."""
     again, is_equal = repeated(columns)
     if not is_equal.all():
@@ -182,11 +182,10 @@ def _distinct(view: View, columns: AnyColumns) -> AnyColumns:
     return columns.take(np.setdiff1d(np.arange(len(columns)), again)) if len(again) else columns
 
 
-def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
-    if isinstance(data, CodedColumns):
-        wanted = VIEWS[view].columns
-        if not isinstance(data, wanted):
-            raise ConfigError(f"{view}= takes {wanted.__name__}, not {type(data).__name__}.")
+def _columns(view: View, data: Any, markets: Catalog) -> Data:
+    if isinstance(data, Books | Series):
+        if view_of(data) != view:
+            raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
     from marketdata.tidy.backends import names_of
     from marketdata.tidy.frames import to_columns
@@ -196,11 +195,11 @@ def _columns(view: View, data: Any, markets: Catalog) -> AnyColumns:
     elif view != "books" and any(own <= set(names_of(data)) for own in ({"side", "level"}, set(LISTS))):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     columns = to_columns(view, data, lookup=True)
-    if isinstance(columns, BookColumns):
+    if isinstance(columns, Books):
         return columns
     # Counts weigh the means of coarser frames; the archive holds base points.
     values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
-    return columns.with_values(columns.tokens, columns.token, columns.ts, values)
+    return dataclasses.replace(columns, values=values)
 
 
 def _with_market_id(frame: Any, markets: Catalog) -> Any:
@@ -227,18 +226,12 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
     return eager.with_columns(column).to_native()
 
 
-def identified(view: View, columns: AnyColumns, markets: Catalog) -> AnyColumns:
+def identified(view: View, columns: Data, markets: Catalog) -> Data:
     """The same points, each with market id, token id and label; sorted."""
     tokens = [_whole(view, token, markets) for token in columns.tokens]
     _check_names(tokens)
-    if tuple(tokens) == columns.tokens and len(set(tokens)) == len(tokens):
-        return columns.sort()
-    index: dict[Token, int] = {}
-    codes = np.array([index.setdefault(t, len(index)) for t in tokens] or [0], dtype=np.int32)
-    rows = codes[columns.token] if len(columns) else columns.token
-    if isinstance(columns, BookColumns):
-        return BookColumns(tuple(index), rows, columns.ts, columns.counts, columns.levels).sort()
-    return columns.with_values(tuple(index), rows, columns.ts, columns.values).sort()
+    same = tuple(tokens) == columns.tokens
+    return (columns if same else columns.of_codes(tokens, columns.token)).sort()
 
 
 def _whole(view: View, token: Token, markets: Catalog) -> Token:
@@ -292,7 +285,7 @@ def _by_label(token: Token, markets: Catalog) -> Token:
     raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
 
 
-def seen_markets(columns: AnyColumns, markets: Catalog) -> list[Record]:
+def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
     """Records of markets and tokens that points name and the markets table lacks."""
     tokens: dict[str, dict[str, str | None]] = {}
     for token in columns.tokens:

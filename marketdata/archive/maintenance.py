@@ -24,7 +24,7 @@ from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
-from marketdata.points.columns import AnyColumns, concat
+from marketdata.points.columns import Data, joined
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
@@ -233,7 +233,7 @@ def _compare_records(
             yield Damage(view, market, record.range, found)
 
 
-def _difference(record: CoverageRecord, found: AnyColumns) -> str | None:
+def _difference(record: CoverageRecord, found: Data) -> str | None:
     if record.state == CoverageState.MISSING:
         return None
     if record.state == CoverageState.EMPTY and len(found):
@@ -421,7 +421,7 @@ def _keep_newest(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile
     for market in sorted(names):
         some = sorted(files_of(version, [market], Range(-(2**61), 2**61)), key=lambda f: age[f.path])
         parts = [read(table, view, market, version=Version(version.number, (file,), version.schema)) for file in some]
-        every = concat([part for part in parts if len(part)])  # type: ignore[type-var]
+        every = joined([part for part in parts if len(part)])
         # The last of equal points, in tidy order.
         order = np.lexsort((np.arange(len(every)), every.ts, every.token))
         token, ts = every.token[order], every.ts[order]

@@ -32,7 +32,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
-from marketdata.points.columns import AnyColumns, BookColumns, Ints, concat
+from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
@@ -183,14 +183,14 @@ class _Sink:
         self._store = store
         self._todo = todo
         self._clock = clock
-        self._arrived: dict[View, list[tuple[int, bool, Range, AnyColumns]]] = {}
+        self._arrived: dict[View, list[tuple[int, bool, Range, Data]]] = {}
         self._levels = 0
         self._since = time.monotonic()
 
-    def take(self, k: int, done: Range, columns: AnyColumns, *, proven: bool) -> None:
+    def take(self, k: int, done: Range, columns: Data, *, proven: bool) -> None:
         """All points of the part ``done`` of the ``k``-th gap."""
         self._arrived.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
-        self._levels += len(columns.levels) if isinstance(columns, BookColumns) else len(columns)
+        self._levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)
         if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
             self.commit()
 
@@ -216,7 +216,7 @@ class _Sink:
                     intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
                     fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))
-            columns: AnyColumns = concat([w[3] for w in windows]).sort()  # type: ignore[type-var]
+            columns: Data = joined([w[3] for w in windows]).sort()
             self.added += self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
             self.fetched += fetched
         self._since = time.monotonic()
@@ -228,7 +228,7 @@ class _Sink:
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
 
 
-def _together(windows: Iterable[tuple[int, bool, Range, AnyColumns]]) -> Iterator[tuple[int, bool, Range, Ints]]:
+def _together(windows: Iterable[tuple[int, bool, Range, Data]]) -> Iterator[tuple[int, bool, Range, Ints]]:
     """Sorted windows, those that touch as one, with the times of their points."""
     for (k, proven), group in itertools.groupby(windows, key=lambda w: w[:2]):
         done, times = Range(0, 0), list[Ints]()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -21,7 +20,7 @@ from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import AnyColumns, Token, concat
+from marketdata.points.columns import Data, Token, joined
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
@@ -51,7 +50,7 @@ def read(
     token_id: str | None = None,
     *,
     version: Version | None = None,
-) -> AnyColumns:
+) -> Data:
     """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
     ranges = wanted if isinstance(wanted, Mapping) else None
     if ranges is not None and len(set(ranges.values())) == 1:
@@ -158,19 +157,19 @@ def derived(
     token_id: str | None = None,
     *,
     counts: bool = False,
-) -> AnyColumns:
+) -> Data:
     """Points of markets, each in a range, at a resolution, by the aggregation rules; ``counts``: see `has_counts`."""
     from marketdata.points.resample import resample_columns
 
     ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
-    version, parts = table.version(), list[AnyColumns]()
+    version, parts = table.version(), list[Data]()
     counts = counts and has_counts(base, width)
     for part in _portions(version, ranges, base, width):
         points = labelled(read(table, view, part, part, token_id, version=version), labels)
-        parts.append(points if width == base else resample_columns(points, width, counts=counts))  # type: ignore[type-var]
+        parts.append(points if width == base else resample_columns(points, width, counts=counts))
     if len(parts) == 1:
         return parts[0]
-    return concat(parts).sort() if parts else empty(view)  # type: ignore[type-var]
+    return joined(parts).sort() if parts else empty(view)
 
 
 def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
@@ -178,14 +177,10 @@ def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
     return base.micros < MINUTE and width != base
 
 
-def labelled(columns: AnyColumns, labels: Labels) -> AnyColumns:
+def labelled(columns: Data, labels: Labels) -> Data:
     """The same points, each token with the label of its record: stored ones may be from before the record changed."""
     new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in columns.tokens]
-    if tuple(new) == columns.tokens:
-        return columns
-    index: dict[Token, int] = {}
-    codes = np.array([index.setdefault(t, len(index)) for t in new], np.int32)
-    return replace(columns, tokens=tuple(index), token=codes[columns.token]).sort()
+    return columns if tuple(new) == columns.tokens else columns.of_codes(new, columns.token).sort()
 
 
 def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:

@@ -25,7 +25,7 @@ from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.points.columns import AnyColumns, BookColumns, Token
+from marketdata.points.columns import Data, Token
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BASES, BucketWidth
@@ -126,9 +126,7 @@ class ArchiveStore:
         """One writer of a view or another table at a time, among the processes of one machine."""
         return lock(self.root, name, _WAIT, f"writing {name}")
 
-    def commit(
-        self, view: View, columns: AnyColumns, intervals: Sequence[Interval], *, fetched_at: int | None = None
-    ) -> int:
+    def commit(self, view: View, columns: Data, intervals: Sequence[Interval], *, fetched_at: int | None = None) -> int:
         """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
 
         ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market;
@@ -189,7 +187,7 @@ class ArchiveStore:
         return self._replace(view, columns, base, gone, ranges, after, prepare)
 
     def upsert(
-        self, view: View, columns: AnyColumns, base: BucketWidth, state: CoverageState, *, whole: bool = False
+        self, view: View, columns: Data, base: BucketWidth, state: CoverageState, *, whole: bool = False
     ) -> None:
         """Add points at ``base``: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
@@ -228,7 +226,7 @@ class ArchiveStore:
     def _replace(
         self,
         view: View,
-        columns: AnyColumns,
+        columns: Data,
         base: BucketWidth,
         gone: Gone,
         ranges: Mapping[str, Sequence[Range]],
@@ -278,7 +276,7 @@ class ArchiveStore:
         view: View,
         records: dict[str, list[CoverageRecord]],
         version: Version,
-        columns: AnyColumns,
+        columns: Data,
         mine: Sequence[DataFile],
     ) -> None:
         """Fill in rows that are None, from the points that were written or are stored."""
@@ -392,7 +390,7 @@ def _identity(token: Token) -> tuple[str | None, ...]:
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
-def _membership(columns: AnyColumns, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
+def _membership(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
     """A test of which points have the token and time of one of the columns."""
     places = {_identity(token): code for code, token in enumerate(columns.tokens)}
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
@@ -417,13 +415,11 @@ def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
                 yield Range(int(run[0]), int(run[-1]) + MINUTE)
 
 
-def _spans(columns: AnyColumns) -> Any:
+def _spans(columns: Data) -> Any:
     """First and last time of each token; the last row, for no token, is none."""
     out = np.tile(np.array([1, 0], dtype=np.int64), (len(columns.tokens) + 1, 1))
     if len(columns):
-        starts = np.flatnonzero(np.diff(columns.token, prepend=-1))
-        ends = np.append(starts[1:], len(columns)) - 1
-        out[columns.token[starts], 0], out[columns.token[starts], 1] = columns.ts[starts], columns.ts[ends]
+        out[:-1, 0], out[:-1, 1] = columns.ts[columns.starts], columns.ts[columns.bounds[1:] - 1]
     return out
 
 
@@ -431,22 +427,15 @@ def _times(rows: pa.Table) -> Any:
     return rows.column("ts").cast(pa.int64()).to_numpy()
 
 
-def minutes_of(columns: AnyColumns) -> Range:
+def minutes_of(columns: Data) -> Range:
     """From the minute of the first point to the end of that of the last: coverage is known by the minute."""
     return Range(int(columns.ts.min()) // MINUTE * MINUTE, int(columns.ts.max()) // MINUTE * MINUTE + MINUTE)
 
 
-def by_market(columns: AnyColumns) -> dict[str, AnyColumns]:
-    """Sorted columns cut where the market changes; no copies."""
+def by_market(columns: Data) -> dict[str, Data]:
+    """Sorted columns cut where the market changes; no copies of levels."""
     if not len(columns):
         return {}
     names = [t.market_id for t in columns.tokens]
-    first = np.array([i == 0 or names[i] != names[i - 1] for i in range(len(names))])
-    group = np.cumsum(first)[columns.token]
-    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(columns)]
-    ends = np.concatenate(([0], np.cumsum(columns.counts))) if isinstance(columns, BookColumns) else None
-    out = {}
-    for a, b in itertools.pairwise(edges):
-        levels = (0, 0) if ends is None else (int(ends[2 * a]), int(ends[2 * b]))
-        out[names[columns.token[a]]] = columns.slice(a, b, *levels)
-    return out
+    first = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
+    return {names[a]: columns.part(a, b) for a, b in itertools.pairwise([*first, len(names)])}

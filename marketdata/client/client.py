@@ -25,7 +25,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
 from marketdata.points.arguments import choice, names, whole
-from marketdata.points.columns import AnyColumns
+from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
@@ -278,7 +278,7 @@ class Client(Generic[Frame]):
         resolution: str = "1m",
         *,
         report: Report | None = None,
-    ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
+    ) -> Iterator[tuple[int, Range, Data, bool]]:
         """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is

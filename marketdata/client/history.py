@@ -27,7 +27,7 @@ from marketdata.fetch.reader import Memory
 from marketdata.fetch.scheduler import Arrival, Scheduler
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
 from marketdata.points.arguments import whole
-from marketdata.points.columns import AnyColumns, BookColumns, merged
+from marketdata.points.columns import Books, Data, joined
 from marketdata.points.views import VIEWS, empty
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
@@ -79,7 +79,7 @@ class History:
         if levels is not None:
             whole("levels", levels)
         view, points = windows[0].view, 0
-        parts: list[AnyColumns] = []
+        parts: list[Data] = []
         named: dict[str, str] = {}
 
         def add(arrival: Arrival) -> None:
@@ -88,7 +88,7 @@ class History:
             window, columns = arrival.window, arrival.columns
             if window.kind == "market" and named.setdefault(arrival.market_id, window.id) != window.id:
                 return
-            if levels is not None and isinstance(columns, BookColumns):
+            if levels is not None and isinstance(columns, Books):
                 columns = columns.cut(levels)
             if len(columns):
                 parts.append(columns)
@@ -97,7 +97,7 @@ class History:
         def taken() -> Any:
             """The frame of what was added since the last one."""
             nonlocal points
-            every = merged(parts) if parts else empty(view)  # type: ignore[type-var]
+            every = joined(parts) if parts else empty(view)
             parts.clear()
             points = 0
             return to_frame(every, frame)

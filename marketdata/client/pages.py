@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from marketdata.accessor import to_frame
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
+from marketdata.points.duplicates import deduplicate
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.wire.decode import decode_pages
-from marketdata.wire.deduplicate import deduplicate
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame

@@ -11,7 +11,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import LARGEST_LIMIT, Window
-from marketdata.points.columns import AnyColumns, Page, concat
+from marketdata.points.columns import Data, Page, joined
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
@@ -33,11 +33,11 @@ class Probe:
         page: Page = self._transport.get(window.segments, params, lambda answer: decode_page(view, answer.body))
         return page
 
-    def columns(self, view: View, resolution: Resolution) -> AnyColumns:
+    def columns(self, view: View, resolution: Resolution) -> Data:
         """All points, page after page; PaginationStalledError if pages do not end."""
         what = f"the {view} of {self._market}"
         pages = paginate(lambda cursor: self.page(view, resolution, LARGEST_LIMIT, cursor), keys_of, what)
-        return concat([page.columns for page in pages])  # type: ignore[type-var]
+        return joined([page.columns for page in pages])
 
     def pairs(self, view: View, fine: Resolution, coarse: Resolution) -> list[Pair]:
         """The view at both resolutions, once per column of numbers."""

@@ -20,11 +20,11 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
-from marketdata.points.columns import AnyColumns, Page, concat
+from marketdata.points.columns import Data, Page, joined
+from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
-from marketdata.wire.deduplicate import deduplicate, repeated
 
 # How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
 _MOST_TRIES = 3
@@ -61,7 +61,7 @@ class Chunk(NamedTuple):
     ``full``: points and buckets of each page behind which another one came.
     """
 
-    columns: AnyColumns
+    columns: Data
     market_id: str
     labels: int
     units: int
@@ -217,13 +217,11 @@ class Reader:
         notes = sum((page.notes for page in pages), Counter())
         notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
         notes["cursor_empty"] += pages[-1].next_cursor == ""
-        every: AnyColumns = concat([page.columns for page in pages])  # type: ignore[type-var]
+        every: Data = joined([page.columns for page in pages])
         columns = every.between(window.first_bucket, window.rng.end)
         notes["outside_range"] += len(every) - len(columns)
-        step, rise = np.diff(columns.token), np.diff(columns.ts)
-        if not np.all((step > 0) | ((step == 0) & (rise > 0))):
-            each = (page.columns for page in pages)
-            notes["points_sorted"] += sum(bool(np.any((np.diff(c.token) == 0) & (np.diff(c.ts) < 0))) for c in each)
+        if (columns.steps() <= 0).any():
+            notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
             # A bucket that was open when the first page was sent may have changed on a later one.
             open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
             columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
@@ -242,7 +240,7 @@ class Reader:
             full=_spans(window, [page for page in pages if page.next_cursor]),
         )
 
-    def _page(self, window: Window, dates: list[float], miscounted: list[AnyColumns], answer: Answer) -> Page:
+    def _page(self, window: Window, dates: list[float], miscounted: list[Data], answer: Answer) -> Page:
         """The page of an answer; ContractError if it is invalid, or about something else than the pages before."""
         before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
@@ -338,7 +336,7 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
         return parts[0]
     first, second = parts
     return Chunk(
-        columns=concat([first.columns, second.columns]).sort(),  # type: ignore[type-var]
+        columns=joined([first.columns, second.columns]).sort(),
         market_id=first.market_id,
         labels=max(first.labels, second.labels),
         units=first.units + second.units,
@@ -357,7 +355,7 @@ def _spans(window: Window, pages: Iterable[Page]) -> tuple[tuple[int, int], ...]
     return tuple((len(c), int(np.ptp(c.ts)) // window.resolution.micros + 1) for c in some)
 
 
-def with_all(window: Window, before: Sequence[AnyColumns], chunk: Chunk) -> Chunk:
+def with_all(window: Window, before: Sequence[Data], chunk: Chunk) -> Chunk:
     """The points of a window requested again, if they include all that came before; else a ContractError."""
     if not before:
         return chunk
@@ -372,7 +370,7 @@ def with_all(window: Window, before: Sequence[AnyColumns], chunk: Chunk) -> Chun
     return chunk
 
 
-def _keys(columns: AnyColumns) -> Iterable[tuple[str | None, int]]:
+def _keys(columns: Data) -> Iterable[tuple[str | None, int]]:
     labels = [token.token_label for token in columns.tokens]
     return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
 
@@ -382,7 +380,7 @@ def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
     return _keys(page.columns)
 
 
-def same(first: AnyColumns, second: AnyColumns) -> bool:
+def same(first: Data, second: Data) -> bool:
     """Whether both have the same points with the same values."""
-    again, is_equal = repeated(concat([first, second]).sort())  # type: ignore[type-var]
+    again, is_equal = repeated(joined([first, second]).sort())
     return len(again) == len(first) == len(second) and bool(is_equal.all())

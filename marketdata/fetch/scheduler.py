@@ -22,7 +22,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
 from marketdata.fetch.reader import Chunk, Memory, Prefix, Reader, Received, TooWideError, same, with_all
 from marketdata.fetch.windows import AT_ONCE, LARGEST_LIMIT, MarketInfo, Spans, Window
-from marketdata.points.columns import AnyColumns, concat
+from marketdata.points.columns import Data, joined
 from marketdata.points.views import VIEWS
 from marketdata.times import Range
 
@@ -55,7 +55,7 @@ class Arrival(NamedTuple):
     request: int
     window: Window
     market_id: str
-    columns: AnyColumns
+    columns: Data
     proven: bool
 
 
@@ -101,7 +101,7 @@ class _Source:
         self._spans = Spans()
         self._limit = window.limit
         self._first = window.rng.start
-        self._evidence: list[AnyColumns] = []
+        self._evidence: list[Data] = []
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -262,7 +262,7 @@ class _Source:
                 replace(window, rng=Range(wide.end, window.rng.end)),
                 replace(window, rng=Range(window.rng.start, wide.end)),
             )
-            columns: AnyColumns = came.columns.between(first.first_bucket, first.rng.end)
+            columns: Data = came.columns.between(first.first_bucket, first.rng.end)
             self.slots.insert(place, _Slot(first, [first], pending=(came, came._replace(columns=columns))))
             place += 1
         if slot.window.rng.end == self.at:
@@ -575,7 +575,7 @@ class Scheduler:
                     break
                 source.slots.remove(done)
                 chunks = [done.chunks[k] for k in range(len(done.parts))]
-                columns: AnyColumns = concat([c.columns for c in chunks])  # type: ignore[type-var]
+                columns: Data = joined([c.columns for c in chunks])
                 proven = all(c.proven for c in chunks)
                 self._ready.append(Arrival(source.index, done.window, chunks[0].market_id, columns, proven))
             if source.slots or not source.is_cut or (self._in_order and source is not self._begun[0]):

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from itertools import pairwise
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,13 @@ class Columns:
             bounds = np.searchsorted(codes, np.arange(len(self.tokens) + 1))
         return self._at(index).of_tokens(self.tokens, bounds)
 
+    def part(self, first: int, last: int) -> Self:
+        """The entries of some tokens, from the ``first`` to the one before the ``last``."""
+        edges = self.bounds[first : last + 1]
+        return replace(
+            self._at(np.arange(edges[0], edges[-1])), tokens=self.tokens[first:last], bounds=edges - edges[0]
+        )
+
     def of_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
         """The same entries as those of other tokens; a token without an entry is left out."""
         empty = bounds[1:] == bounds[:-1]
@@ -97,11 +105,17 @@ class Columns:
             out, codes = self._at(order), codes[order]
         return out.of_tokens(list(place), np.searchsorted(codes, np.arange(len(place) + 1)))
 
+    def steps(self) -> Ints:
+        """From each entry but the last to the next one [microseconds]; between two tokens the largest number."""
+        out = np.diff(self.ts)
+        borders = self.bounds[(self.bounds > 0) & (self.bounds < len(self))]
+        out[borders - 1] = np.iinfo(np.int64).max
+        return out
+
     def is_sorted(self) -> bool:
         """Whether entries are in tidy order."""
         keys = [t.sort_key for t in self.tokens]
-        falls = np.flatnonzero(self.ts[1:] < self.ts[:-1]) + 1
-        return keys == sorted(keys) and bool(np.isin(falls, self.bounds).all())
+        return keys == sorted(keys) and bool((self.steps() >= 0).all())
 
     def sort(self) -> Self:
         """The same entries in tidy order; stable for equal times."""
@@ -120,10 +134,13 @@ class Columns:
         inside = (self.ts >= start) & (self.ts < end)
         return self if inside.all() else self.take(np.flatnonzero(inside))
 
+    def token_at(self, at: int) -> Token:
+        """The token of an entry."""
+        return self.tokens[int(np.searchsorted(self.bounds, at, side="right")) - 1]
+
     def shown(self, at: int) -> str:
         """Time and token of an entry, for a message."""
-        token = self.tokens[int(np.searchsorted(self.bounds, at, side="right")) - 1]
-        return " ".join([to_text(int(self.ts[at])), *(str(text) for text in token if text is not None)])
+        return " ".join([to_text(int(self.ts[at])), *(str(text) for text in self.token_at(at) if text is not None)])
 
     def _at(self, index: Ints) -> Self:
         """Entries in another order, whose tokens are yet to be set."""
@@ -135,6 +152,11 @@ class Series(Columns):
     """One entry per point with its numbers by name: ``price``, or `METRICS` of tokens without an id, or others."""
 
     values: Mapping[str, Floats]
+
+    @property
+    def price(self) -> Floats:
+        """The values of prices [probability]."""
+        return self.values["price"]
 
     def _at(self, index: Ints) -> Self:
         return replace(super()._at(index), values={name: v[index] for name, v in self.values.items()})
@@ -266,162 +288,9 @@ class Books(Columns):
 
 
 Data = Books | Series
-D = TypeVar("D", Books, Series)
-
-
-def joined(parts: Sequence[D]) -> D:
-    """All entries of all parts, those of a token part after part; ``sort`` brings them into tidy order."""
-    if len(parts) == 1:
-        return parts[0]
-    ts, bounds = np.concatenate([part.ts for part in parts]), parts[0].bounds
-    every: Sequence[Data] = parts
-    books = [part for part in every if isinstance(part, Books)]
-    series = [part for part in every if isinstance(part, Series)]
-    out: Data
-    if books:
-        counts = np.concatenate([part.counts for part in books])
-        price, size = (np.concatenate(numbers) for numbers in zip(*(part.levels() for part in books), strict=True))
-        out = Books.of_levels((), bounds, ts, counts, price, size)
-    else:
-        names = dict.fromkeys(name for part in series for name in part.values)
-        none = (np.full(len(part), np.nan) for part in series)
-        pairs = list(zip(series, none, strict=True))
-        values = {name: np.concatenate([part.values.get(name, nan) for part, nan in pairs]) for name in names}
-        out = Series((), bounds, ts, values)
-    tokens = [token for part in parts for token in part.tokens]
-    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
-    return out.of_codes(tokens, np.repeat(np.arange(len(tokens)), lengths))  # type: ignore[return-value]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CodedColumns:
-    """Base of the three: entry i is of ``tokens[token[i]]`` at ``ts[i]``."""
-
-    tokens: tuple[Token, ...]
-    token: Codes
-    ts: Ints
-
-    def __len__(self) -> int:
-        return len(self.ts)
-
-    def take(self, index: NDArray[Any]) -> Self:
-        """The entries at these positions, in this order."""
-        raise NotImplementedError
-
-    def is_sorted(self) -> bool:
-        """Whether entries are in tidy order: tokens by their sort key, times rising."""
-        keys = [t.sort_key for t in self.tokens]
-        if keys != sorted(keys):
-            return False
-        step = np.diff(self.token)
-        return bool(np.all((step > 0) | ((step == 0) & (np.diff(self.ts) >= 0))))
-
-    def sort(self) -> Self:
-        """The same entries in tidy order; stable for equal times."""
-        if self.is_sorted():
-            return self
-        order = sorted(range(len(self.tokens)), key=lambda i: self.tokens[i].sort_key)
-        rank = np.empty(max(len(order), 1), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        codes = rank[self.token] if len(self) else self.token
-        out = replace(self, tokens=tuple(self.tokens[i] for i in order), token=codes)
-        return out.take(np.lexsort((out.ts, out.token)))
-
-    def level_borders(self, borders: list[int]) -> list[int]:
-        """Where in ``levels``, if there are any, the entries at these positions begin."""
-        return borders
-
-    def between(self, start: int, end: int) -> Self:
-        """The entries with start <= ts < end."""
-        inside = (self.ts >= start) & (self.ts < end)
-        return self if inside.all() else self.take(np.flatnonzero(inside))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BookColumns(CodedColumns):
-    """One entry per snapshot.
-
-    ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i; ``levels`` has their (price,
-    size) pairs one after the other, best first: bids of entry i, its asks, bids of entry i + 1, and so on.
-    """
-
-    counts: Ints
-    levels: Floats
-
-    def take(self, index: NDArray[Any]) -> BookColumns:
-        """The snapshots at these positions, in this order."""
-        per_entry = self.counts.reshape(-1, 2).sum(axis=1)
-        starts = np.concatenate(([0], np.cumsum(per_entry)))[:-1]
-        lengths = per_entry[index]
-        rows = ranges(starts[index], lengths)
-        counts = self.counts.reshape(-1, 2)[index].reshape(-1)
-        return BookColumns(self.tokens, self.token[index], self.ts[index], counts, self.levels[rows])
-
-    def level_borders(self, borders: list[int]) -> list[int]:
-        """Where in ``levels`` the snapshots at these positions begin."""
-        ends = np.concatenate(([0], np.cumsum(self.counts)))
-        return [int(at) for at in ends[2 * np.array(borders)]]
-
-    def slice(self, a: int, b: int, first: int, last: int) -> BookColumns:
-        """Entries a to b, whose levels are ``first`` to ``last``, without a copy."""
-        return BookColumns(
-            self.tokens, self.token[a:b], self.ts[a:b], self.counts[2 * a : 2 * b], self.levels[first:last]
-        )
-
-    def cut(self, levels: int) -> BookColumns:
-        """At most the best ``levels`` levels of each side."""
-        kept = np.minimum(self.counts, levels)
-        if kept.sum() == len(self.levels):
-            return self
-        starts = np.concatenate(([0], np.cumsum(self.counts)))[:-1]
-        return BookColumns(self.tokens, self.token, self.ts, kept, self.levels[ranges(starts, kept)])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberColumns(CodedColumns):
-    """One entry per point; ``values`` has its numbers by the name of their column."""
-
-    values: dict[str, Floats]
-
-    def with_values(self, tokens: tuple[Token, ...], token: Codes, ts: Ints, values: dict[str, Floats]) -> Self:
-        """The same kind of columns with other content."""
-        return type(self)(tokens, token, ts, values)
-
-    def take(self, index: NDArray[Any]) -> Self:
-        """The points at these positions, in this order."""
-        values = {k: v[index] for k, v in self.values.items()}
-        return self.with_values(self.tokens, self.token[index], self.ts[index], values)
-
-    def slice(self, a: int, b: int, _first: int, _last: int) -> Self:
-        """Entries a to b, without a copy."""
-        values = {k: v[a:b] for k, v in self.values.items()}
-        return self.with_values(self.tokens, self.token[a:b], self.ts[a:b], values)
-
-
-class PriceColumns(NumberColumns):
-    """One entry per token and bucket: its price, a probability 0 to 1, and whatever numbers came with it."""
-
-    __slots__ = ()
-
-    @property
-    def price(self) -> Floats:
-        """The prices."""
-        return self.values["price"]
-
-
+D = TypeVar("D", bound=Columns)
 # The columns of every metrics frame, and the fields of its points: pages, archive, service and charts follow.
 METRICS = ("volume", "liquidity", "spread")
-
-
-class MetricColumns(NumberColumns):
-    """One entry per market and bucket: `METRICS`, and whatever numbers came with them; ``tokens`` name markets only."""
-
-    __slots__ = ()
-
-
-AnyColumns = BookColumns | PriceColumns | MetricColumns
-_SHORT = 8  # entries of a slice that are sorted one by one before the slice is cut out
-C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -432,7 +301,7 @@ class Page:
     empty text is kept, as it proves nothing. ``notes``: number of repairs and oddities by name.
     """
 
-    columns: AnyColumns
+    columns: Data
     market_id: str
     resolution: str
     labels: dict[str, str | None]
@@ -447,7 +316,7 @@ class Page:
         return len(self.columns)
 
 
-def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
+def ranges(starts: Ints, lengths: Ints) -> Ints:
     """Concatenated ``arange(start, start + length)`` of each pair."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -455,54 +324,36 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     return np.arange(total, dtype=np.int64) + steps
 
 
-def concat(parts: Sequence[C]) -> C:
-    """All entries of all parts, part after part; equal tokens become one. `merged` brings them into tidy order."""
+def joined(parts: Sequence[D]) -> D:
+    """All entries of all parts: tokens in tidy order, and those of a token part after part, which `sort` puts by time.
+
+    Pages have token after token, so slices of them are put together, and no entry is moved by itself.
+    """
     if len(parts) == 1:
         return parts[0]
-    index: dict[Token, int] = {}
-    maps: dict[int, Codes] = {}  # pages of one market share their tuple of tokens
-    for p in parts:
-        if id(p.tokens) not in maps:
-            maps[id(p.tokens)] = np.array([index.setdefault(t, len(index)) for t in p.tokens] or [0], np.int32)
-    codes = [maps[id(p.tokens)][p.token] if len(p) else p.token for p in parts]
-    return _joined(parts, tuple(index), np.concatenate(codes))
+    number = {t: i for i, t in enumerate(sorted({t for p in parts for t in p.tokens}, key=lambda t: t.sort_key))}
+    codes = np.array([number[token] for part in parts for token in part.tokens], np.int64)
+    order = np.argsort(codes, kind="stable")
+    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    index = ranges((np.cumsum(lengths) - lengths)[order], lengths[order])
+    bounds = np.append(0, np.cumsum(np.bincount(codes, lengths, len(number)).astype(np.int64)))
+    borders = [part.bounds for part in parts]
 
+    def together(arrays: Sequence[Floats], borders: Sequence[Ints]) -> Floats:
+        slices = [array[a:b] for array, edges in zip(arrays, borders, strict=True) for a, b in pairwise(edges.tolist())]
+        return np.concatenate([arrays[0][:0], *(slices[i] for i in order.tolist())])
 
-def merged(parts: Sequence[C]) -> C:
-    """All entries of all parts in tidy order.
-
-    Pages have token after token and follow each other in time, so slices of tokens are joined and no entry is moved by
-    itself; where that does not give the order, or slices are short, entries are sorted.
-    """
-    short = sum(map(len, parts)) < _SHORT * sum(len(p.tokens) for p in parts)
-    if len(parts) == 1 or short or not all(np.all(p.token[1:] >= p.token[:-1]) for p in parts):
-        return concat(parts).sort()
-    slices: dict[Token, list[C]] = {}
-    for part in parts:
-        borders = np.searchsorted(part.token, np.arange(len(part.tokens) + 1)).tolist()
-        levels = part.level_borders(borders)
-        for i, token in enumerate(part.tokens):
-            a, b = borders[i : i + 2]
-            slices.setdefault(token, []).append(part.slice(a, b, levels[i], levels[i + 1]))
-    tokens = sorted(slices, key=lambda t: t.sort_key)
-    ordered = [part for token in tokens for part in slices[token]]
-    lengths = [sum(map(len, slices[token])) for token in tokens]
-    codes = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
-    return _joined(ordered, tuple(tokens), codes, order="F").sort()
-
-
-def _joined(parts: Sequence[C], tokens: tuple[Token, ...], token: Codes, order: Literal["C", "F"] = "C") -> C:
-    ts = np.concatenate([p.ts for p in parts])
-    first = parts[0]
-    if isinstance(first, BookColumns):
-        counts = np.concatenate([p.counts for p in parts])
-        # Prices beside prices: what becomes a frame is not copied once more.
-        levels = np.empty((sum(len(p.levels) for p in parts), 2), order=order)
-        np.concatenate([p.levels for p in parts], out=levels)
-        return BookColumns(tokens, token, ts, counts, levels)
-    names = dict.fromkeys(name for p in parts for name in p.values)
-    values = {
-        name: np.concatenate([p.values[name] if name in p.values else np.full(len(p), np.nan) for p in parts])
-        for name in names
-    }
-    return first.with_values(tokens, token, ts, values)
+    head = (tuple(number), bounds, np.concatenate([part.ts for part in parts])[index])
+    out: Data
+    if isinstance(parts[0], Books):
+        books = [part for part in parts if isinstance(part, Books)]
+        counts = np.concatenate([part.counts.reshape(-1, 2) for part in books])[index].ravel()
+        borders = [np.append(0, np.cumsum(part.counts))[2 * part.bounds] for part in books]
+        levels = zip(*(part.levels() for part in books), strict=True)
+        out = Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels))
+    else:
+        series = [part for part in parts if isinstance(part, Series)]
+        names = dict.fromkeys(name for part in series for name in part.values)
+        values = {n: [s.values[n] if n in s.values else np.full(len(s), np.nan) for s in series] for n in names}
+        out = Series(*head, {name: together(numbers, borders) for name, numbers in values.items()})
+    return replace(out, place=index)  # type: ignore[return-value]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, ranges
+from marketdata.points.columns import Books, Data, Floats, Ints, ranges
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
 
-C = TypeVar("C", BookColumns, PriceColumns, MetricColumns)
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
 # Below this many rows per token, one division over all rows beats a search per token.
@@ -113,23 +111,23 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
 
 
-def resample_columns(columns: C, resolution: str | BucketWidth, *, counts: bool = False) -> C:
-    """The rule of `resample` on columns in tidy order; a bucket without a point has no entry; ``counts`` of means."""
+def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:
+    """The rule of `resample`; a bucket without a point has no entry; ``counts`` of means."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
-    groups = group_starts(columns.token)
-    starts = bucket_starts(columns.ts - width.offset, groups, width.micros)
-    if isinstance(columns, BookColumns):
-        last = columns.take(last_rows(columns.ts, starts, groups))
+    starts = bucket_starts(columns.ts - width.offset, columns.starts, width.micros)
+    if isinstance(columns, Books):
+        last = columns.take(last_rows(columns.ts, starts, columns.starts))
         return replace(last, ts=width.floor(last.ts))
     found = {name: means(column, None, starts) for name, column in columns.values.items()}
     values = {name: mean for name, (mean, _) in found.items()}
     if counts:
         values |= {name + COUNT: found[name][1] for name in uncounted(found)}  # type: ignore[misc]  # whole numbers
-    return columns.with_values(columns.tokens, columns.token[starts], width.floor(columns.ts[starts]), values)
+    first = columns.take(starts)
+    return replace(first, ts=width.floor(first.ts), values=values)
 
 
-def aggregate(columns: C, resolution: Resolution, rule: str) -> C:
+def aggregate(columns: Data, resolution: Resolution, rule: str) -> Data:
     """`resample_columns` under another reading of what the interface leaves open.
 
     ``rule``: "points" (and "last" for books) is `resample_columns`; "means" averages the means of the finer
@@ -137,9 +135,8 @@ def aggregate(columns: C, resolution: Resolution, rule: str) -> C:
     """
     if rule in ("first", "last"):
         width, columns = BucketWidth.of(str(resolution)), columns.sort()
-        groups = group_starts(columns.token)
-        starts = bucket_starts(columns.ts, groups, width.micros)
-        out = columns.take(starts if rule == "first" else last_rows(columns.ts, starts, groups))
+        starts = bucket_starts(columns.ts, columns.starts, width.micros)
+        out = columns.take(starts if rule == "first" else last_rows(columns.ts, starts, columns.starts))
         return replace(out, ts=width.floor(out.ts))
     for step in Resolution if rule == "means" else ():
         if step.micros < resolution.micros:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.points.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import METRICS, Books, Data, Series, Token
 
 View = Literal["books", "prices", "metrics"]
 
@@ -19,7 +19,7 @@ class ViewSpec(NamedTuple):
     to have 40 levels; ``optional``: whether a field may be absent, its column then null.
     """
 
-    columns: type[AnyColumns]
+    columns: type[Data]
     ids: tuple[str, ...]
     names: tuple[str, ...]
     fields: dict[str, str]
@@ -38,16 +38,24 @@ class ViewSpec(NamedTuple):
 
 
 VIEWS: dict[View, ViewSpec] = {
-    "books": ViewSpec(BookColumns, Token._fields, ("side", "level", "price", "size"), {}, 1700),
-    "prices": ViewSpec(PriceColumns, Token._fields, ("price",), {"p": "price"}, 40),
-    "metrics": ViewSpec(MetricColumns, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=True),
+    "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700),
+    "prices": ViewSpec(Series, Token._fields, ("price",), {"p": "price"}, 40),
+    "metrics": ViewSpec(Series, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=True),
 }
 
 
-def empty(view: View) -> AnyColumns:
+def empty(view: View) -> Data:
     """Columns without an entry."""
-    codes, ts = np.empty(0, np.int32), np.empty(0, np.int64)
-    columns = VIEWS[view].columns
-    if issubclass(columns, BookColumns):
-        return columns((), codes, ts, np.empty(0, np.int64), np.empty((0, 2)))
-    return columns((), codes, ts, {name: np.empty(0) for name in VIEWS[view].names})
+    none, bounds = np.empty(0), np.zeros(1, np.int64)
+    ts = none.astype(np.int64)
+    if view == "books":
+        return Books.of_levels((), bounds, ts, ts, none, none)
+    return Series((), bounds, ts, dict.fromkeys(VIEWS[view].names, none))
+
+
+def view_of(columns: Data) -> View:
+    """The view that columns are of: the first value of a series names it."""
+    if isinstance(columns, Books):
+        return "books"
+    first = next(iter(columns.values))
+    return next(view for view, spec in VIEWS.items() if spec.names[0] == first)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import AnyColumns, BookColumns, Ints
+from marketdata.points.columns import Books, Data, Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
-_IS_BOOKS = {view: spec.columns is BookColumns for view, spec in VIEWS.items()}
+_IS_BOOKS = {view: spec.columns is Books for view, spec in VIEWS.items()}
 POINTS = {view: 2_048 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 # Memory that the chunks take at most.
@@ -47,7 +47,7 @@ class ServedArchive(Protocol):
 
     def columns(
         self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
-    ) -> AnyColumns:
+    ) -> Data:
         """Points of a market, sorted."""
         ...
 
@@ -99,7 +99,7 @@ class Subject(NamedTuple):
 class CachedChunk:
     """Points of a range of whole buckets on a grid from the epoch, of one version, with their time order."""
 
-    columns: AnyColumns
+    columns: Data
 
     @cached_property
     def order(self) -> Ints:
@@ -123,12 +123,6 @@ class CachedChunk:
         return self._bucket_edges[1]
 
     @cached_property
-    def level_starts(self) -> Ints:
-        """First row of every side in ``columns.levels``; one more at the end. Books only."""
-        assert isinstance(self.columns, BookColumns)
-        return np.concatenate(([0], np.cumsum(self.columns.counts)))
-
-    @cached_property
     def texts(self) -> list[Any]:
         """JSON of each entry once it was served, before that None."""
         return [None] * len(self.columns)
@@ -138,8 +132,8 @@ class CachedChunk:
         """Memory with all texts, roughly [bytes]."""
         columns = self.columns
         size = len(columns) * 48 + 2_000
-        if isinstance(columns, BookColumns):
-            return size + columns.levels.nbytes * 2 + columns.counts.nbytes * 2 + len(columns) * 150
+        if isinstance(columns, Books):
+            return size + int(columns.counts.sum()) * 32 + len(columns) * 200
         return size + sum(v.nbytes for v in columns.values.values())
 
 
@@ -154,7 +148,7 @@ class ChunkCache:
         self.nbytes = 0
         self.reads = 0
 
-    def get(self, key: Any, read: Callable[[], AnyColumns]) -> tuple[CachedChunk, bool]:
+    def get(self, key: Any, read: Callable[[], Data]) -> tuple[CachedChunk, bool]:
         """The chunk of this key, and whether it had to be read."""
         with self._lock:
             if key in self._chunks:

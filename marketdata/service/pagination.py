@@ -26,7 +26,7 @@ import numpy as np
 from itsdangerous import Signer
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import AnyColumns
+from marketdata.points.columns import Data
 from marketdata.service import errors
 from marketdata.service.cache import (
     CACHE_BYTES,
@@ -149,7 +149,7 @@ class Pages:
         end = rng.end if cell.start < rng.end < cell.end and rng.end % width else cell.end
         return version, subject, start, end
 
-    def _read(self, subject: Subject, rng: Range) -> AnyColumns:
+    def _read(self, subject: Subject, rng: Range) -> Data:
         return self._source.columns(subject.view, subject.market_id, rng, subject.resolution, subject.token_id)
 
 

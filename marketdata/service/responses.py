@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import orjson
 from fastapi.responses import Response
 
-from marketdata.points.columns import BookColumns, Token
+from marketdata.points.columns import Books, Token
 from marketdata.points.views import VIEWS
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
@@ -98,13 +99,15 @@ def _flat(page: ServedPage) -> list[Any]:
 
 def _by_token(rows: PageRows) -> Iterator[tuple[Token, Index]]:
     columns = rows.chunk.columns
-    for index in np.split(rows.index, np.flatnonzero(np.diff(columns.token[rows.index])) + 1):
-        yield columns.tokens[int(columns.token[index[0]])], index
+    edges = np.searchsorted(rows.index, columns.bounds).tolist()
+    for token, (a, b) in zip(columns.tokens, pairwise(edges), strict=True):
+        if a < b:
+            yield token, rows.index[a:b]
 
 
 def _points(part: PageRows, index: Index) -> list[Any]:
     columns = part.chunk.columns
-    if isinstance(columns, BookColumns):
+    if isinstance(columns, Books):
         return _books(part, columns, index)
     field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
     names = ("t", *(field_of.get(name, name) for name in columns.values))
@@ -112,17 +115,16 @@ def _points(part: PageRows, index: Index) -> list[Any]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _books(part: PageRows, columns: BookColumns, index: Index) -> list[orjson.Fragment]:
+def _books(part: PageRows, columns: Books, index: Index) -> list[orjson.Fragment]:
     """Snapshots as JSON, cached in the chunk."""
-    levels, starts, texts = columns.levels, part.chunk.level_starts, part.chunk.texts
-    places = index.tolist()
+    texts, places = part.chunk.texts, index.tolist()
     fresh = [i for i in places if texts[i] is None]
     if fresh:
-        wanted = np.array(fresh)
-        edges = (starts[2 * wanted + side].tolist() for side in range(3))
+        books = columns.take(np.array(fresh))
+        levels, ends = np.stack(books.levels(), axis=1), np.append(0, np.cumsum(books.counts)).tolist()
         points = [
             {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
-            for t, a, b, c in zip(_times(columns.ts[wanted]), *edges, strict=True)
+            for t, a, b, c in zip(_times(books.ts), ends[:-1:2], ends[1::2], ends[2::2], strict=True)
         ]
         # After a time there are numbers only, so a snapshot begins where these bytes are.
         for i, text in zip(fresh, to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):

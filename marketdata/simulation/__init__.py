@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import concat
+from marketdata.points.columns import joined
 from marketdata.simulation.market import END, Observations, observe, simulate_market
 from marketdata.simulation.universe import MarketSpec, event_specs, market_record, market_specs
 
@@ -111,9 +111,9 @@ def simulate(
     )
     for batch in _batches(specs, minutes, levels):
         archive.add(
-            books=concat([s.books for s in batch]),
-            prices=concat([s.prices for s in batch]),
-            metrics=concat([s.metrics for s in batch]),
+            books=joined([s.books for s in batch]),
+            prices=joined([s.prices for s in batch]),
+            metrics=joined([s.metrics for s in batch]),
             complete=True,
         )
     return archive
@@ -125,7 +125,7 @@ def _batches(specs: list[MarketSpec], minutes: int, levels: int) -> Iterator[lis
     rows = 0
     for spec in sorted(specs, key=lambda spec: spec.market_id):
         for nth, part in enumerate(observe(simulate_market(spec, minutes), levels)):
-            size = len(part.books.levels)
+            size = int(part.books.counts.sum())
             if batch and (nth or rows + size > _BATCH_LEVELS):
                 yield batch
                 batch, rows = [], 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import BookColumns, Floats, Ints, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Floats, Series, Token, joined
 from marketdata.simulation import order_books, price_process
 from marketdata.simulation.price_process import PricePath
 from marketdata.simulation.universe import MarketSpec
@@ -48,9 +48,9 @@ class SimulatedMarket:
 class Observations:
     """Books, prices and metrics of a market in an interval."""
 
-    books: BookColumns
-    prices: PriceColumns
-    metrics: MetricColumns
+    books: Books
+    prices: Series
+    metrics: Series
 
 
 def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
@@ -115,26 +115,15 @@ def _observations(
     tokens = tuple(market.spec.tokens[i] for i in order)
     kept = rng.random((count, minutes)) >= 0.004
     kept[:, [0, -1]] = True
-    books = [
-        parts[i].take(kept[i]).columns((tokens[at],), np.zeros(kept[i].sum(), np.int32), path.ts[kept[i]])
-        for at, i in enumerate(order)
-    ]
+    books = [parts[i].take(kept[i]).columns(tokens[at], path.ts[kept[i]]) for at, i in enumerate(order)]
     polled = rng.random(minutes) >= 0.01
     polled[[0, -1]] = True
     values = {"volume": market.volume, "liquidity": np.asarray(value), "spread": spread}
-    metrics = MetricColumns((Token(market.spec.market_id),), np.zeros(minutes, np.int32), path.ts, values)
-    return Observations(_join(books, tokens), _prices(rng, path, tokens, order), metrics.take(np.flatnonzero(polled)))
+    metrics = Series((Token(market.spec.market_id),), np.array([0, minutes]), path.ts, values)
+    return Observations(joined(books), _prices(rng, path, tokens, order), metrics.take(np.flatnonzero(polled)))
 
 
-def _join(books: list[BookColumns], tokens: tuple[Token, ...]) -> BookColumns:
-    token = np.repeat(np.arange(len(books), dtype=np.int32), [len(b) for b in books])
-    ts: Ints = np.concatenate([b.ts for b in books])
-    return BookColumns(
-        tokens, token, ts, np.concatenate([b.counts for b in books]), np.concatenate([b.levels for b in books])
-    )
-
-
-def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...], order: list[int]) -> PriceColumns:
+def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...], order: list[int]) -> Series:
     """Prices near the probability; now and then one token deviates for minutes, as under thin trading."""
     minutes = len(path.ts)
     shape = (len(order), minutes)
@@ -146,5 +135,6 @@ def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...]
     price = np.asarray(np.round(np.clip(price, 0.0, 1.0), 4), np.float64)
     kept = rng.random(shape) >= 0.02
     kept[:, [0, -1]] = True
-    token, minute = np.nonzero(kept)
-    return PriceColumns(tokens, token.astype(np.int32), path.ts[minute], {"price": price[kept]})
+    minute = np.nonzero(kept)[1]
+    bounds = np.append(0, np.cumsum(kept.sum(axis=1)))
+    return Series(tokens, bounds, path.ts[minute], {"price": price[kept]})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import BookColumns, Codes, Floats, Ints, Token
+from marketdata.points.columns import Books, Floats, Ints, Token
 
 UNIT = 1000  # prices are counted in thousandths, the finest tick
 COARSE, FINE = 10, 1
@@ -32,14 +32,12 @@ class OrderBooks:
         """Some of the books."""
         return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 
-    def columns(self, tokens: tuple[Token, ...], token: Codes, ts: Ints) -> BookColumns:
-        """The books as columns, entry i about ``tokens[token[i]]`` at ``ts[i]``."""
+    def columns(self, token: Token, ts: Ints) -> Books:
+        """The books as columns, entry i at ``ts[i]``."""
         counts = np.stack((self.bids, self.asks), axis=1)
         present = np.arange(self.prices.shape[2]) < counts[:, :, None]
-        levels = np.empty((int(counts.sum()), 2))
-        levels[:, 0] = self.prices[present] / UNIT
-        levels[:, 1] = self.sizes[present]
-        return BookColumns(tokens, token, ts, counts.reshape(-1).astype(np.int64), levels)
+        price, size = self.prices[present] / UNIT, self.sizes[present]
+        return Books.of_levels((token,), np.array([0, len(ts)]), ts, counts.ravel().astype(np.int64), price, size)
 
     def spread(self) -> Floats:
         """Best ask less best bid [probability]; NaN where a side is empty."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from marketdata import accessor
 from marketdata.errors import ConfigError
-from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Ints, Series, Token
 from marketdata.resolution import Resolution
 from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
@@ -27,10 +27,13 @@ def _tokens(markets: int) -> tuple[Token, ...]:
     return tuple(Token(_NAMES[m], f"{m + 1}{t + 1}", labels[t]) for m in range(markets) for t in range(2))
 
 
-def _ts(buckets: int, resolution: str, repeat: int) -> Any:
+def _head(tokens: tuple[Token, ...], buckets: int, resolution: str) -> tuple[tuple[Token, ...], Ints, Ints]:
+    """Tokens, bounds and times of columns."""
     if buckets < 0:
         raise ConfigError(f"buckets={buckets!r} is not available; allowed are 0 and more.")
-    return np.tile(_START + np.arange(buckets, dtype=np.int64) * Resolution.of(resolution).micros, repeat)
+    ts = _START + np.arange(buckets, dtype=np.int64) * Resolution.of(resolution).micros
+    tokens = tokens if buckets else ()
+    return tokens, np.arange(len(tokens) + 1) * buckets, np.tile(ts, len(tokens))
 
 
 def _mids(markets: int, buckets: int) -> Any:
@@ -63,27 +66,23 @@ def books(
     steps = np.stack([-1 - deep, 1 + deep])
     price = (mids[:, :, None, None] + steps) / 100
     levels_ = np.stack([price, np.broadcast_to(sizes, price.shape)], axis=-1).reshape(-1, 2)
-    token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
-    counts = np.full(2 * len(token), levels, np.int64)
-    return accessor.to_frame(BookColumns(tokens, token, _ts(buckets, resolution, len(tokens)), counts, levels_), frame)
+    counts = np.full(2 * len(tokens) * buckets, levels, np.int64)
+    books = Books.of_levels(*_head(tokens, buckets, resolution), counts, *levels_.T)
+    return accessor.to_frame(books, frame)
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
     """Prices of the tokens of `books`, the mids: ``ts market_id token_id token_label price``; see `books`."""
     tokens, mids = _tokens(markets), _mids(markets, buckets)
-    token = np.repeat(np.arange(len(tokens), dtype=np.int32), buckets)
-    return accessor.to_frame(
-        PriceColumns(tokens, token, _ts(buckets, resolution, len(tokens)), {"price": mids.reshape(-1) / 100}), frame
-    )
+    return accessor.to_frame(Series(*_head(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
     """Metrics of the markets of `books`: ``ts market_id volume liquidity spread``; see `books`."""
     named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
-    market = np.repeat(np.arange(markets, dtype=np.int32), buckets)
     volume = 100.0 + 10.0 * np.tile(np.resize(np.array(_MOVES, dtype=np.int64), buckets), markets)
-    values = {"volume": volume, "liquidity": np.full(len(market), 1000.0), "spread": np.full(len(market), 0.02)}
-    return accessor.to_frame(MetricColumns(named, market, _ts(buckets, resolution, markets), values), frame)
+    values = {"volume": volume, "liquidity": np.full(len(volume), 1000.0), "spread": np.full(len(volume), 0.02)}
+    return accessor.to_frame(Series(*_head(named, buckets, resolution), values), frame)
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:

@@ -15,7 +15,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
 from marketdata.accessor import to_frame
-from marketdata.points.columns import METRICS, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import METRICS, Books, Series, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
@@ -109,23 +109,21 @@ def encodings(draw: st.DrawFn, page: Any) -> bytes:
 
 
 @st.composite
-def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> BookColumns:
-    """Strategy of BookColumns: one-sided, empty, crossed, with gaps; parameters as for `book_frames`."""
+def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Books:
+    """Strategy of Books: one-sided, empty, crossed, with gaps; parameters as for `book_frames`."""
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
-    code, ts, counts, levels = [], [], [], []
-    for i in range(len(tokens)):
+    bounds, ts, counts, levels = [0], [], [], []
+    for _ in tokens:
         for moment in draw(times(step=step, most=most)):
             bids, asks = draw(sides("bid", 3)), draw(sides("ask", 3))
-            code.append(i)
             ts.append(moment)
             counts += [len(bids), len(asks)]
             levels += [*bids, *asks]
-    return BookColumns(
-        tuple(tokens),
-        np.array(code, np.int32),
-        np.array(ts, np.int64),
-        np.array(counts, np.int64),
-        np.array(levels, np.float64).reshape(-1, 2),
+        bounds.append(len(ts))
+    price, size = np.array(levels, np.float64).reshape(-1, 2).T
+    edges = np.array(bounds)
+    return Books.of_levels((), edges, np.array(ts, np.int64), np.array(counts, np.int64), price, size).of_tokens(
+        tokens, edges
     )
 
 
@@ -133,29 +131,29 @@ nullable = st.one_of(st.just(math.nan), prices.map(float))
 
 
 @st.composite
-def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> PriceColumns:
-    """Strategy of PriceColumns of some tokens, with gaps and nulls; parameters as for `book_frames`."""
-    tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
-    code, ts, price = [], [], []
-    for i in range(len(tokens)):
-        for moment in draw(times(step=step, most=most)):
-            code.append(i)
-            ts.append(moment)
-            price.append(draw(nullable))
-    return PriceColumns(tuple(tokens), np.array(code, np.int32), np.array(ts, np.int64), {"price": np.array(price)})
+def _series(draw: st.DrawFn, tokens: list[Token], names: tuple[str, ...], step: int, most: int) -> Series:
+    """Strategy of Series with these values, nulls among them; parameters as for `book_frames`."""
+    bounds, ts = [0], list[int]()
+    for _ in tokens:
+        ts += draw(times(step=step, most=most))
+        bounds.append(len(ts))
+    values = {name: np.array([draw(nullable) for _ in ts], np.float64) for name in names}
+    edges = np.array(bounds)
+    return Series((), edges, np.array(ts, np.int64), values).of_tokens(tokens, edges)
 
 
 @st.composite
-def metric_columns(draw: st.DrawFn, *, most: int = 20) -> MetricColumns:
-    """Strategy of MetricColumns of some markets, with gaps and nulls; parameters as for `book_frames`."""
+def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Series:
+    """Strategy of Series of prices of some tokens, with gaps and nulls; parameters as for `book_frames`."""
+    tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
+    return draw(_series(tokens, ("price",), step, most))
+
+
+@st.composite
+def metric_columns(draw: st.DrawFn, *, most: int = 20) -> Series:
+    """Strategy of Series of metrics of some markets, with gaps and nulls; parameters as for `book_frames`."""
     markets = [Token(f"0x{i}") for i in range(draw(st.integers(1, 3)))]
-    code, ts = [], []
-    for i in range(len(markets)):
-        for moment in draw(times(most=most)):
-            code.append(i)
-            ts.append(moment)
-    values = {name: np.array([draw(nullable) for _ in ts], np.float64) for name in (*METRICS, "trades")}
-    return MetricColumns(tuple(markets), np.array(code, np.int32), np.array(ts, np.int64), values)
+    return draw(_series(markets, (*METRICS, "trades"), MINUTE, most))
 
 
 def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
@@ -197,7 +195,6 @@ def pages(draw: st.DrawFn, view: View = "books") -> bytes:
     """
     if view == "books":
         return draw(encodings(draw(book_pages())))
-    drawn: PriceColumns | MetricColumns
     drawn = draw(price_columns(most=6)) if view == "prices" else draw(metric_columns(most=6))
     field_of = {column: field for field, column in VIEWS[view].fields.items()}
     points: dict[str | None, list[dict[str, Any]]] = {token.token_label: [] for token in drawn.tokens}

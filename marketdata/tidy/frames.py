@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import AnyColumns, BookColumns, Codes, Floats, Ints, Token
+from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, view_of
 from marketdata.tidy import nested
 from marketdata.tidy.normalization import from_codes
 
@@ -31,19 +31,19 @@ def frame_kind(value: Any) -> FrameKind:
     return value  # type: ignore[no-any-return]
 
 
-def to_frame(columns: AnyColumns, frame: FrameKind = "pandas") -> Any:
+def to_frame(columns: Data, frame: FrameKind = "pandas") -> Any:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
     columns = columns.sort()
     build = _Pandas() if frame == "pandas" else _Polars()
-    if isinstance(columns, BookColumns):
+    if isinstance(columns, Books):
         return build.frame(_book_series(columns, build))
-    who = next(spec.ids for spec in VIEWS.values() if isinstance(columns, spec.columns))
-    series = {"ts": build.times(columns.ts), **_who(columns.tokens, columns.token, build, who)}
+    ids = VIEWS[view_of(columns)].ids
+    series = {"ts": build.times(columns.ts), **_ids(columns.tokens, columns.token, build, ids)}
     series |= {name: build.floats(values, None) for name, values in columns.values.items()}  # noqa: PD011 no frame
     return build.frame(series)
 
 
-def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]:
+def _book_series(books: Books, build: _Pandas | _Polars) -> dict[str, Any]:
     rows = np.maximum(books.counts, 1)
     per_snapshot = rows.reshape(-1, 2).sum(axis=1)
     total = int(per_snapshot.sum())
@@ -52,16 +52,17 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
     level -= np.repeat((ends - rows).astype(np.int32), rows)
     side = np.repeat((np.arange(len(rows)) & 1).astype(np.int8), rows)
     markers = (ends - 1)[books.counts == 0]
+    price, size = books.levels()
     if len(markers):
-        held = np.ones(total, bool)
-        held[markers] = False
-        price, size = np.full(total, np.nan), np.full(total, np.nan)
-        price[held], size[held] = books.levels[:, 0], books.levels[:, 1]
+        at = np.delete(np.arange(total), markers)
+        numbers = np.full((2, total), np.nan)
+        numbers[0, at], numbers[1, at] = price, size
+        price, size = numbers
     else:
-        price, size = (np.ascontiguousarray(books.levels[:, i]) for i in (0, 1))
+        price, size = np.ascontiguousarray(price), np.ascontiguousarray(size)
     return {
         "ts": build.times(np.repeat(books.ts, per_snapshot)),
-        **_who(books.tokens, books.token, build, ID_COLUMNS, per_snapshot),
+        **_ids(books.tokens, books.token, build, ID_COLUMNS, per_snapshot),
         "side": build.sides(side),
         "level": build.levels(level, markers),
         "price": build.floats(price, markers),
@@ -69,7 +70,7 @@ def _book_series(books: BookColumns, build: _Pandas | _Polars) -> dict[str, Any]
     }
 
 
-def _who(
+def _ids(
     tokens: tuple[Token, ...],
     token: Codes,
     build: _Pandas | _Polars,
@@ -152,7 +153,7 @@ class _Polars:
         return self.pl.DataFrame(series)
 
 
-def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
+def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
     """Columns of a frame of any kind, in tidy order, with its further numeric columns; marker rows become empty sides.
 
     Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing
@@ -171,14 +172,15 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> AnyColumns:
         table.identity = ID_COLUMNS
     if nest:
         return _of_lists(nested.in_order(table)).sort()
-    if issubclass(spec.columns, BookColumns):
+    if spec.columns is Books:
         return _snapshots(table.book()).sort()
     numbers = [c for c in source.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
     table = table.in_order(numbers)
     values = {c: table.array(c) for c in numbers}
     none = np.full(len(table), np.nan)
     whole = {c: values.get(c, none) for c in (*spec.names, *values)}
-    return spec.columns(*tokens_of_rows(table), table.array("ts"), whole).sort()
+    out = Series((), np.zeros(1, np.int64), table.array("ts"), whole)
+    return out.of_codes(*tokens_of_rows(table)).sort()
 
 
 def tokens_of_rows(table: Any) -> tuple[tuple[Token, ...], Codes]:
@@ -189,19 +191,23 @@ def tokens_of_rows(table: Any) -> tuple[tuple[Token, ...], Codes]:
     return tokens, table.token_numbers.astype(np.int32)
 
 
-def _of_lists(table: Any) -> BookColumns:
+def _of_lists(table: Any) -> Books:
     counts = nested.level_counts(table)
-    levels = np.column_stack(nested.level_values(table, counts, counts))
-    return BookColumns(*tokens_of_rows(table), table.array("ts"), counts, levels)
+    price, size = nested.level_values(table, counts, counts)
+    return books_of(table, table.array("ts"), counts, price, size)
 
 
-def _snapshots(table: Any) -> BookColumns:
+def books_of(table: Any, ts: Ints, counts: Ints, price: Floats, size: Floats, rows: Ints | None = None) -> Books:
+    """Books of levels in one piece, of the tokens of some rows (None: all) of a table that is in order."""
+    tokens, token = tokens_of_rows(table)
+    books = Books.of_levels((), np.zeros(1, np.int64), ts, counts, price, size)
+    return books.of_codes(tokens, token if rows is None else token[rows])
+
+
+def _snapshots(table: Any) -> Books:
     starts, asks, ends = table.sides
     price = table.array("price")
     held = ~np.isnan(price)
     before = np.concatenate(([0], np.cumsum(held)))
     counts = np.column_stack((before[asks] - before[starts], before[ends] - before[asks])).ravel()
-    tokens, token = tokens_of_rows(table)
-    # Prices beside prices, as the columns of a file are.
-    levels = np.stack((price[held], table.array("size")[held])).T
-    return BookColumns(tokens, token[starts], table.array("ts")[starts], counts, levels)
+    return books_of(table, table.array("ts")[starts], counts, price[held], table.array("size")[held], starts)

@@ -12,7 +12,7 @@ from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice
-from marketdata.points.columns import BookColumns, Books, Floats, Ints, Token, joined
+from marketdata.points.columns import Books, Floats, Ints, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
@@ -94,7 +94,7 @@ def rebuild(
         warn(f"{count} of {len(changes)} changes have a {what}; they were left out.", RecordingWarning)
     if tally.first is not None:
         warn(disagreement(tally), RecordingWarning)
-    columns = coded(joined(parts)) if parts else empty("books")
+    columns = joined(parts) if parts else empty("books")
     if like is None:
         return to_frame(columns, frame)
     return closed(to_frame(columns, "polars"), like)
@@ -117,9 +117,9 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
     """
     like = in_memory(books)
     columns = to_columns("books", like)
-    assert isinstance(columns, BookColumns)
+    assert isinstance(columns, Books)
     width = BucketWidth.of(resolution_of)
-    return closed(_frame(rule.diff(_books(columns), width)), like)
+    return closed(_frame(rule.diff(columns, width)), like)
 
 
 def disagreement(tally: rule.Tally) -> str:
@@ -229,17 +229,6 @@ def _tokens(source: Any, names: list[str]) -> tuple[tuple[Token, ...], Any]:
     none = [None] * len(heads)
     ids = zip(texts.get("market_id", none), texts["token_id"], texts.get("token_label", none), strict=True)
     return tuple(Token(m or t, t, label) for m, t, label in ids), number.astype(np.int32)
-
-
-def coded(books: Books) -> BookColumns:
-    """Books in the form that frames and files are made of."""
-    return BookColumns(books.tokens, books.token, books.ts, books.counts, np.stack(books.levels()).T).sort()
-
-
-def _books(columns: BookColumns) -> Books:
-    price, size = columns.levels.T
-    out = Books.of_levels((), np.zeros(1, np.int64), columns.ts, columns.counts, price, size)
-    return out.of_codes(columns.tokens, columns.token)
 
 
 def _frame(changes: rule.Changes) -> pl.DataFrame:

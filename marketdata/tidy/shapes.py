@@ -12,7 +12,6 @@ import polars as pl
 
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import whole
-from marketdata.points.columns import BookColumns
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy import frames, nested
 from marketdata.tidy.backends import Result, Taken, is_lazy, run
@@ -135,7 +134,7 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
         raise NotTidyError(
             "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
         )
-    books = BookColumns(*frames.tokens_of_rows(table), table.array("ts"), held.sum(axis=2).ravel(), pairs[held])
+    books = frames.books_of(table, table.array("ts"), held.sum(axis=2).ravel(), *pairs[held].T)
     return frames.to_frame(books, "polars")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import simdjson
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import AnyColumns, BookColumns, Page, Token, merged
+from marketdata.points.columns import Books, Data, Page, Token, joined
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
@@ -49,7 +49,7 @@ _UNUSUAL = (_UnusualPageError, ContractError, TypeError, ValueError, LookupError
 
 
 class _Read(NamedTuple):
-    columns: AnyColumns
+    columns: Data
     envelope: Envelope
     notes: Counter[str]
 
@@ -73,7 +73,7 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
     )
 
 
-def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Counter[str]]:
+def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str]]:
     """Many answers as one batch, in tidy order, points of two pages twice, and counts of repairs and oddities.
 
     ContractError names the page off the interface, or the resolutions that differ.
@@ -85,14 +85,14 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[AnyColumns, Count
                 reads.append(_read(view, body, None))
             except ContractError as error:
                 raise ContractError(f"Page {k}: {error}") from None
-        parts: list[AnyColumns] = [read.columns for read in reads]
+        parts: list[Data] = [read.columns for read in reads]
         notes: Counter[str] = Counter()
         for read in reads:
             notes.update(read.notes)
         resolutions = {read.envelope.resolution for read in reads}
         if len(resolutions) > 1:
             raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
-        columns: AnyColumns = merged(parts) if parts else empty(view)  # type: ignore[type-var]
+        columns: Data = joined(parts).sort() if parts else empty(view)
         return check(columns, next(iter(resolutions), ""), notes), notes
 
 
@@ -151,9 +151,9 @@ def _read_books(body: bytes) -> _Read:
     ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
     if ts.min(initial=0) < _YEAR_1:
         raise _UnusualPageError
-    token = np.repeat(np.arange(len(groups), dtype=np.int32), sizes)
-    columns = BookColumns(head.tokens_of(labels), token, ts, np.array(counts, np.int64), levels)
-    return _Read(columns, envelope, Counter())
+    bounds = np.append(0, np.cumsum(sizes))
+    books = Books.of_levels((), bounds, ts, np.array(counts, np.int64), levels[:, 0], levels[:, 1])
+    return _Read(books.of_tokens(head.tokens_of(labels), bounds), envelope, Counter())
 
 
 def _without_numbers(counts: list[int], sizes: list[int], labels: tuple[str, ...]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import AnyColumns, BookColumns, Token
+from marketdata.points.columns import Books, Data, Floats, Ints, Series, Token
 from marketdata.points.views import VIEWS, View, ViewSpec
 from marketdata.times import Range, parse_iso
 
@@ -48,7 +48,7 @@ def load(body: bytes, notes: Counter[str] | None = None) -> Any:
         raise ContractError(f"The answer is not JSON: {str(problem)[:200]}. It starts: {start!r}") from None
 
 
-def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> AnyColumns:
+def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> Data:
     """The points of a loaded body (``grouped``: by label); ContractError with the path of the first wrong value."""
     reader = _Reader(rng, notes)
     data = top.get("data")
@@ -68,7 +68,7 @@ def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | Non
     return reader.rows(view, groups)
 
 
-def _read_market(reader: _Reader, view: View, market_id: str, data: Any) -> AnyColumns:
+def _read_market(reader: _Reader, view: View, market_id: str, data: Any) -> Data:
     path = "data"
     if isinstance(data, dict) and len(data) == 1:
         path = f"data.{next(iter(data))}"
@@ -81,25 +81,24 @@ class _Reader:
         self.rng = rng
         self.notes = notes
 
-    def rows(self, view: View, groups: list[tuple[Token, str, list[Any]]]) -> AnyColumns:
-        tokens = tuple(token for token, _, _ in groups)
-        code: list[int] = []
+    def rows(self, view: View, groups: list[tuple[Token, str, list[Any]]]) -> Data:
         ts: list[int] = []
         points: list[tuple[str, dict[str, Any]]] = []
-        for i, (_, path, group) in enumerate(groups):
+        for _, path, group in groups:
             for k, raw in enumerate(group):
                 where = f"{path}[{k}]"
                 point = _expect(raw, dict, where)
                 ts.append(self.time(point, where))
-                code.append(i)
                 points.append((where, point))
-        head = (tokens, np.array(code, np.int32), np.array(ts, np.int64))
-        columns = VIEWS[view].columns
-        if issubclass(columns, BookColumns):
-            return columns(*head, *self.books(points))
-        return columns(*head, self.numbers(points, VIEWS[view]))
+        head = ((), np.append(0, np.cumsum([len(group) for _, _, group in groups])), np.array(ts, np.int64))
+        out: Data
+        if VIEWS[view].columns is Books:
+            out = Books.of_levels(*head, *self.books(points))
+        else:
+            out = Series(*head, self.numbers(points, VIEWS[view]))
+        return out.of_tokens([token for token, _, _ in groups], head[1])
 
-    def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Any, Any]:
+    def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Ints, Floats, Floats]:
         counts: list[int] = []
         levels: list[tuple[float, float]] = []
         for where, point in points:
@@ -115,7 +114,8 @@ class _Reader:
                     levels.append(self.level(pair, f"{path}[{k}]"))
                 counts.append(len(pairs))
             self.extras(set(point) - {"t", "bids", "asks"})
-        return np.array(counts, np.int64), np.array(levels, np.float64).reshape(-1, 2)
+        price, size = np.array(levels, np.float64).reshape(-1, 2).T
+        return np.array(counts, np.int64), price, size
 
     def level(self, pair: Any, path: str) -> tuple[float, float]:
         if not isinstance(pair, list) or len(pair) < 2:

@@ -6,50 +6,39 @@ from collections import Counter
 
 import numpy as np
 
-from marketdata.points.columns import AnyColumns, BookColumns, PriceColumns
+from marketdata.points.columns import Books, Data
+from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
 
 _NAMES = frozenset(str(r) for r in Resolution)
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
 
 
-def check(columns: AnyColumns, resolution: str, notes: Counter[str]) -> AnyColumns:
+def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     """The columns with levels best first; every oddity counted in ``notes``."""
     if resolution in _NAMES and len(columns):
         _note(notes, "time_not_on_a_bucket", columns.ts % Resolution(resolution).micros != 0)
-    if isinstance(columns, BookColumns):
+    if isinstance(columns, Books):
         return _check_books(columns, notes)
-    if isinstance(columns, PriceColumns):
-        _note(notes, "price_outside_0_1", (columns.price < 0) | (columns.price > 1))
-    for values in columns.values.values():
+    for name, values in columns.values.items():
+        if view_of(columns) == "prices" and name == "price":
+            _note(notes, "price_outside_0_1", (values < 0) | (values > 1))
         _note(notes, "null_value", np.isnan(values))
     return columns
 
 
-def _check_books(books: BookColumns, notes: Counter[str]) -> BookColumns:
-    if len(books.levels) == 0:
-        return books
+def _check_books(books: Books, notes: Counter[str]) -> Books:
     books = _best_first(books, notes)
-    price, size = books.levels[:, 0], books.levels[:, 1]
-    ends = np.cumsum(books.counts)
-    starts = ends - books.counts
-    held = books.counts > 0
-    # Levels are best first, so the extremes of a side are its first and its last.
-    edges = price[np.concatenate((starts[held], ends[held] - 1))]
-    if edges.min() < 0 or edges.max() > 1:
-        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
-    if books.levels.min() <= 0:
-        _note(notes, "size_not_positive", size <= 0)
-    both = held.reshape(-1, 2).all(axis=1)
-    best = starts.reshape(-1, 2)[both]
-    bid, ask = price[best[:, 0]], price[best[:, 1]]
-    _note(notes, "crossed_book", bid > ask)
-    _note(notes, "locked_book", bid == ask)
+    price, size = books.levels()
+    _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
+    _note(notes, "size_not_positive", size <= 0)
+    _note(notes, "crossed_book", books.bids.best > books.asks.best)
+    _note(notes, "locked_book", books.bids.best == books.asks.best)
     return books
 
 
-def _best_first(books: BookColumns, notes: Counter[str]) -> BookColumns:
-    price, counts = books.levels[:, 0], books.counts
+def _best_first(books: Books, notes: Counter[str]) -> Books:
+    (price, size), counts = books.levels(), books.counts
     is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
     step = np.diff(price)
     borders = np.cumsum(counts)[:-1] - 1
@@ -63,7 +52,7 @@ def _best_first(books: BookColumns, notes: Counter[str]) -> BookColumns:
     side = np.repeat(np.arange(len(counts)), counts)
     notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
     order = np.lexsort((np.where(is_ask, price, -price), side))
-    return BookColumns(books.tokens, books.token, books.ts, counts, books.levels[order])
+    return Books.of_levels(books.tokens, books.bounds, books.ts, counts, price[order], size[order])
 
 
 def _note(notes: Counter[str], name: str, hits: np.ndarray) -> None:

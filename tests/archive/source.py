@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from coded import coded_books, coded_series, levels_of
 
-from marketdata.points.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Data, Series, Token
 from marketdata.points.views import View, empty
 from marketdata.times import Range, to_text
 
@@ -59,7 +60,7 @@ class Source:
 
     def iter_columns(
         self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"
-    ) -> Iterator[tuple[int, Range, AnyColumns, bool]]:
+    ) -> Iterator[tuple[int, Range, Data, bool]]:
         assert resolution == "1m"
         pages = 0
         for k, (view, market, rng) in enumerate(asked):
@@ -71,7 +72,7 @@ class Source:
                 pages += 1
                 yield k, done, self.columns(view, market, done), self.proves_its_end or done.end < rng.end
 
-    def columns(self, view: View, market: str, rng: Range) -> AnyColumns:
+    def columns(self, view: View, market: str, rng: Range) -> Data:
         keys = sorted(
             k for k in self.points if k[:2] == (view, market) and rng.start <= START + k[3] * MINUTE < rng.end
         )
@@ -83,38 +84,40 @@ class Source:
         return [r for r in self.requests if r[0] in ("books", "prices", "metrics")]
 
 
-def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: list[Any]) -> AnyColumns:
+def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: list[Any]) -> Data:
     if not keys:
         return empty(view)
     token = np.array([k[0] for k in keys], np.int32)
     ts = np.array([START + k[1] * MINUTE for k in keys], np.int64)
     if view == "prices":
-        return PriceColumns(TOKENS[market], token, ts, {"price": np.array(values, float)}).sort()
+        return coded_series(TOKENS[market], token, ts, {"price": np.array(values, float)}).sort()
     if view == "metrics":
         volume, liquidity = np.array(values, float).T
         spread = np.full(len(keys), np.nan)
         named = {"volume": volume, "liquidity": liquidity, "spread": spread}
-        return MetricColumns((Token(market),), np.zeros(len(keys), np.int32), ts, named)
+        return coded_series((Token(market),), np.zeros(len(keys), np.int32), ts, named)
     counts = np.array([len(side) for v in values for side in v], np.int64)
     levels = np.array([level for v in values for side in v for level in side], float).reshape(-1, 2)
-    return BookColumns(TOKENS[market], token, ts, counts, levels).sort()
+    return coded_books(TOKENS[market], token, ts, counts, levels).sort()
 
 
-def points_of(view: View, columns: AnyColumns) -> dict[Key, Any]:
+def points_of(view: View, columns: Data) -> dict[Key, Any]:
     """The dict that columns stand for."""
     out: dict[Key, Any] = {}
-    ends = np.cumsum(columns.counts) if isinstance(columns, BookColumns) else None
+    ends = np.cumsum(columns.counts) if isinstance(columns, Books) else None
     for i, (code, ts) in enumerate(zip(columns.token.tolist(), columns.ts.tolist(), strict=True)):
         who = columns.tokens[code]
         place = 0 if view == "metrics" else TOKENS[who.market_id].index(who)
         key: Key = (view, who.market_id, place, (ts - START) // MINUTE)
         assert key not in out, f"{key} is there twice"
-        if isinstance(columns, BookColumns):
+        if isinstance(columns, Books):
             assert ends is not None
             spans = [(ends[j] - columns.counts[j], ends[j]) for j in (2 * i, 2 * i + 1)]
-            out[key] = tuple([tuple(x) for x in columns.levels[a:b].tolist()] for a, b in spans)
-        elif isinstance(columns, PriceColumns):
+            out[key] = tuple([tuple(x) for x in levels_of(columns)[a:b].tolist()] for a, b in spans)
+        elif view == "prices":
+            assert isinstance(columns, Series)
             out[key] = float(columns.price[i])
         else:
+            assert isinstance(columns, Series)
             out[key] = (float(columns.values["volume"][i]), float(columns.values["liquidity"][i]))
     return out

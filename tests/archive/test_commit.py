@@ -15,7 +15,7 @@ from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.schema import to_table
 from marketdata.archive.storage.tables import Table
-from marketdata.points.columns import concat
+from marketdata.points.columns import joined
 from marketdata.points.views import empty
 
 M, N = MARKETS
@@ -25,7 +25,7 @@ def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: A
     """Several intervals of one market and one of another go in at once; points between them stay as they were."""
     store = archive._store
     archive.add(books=books(M, 0, 30, size=1.0))
-    new = concat([books(M, 0, 5, size=2.0), books(M, 20, 5, size=2.0), books(N, 0, 3, size=2.0)])
+    new = joined([books(M, 0, 5, size=2.0), books(M, 20, 5, size=2.0), books(N, 0, 3, size=2.0)])
     final, provisional = CoverageState.FINAL, CoverageState.PROVISIONAL
     intervals = [
         Interval(M, START, START + 5 * MINUTE, final),
@@ -34,7 +34,7 @@ def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: A
     ]
     store.commit("books", new.sort(), intervals, fetched_at=2**53)
     held = archive.columns("books", M).cut(1)
-    bids = held.levels[np.cumsum(held.counts)[::2] - held.counts[::2], 1]
+    bids = held.bids.best_size
     sizes = {((int(t) - START) // MINUTE, float(s)) for t, s in zip(held.ts, bids, strict=True)}
     assert sizes == {(k, 2.0 if k < 5 or 20 <= k < 25 else 1.0) for k in range(30)}
     assert len(archive.columns("books", N)) == 6

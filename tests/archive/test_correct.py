@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, points_of
 from archive.test_faults import books, data_files, held, prices
+from coded import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive, maintenance
@@ -37,7 +38,7 @@ from marketdata.errors import (
     NotTidyError,
     PartialCoverageWarning,
 )
-from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Token
 
 M, N = MARKETS
 HOUR, DAY = 60, 1440
@@ -313,16 +314,16 @@ def test_a_flipped_bit_in_the_commit_log_is_seen(archive: Archive, action: str) 
 def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
     """Line 8: equal points of one token and time are one; different ones are a NotTidyError that names them."""
     one = books(M, 0, 5)
-    twice = BookColumns(
-        one.tokens, np.tile(one.token, 2), np.tile(one.ts, 2), np.tile(one.counts, 2), np.tile(one.levels, (2, 1))
+    twice = coded_books(
+        one.tokens, np.tile(one.token, 2), np.tile(one.ts, 2), np.tile(one.counts, 2), np.tile(levels_of(one), (2, 1))
     )
     archive.add(books=twice, prices=prices(M, 0, 5))
     assert held(archive) == points_of("books", one)
     token = np.zeros(2, np.int32)
-    clash = PriceColumns(TOKENS[M], token, np.array([START, START]), {"price": np.array([0.5, 0.6])})
+    clash = coded_series(TOKENS[M], token, np.array([START, START]), {"price": np.array([0.5, 0.6])})
     with pytest.raises(NotTidyError, match="different values"):
         archive.add(prices=clash)
-    nan = PriceColumns(TOKENS[M], token, np.array([START, START]), {"price": np.array([np.nan, np.nan])})
+    nan = coded_series(TOKENS[M], token, np.array([START, START]), {"price": np.array([np.nan, np.nan])})
     archive.add(prices=nan)
     assert archive.prices(M)["price"].to_list()[0] is None
 
@@ -509,7 +510,7 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
     for n in range(40):
         token = Token(f"m-{n:02d}", str(n), "Yes")
         record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
-        point = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
+        point = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
         archive.add(markets=[record], prices=point)
     fresh = opened(archive)
     assert fresh.prices("s-7").height == 1
@@ -523,7 +524,7 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
     names = sorted({"a", "\ud7ff", "\uffee", "zz", name})
     tokens = tuple(Token(n, f"t{n}", "Yes") for n in names)
     k = len(tokens)
-    some = PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.arange(k) / 10})
+    some = coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.arange(k) / 10})
     archive.add(prices=some, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
     archive.compact()
     fresh = opened(archive)
@@ -531,7 +532,7 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
         assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
         assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
         assert len(fresh.files("prices", one)) == 1
-    fresh.add(prices=PriceColumns(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
+    fresh.add(prices=coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
     assert opened(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
     assert fresh.verify().is_empty()
 
@@ -603,7 +604,7 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
     token = (Token("m"),)
     values = {name: np.array([1.0, np.nan]) for name in ("volume", "liquidity", "spread")}
     when = np.array([START, START + MINUTE])
-    archive.add(metrics=MetricColumns(token, np.zeros(2, np.int32), when, values))
+    archive.add(metrics=coded_series(token, np.zeros(2, np.int32), when, values))
     raw = pl.concat([pl.read_parquet(f) for f in archive.files("metrics")])
     assert raw["volume"].null_count() == 1
     assert not raw["volume"].is_nan().any()

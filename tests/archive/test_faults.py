@@ -17,11 +17,12 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
+from coded import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
-from marketdata.points.columns import BookColumns, PriceColumns, Token
+from marketdata.points.columns import Series, Token
 from marketdata.points.views import View
 
 M, N = MARKETS
@@ -370,7 +371,7 @@ def test_rows_of_a_renamed_token_are_of_one_token(archive: Archive) -> None:
     old, new = Token("m", "1", "Yes"), Token("m", "1", "YES")
     for n, token in enumerate((old, new)):
         ts = np.array([START + n * MINUTE])
-        archive.add(prices=PriceColumns((token,), np.zeros(1, np.int32), ts, {"price": np.array([0.5])}))
+        archive.add(prices=coded_series((token,), np.zeros(1, np.int32), ts, {"price": np.array([0.5])}))
     assert archive.columns("prices", "m").tokens == (old,)
     archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["YES"]}])
     assert archive.columns("prices", "m").tokens == (new,)
@@ -392,17 +393,17 @@ def test_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
     tokens = tuple(Token(name, f"t{name}", "Yes") for name in sorted(HOSTILE))
     n = len(tokens)
     archive.add(
-        prices=PriceColumns(tokens, np.arange(n, dtype=np.int32), np.full(n, START), {"price": np.arange(n) / 100}),
-        books=BookColumns(
+        prices=coded_series(tokens, np.arange(n, dtype=np.int32), np.full(n, START), {"price": np.arange(n) / 100}),
+        books=coded_books(
             tokens, np.arange(n, dtype=np.int32), np.full(n, START), np.zeros(2 * n, int), np.empty((0, 2))
         ),
     )
     for i, token in enumerate(tokens):
         found = archive.columns("prices", token.market_id)
-        assert isinstance(found, PriceColumns)
+        assert isinstance(found, Series)
         assert found.tokens == (token,)
         assert found.price.tolist() == [i / 100]
-        replaced = PriceColumns((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.99])})
+        replaced = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.99])})
         archive.add(prices=replaced)
         assert archive.columns("prices", token.market_id).values["price"].tolist() == [0.99]  # type: ignore[union-attr]
     assert archive.scan("prices").collect().height == n

@@ -26,7 +26,7 @@ from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import _narrowed
 from marketdata.cli import output
 from marketdata.errors import ConfigError
-from marketdata.points.columns import AnyColumns, Token, concat
+from marketdata.points.columns import Data, Token, joined
 from marketdata.tidy.records import to_frame as records_frame
 
 M, N = MARKETS
@@ -249,10 +249,10 @@ def test_row_groups_of_many_markets_are_small_and_have_their_own_names(archive: 
     """A read takes groups whole, with all names of their dictionaries; numbers in lists have no statistics."""
     many = [f"market-{n:03d}" for n in range(300)]
 
-    def made(points: AnyColumns) -> AnyColumns:
+    def made(points: Data) -> Data:
         """The same points of each market."""
         tokens = [tuple(Token(m, *token[1:]) for token in points.tokens) for m in many]
-        return concat([replace(points, tokens=some) for some in tokens]).sort()  # type: ignore[type-var]
+        return joined([replace(points, tokens=some) for some in tokens]).sort()
 
     archive.add(books=made(books(M, 0, 40)), prices=made(prices(M, 0, 60)))
     for view, short in (("prices", 64 * 60), ("books", 64 * 40)):

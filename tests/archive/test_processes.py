@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, points_of
 from archive.test_faults import books, held
+from coded import coded_series
 
 from marketdata.archive import Archive
 
@@ -247,7 +248,7 @@ def test_many_files_open_quickly_and_need_few_descriptors(archive: Archive) -> N
 def _one_price(n: int) -> Any:
     import numpy as np
 
-    from marketdata.points.columns import PriceColumns, Token
+    from marketdata.points.columns import Token
 
     token = (Token(f"m-{n:02d}", str(n), "Yes"),)
-    return PriceColumns(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), {"price": np.array([0.5])})
+    return coded_series(token, np.zeros(1, np.int32), np.array([START + n * MINUTE]), {"price": np.array([0.5])})

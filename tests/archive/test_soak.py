@@ -22,10 +22,11 @@ from archive.test_faults import books, data_files, held
 from archive.test_processes import start
 from archive.test_stutter import stuttered
 from archive.writers import keep_up, limited, part_of, rows_of, write_for_ever, write_part, write_rounds
+from coded import levels_of
 
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.points.columns import BookColumns
+from marketdata.points.columns import Books
 
 pytestmark = pytest.mark.soak
 M, N = MARKETS
@@ -58,11 +59,11 @@ def wait_for_more(paths: list[Path], said: list[int]) -> None:
 def check(archive: Archive, k: int, least: int) -> int:
     """Every acknowledged batch is there, whole and once; how many points there are."""
     found = archive.columns("books", f"m-{k}")
-    assert isinstance(found, BookColumns)
+    assert isinstance(found, Books)
     assert len(found) % 10 == 0
     assert len(found) >= 10 * least
     assert np.array_equal(found.ts, START + np.arange(len(found)) * MINUTE)
-    assert np.array_equal(found.levels[:, 1], np.arange(float(len(found))))
+    assert np.array_equal(levels_of(found)[:, 1], np.arange(float(len(found))))
     return len(found)
 
 
@@ -385,7 +386,7 @@ def test_an_archive_larger_than_memory_is_scanned_and_written(
     while rows < 200_000_000:
         books = history(market, 43_200, 48)
         archive.add(books=books)
-        rows += len(books.levels)
+        rows += len(levels_of(books))
         market += 1
     name = f"0x{1:064x}"
     hourly = archive.books(name, resolution="1h").height

@@ -14,21 +14,22 @@ import numpy as np
 import pandas  # noqa: F401, ICN001
 from archive.source import MARKETS, MINUTE, START
 from archive.test_faults import books
+from coded import coded_books, coded_series
 
 import marketdata.accessor
 import marketdata.points.resample  # noqa: F401
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
-from marketdata.points.columns import BookColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Series, Token
 
 M = MARKETS[0]
 
 
-def one_batch(k: int, n: int) -> BookColumns:
+def one_batch(k: int, n: int) -> Books:
     """Ten books of a market, each with its own number in it."""
     ts = START + (10 * n + np.arange(10)) * MINUTE
     levels = np.stack([np.full(10, 0.5), np.arange(10.0 * n, 10.0 * n + 10)], axis=1)
-    return BookColumns((Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.tile([1, 0], 10), levels)
+    return coded_books((Token(f"m-{k}", str(k), "Yes"),), np.zeros(10, np.int32), ts, np.tile([1, 0], 10), levels)
 
 
 def write_for_ever(location: str, k: int, acknowledged: str) -> None:
@@ -53,15 +54,15 @@ def write_rounds(location: str, k: int, rounds: int) -> None:
         archive.add(books=one_batch(k, n))
 
 
-def part_of(what: str, k: int, n: int) -> PriceColumns:
+def part_of(what: str, k: int, n: int) -> Series:
     """Thirty prices of one market: of a token of the writer's own, or of a day of its own."""
     token = Token("one", str(k if what == "tokens" else 0), "Yes")
     day = 0 if what == "tokens" else k
     ts = START + (1440 * day + 20 * n + np.arange(30)) * MINUTE
-    return PriceColumns((token,), np.zeros(30, np.int32), ts, {"price": np.full(30, (100 * k + n) / 1000)})
+    return coded_series((token,), np.zeros(30, np.int32), ts, {"price": np.full(30, (100 * k + n) / 1000)})
 
 
-def rows_of(columns: PriceColumns) -> Iterator[tuple[Token, int, float]]:
+def rows_of(columns: Series) -> Iterator[tuple[Token, int, float]]:
     """Token, time and price of each point."""
     for code, ts, price in zip(columns.token.tolist(), columns.ts.tolist(), columns.price.tolist(), strict=True):
         yield columns.tokens[code], ts, price

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
+from coded import coded_books, coded_series
 
 import marketdata as md
 from bench.measure import Table
@@ -32,7 +33,7 @@ from marketdata.fetch.http.retry import Failure
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window
-from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Token
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
 
@@ -296,19 +297,19 @@ def add(archive: md.Archive, minutes: dict[str, Any], *, only_prices: bool = Fal
     lengths = [len(minutes[m]) for m in sorted(minutes) for _ in range(2)]
     code = np.repeat(np.arange(len(tokens), dtype=np.int32), lengths)
     ts = START + np.concatenate([minutes[m] for m in sorted(minutes) for _ in range(2)]).astype(np.int64) * MINUTE
-    prices = PriceColumns(tokens, code, ts, {"price": np.full(len(ts), 0.5)})
+    prices = coded_series(tokens, code, ts, {"price": np.full(len(ts), 0.5)})
     if only_prices:
         archive.add(prices=prices)
         return
     side = np.column_stack([np.linspace(0.4, 0.3, LEVELS), np.arange(1.0, LEVELS + 1)])
     other = np.column_stack([np.linspace(0.6, 0.7, LEVELS), np.arange(1.0, LEVELS + 1)])
     levels = np.tile(np.vstack([side, other]), (len(ts), 1))
-    books = BookColumns(tokens, code, ts, np.full(2 * len(ts), LEVELS, np.int64), levels)
+    books = coded_books(tokens, code, ts, np.full(2 * len(ts), LEVELS, np.int64), levels)
     named = tuple(Token(m) for m in sorted(minutes))
     each = np.repeat(np.arange(len(named), dtype=np.int32), lengths[::2])
     when = START + np.concatenate([minutes[m] for m in sorted(minutes)]).astype(np.int64) * MINUTE
     values = {name: np.full(len(when), 0.5) for name in ("volume", "liquidity", "spread")}
-    archive.add(books=books, prices=prices, metrics=MetricColumns(named, each, when, values))
+    archive.add(books=books, prices=prices, metrics=coded_series(named, each, when, values))
 
 
 def through_a_real_service(rate: int, latency: float, pages: int) -> Outcome:

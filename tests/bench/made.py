@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from coded import coded_books, coded_series
 
-from marketdata.points.columns import BookColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Series, Token
 from marketdata.times import to_text
 
 MINUTE = 60_000_000
@@ -50,7 +51,7 @@ def _side(rng: np.random.Generator, best: int, step: int, levels: int) -> list[l
     return [[(best + step * k) / 1000, size] for k, size in enumerate(sizes)]
 
 
-def books(rows: int, *, tokens: int = 4, levels: int = 35) -> BookColumns:
+def books(rows: int, *, tokens: int = 4, levels: int = 35) -> Books:
     """About so many level rows of 1m books, sorted."""
     count = max(tokens, rows // (2 * levels))
     token = np.sort(np.arange(count) % tokens).astype(np.int32)
@@ -59,15 +60,15 @@ def books(rows: int, *, tokens: int = 4, levels: int = 35) -> BookColumns:
     steps = np.arange(levels) * 0.001
     price = np.tile(np.concatenate([0.5 - steps, 0.501 + steps]), count)
     size = np.resize(np.round(np.random.default_rng(7).exponential(900.0, 1_000_003) + 0.01, 2), len(price))
-    return BookColumns(_tokens(tokens), token, ts, np.full(2 * count, levels), np.column_stack((price, size)))
+    return coded_books(_tokens(tokens), token, ts, np.full(2 * count, levels), np.column_stack((price, size)))
 
 
-def prices(rows: int, *, tokens: int = 4) -> PriceColumns:
+def prices(rows: int, *, tokens: int = 4) -> Series:
     """So many 1m prices, sorted."""
     token = np.sort(np.arange(rows) % tokens).astype(np.int32)
     first = np.searchsorted(token, np.arange(tokens))
     ts = START + (np.arange(rows) - first[token]) * MINUTE
-    return PriceColumns(_tokens(tokens), token, ts, {"price": np.random.default_rng(7).random(rows)})
+    return coded_series(_tokens(tokens), token, ts, {"price": np.random.default_rng(7).random(rows)})
 
 
 def _tokens(count: int) -> tuple[Token, ...]:

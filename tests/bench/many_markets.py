@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from coded import coded_series
 
 from bench.measure import Table, compare, interleaved, ratio
 from bench.storing import START, history
@@ -18,7 +19,7 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.schema import to_table
-from marketdata.points.columns import PriceColumns, Token, concat
+from marketdata.points.columns import Series, Token, joined
 
 MINUTE = 60_000_000
 _IDS = ["market_id", "token_id", "token_label"]
@@ -38,7 +39,7 @@ def market_id(market: int) -> str:
     return f"0x{market:064x}"
 
 
-def prices(first: int, markets: int, minutes: int) -> PriceColumns:
+def prices(first: int, markets: int, minutes: int) -> Series:
     """Prices of some markets of two tokens."""
     tokens = tuple(
         Token(market_id(m), str(2 * m + k).zfill(77), label)
@@ -47,7 +48,7 @@ def prices(first: int, markets: int, minutes: int) -> PriceColumns:
     )
     ts = START + np.tile(np.arange(minutes, dtype=np.int64) * MINUTE, len(tokens))
     token = np.repeat(np.arange(len(tokens), dtype=np.int32), minutes)
-    return PriceColumns(tokens, token, ts, {"price": np.random.default_rng(first).random(len(ts))}).sort()
+    return coded_series(tokens, token, ts, {"price": np.random.default_rng(first).random(len(ts))}).sort()
 
 
 def run(*, quick: bool = False) -> list[Table]:
@@ -60,7 +61,7 @@ def run(*, quick: bool = False) -> list[Table]:
 def _many(root: Path, markets: int, rounds: int) -> Table:
     archive = Archive(root / "many", frame="polars")
     for first in range(0, markets, 50):
-        books = concat([history(m, 60, 8) for m in range(first, first + 50)]).sort()
+        books = joined([history(m, 60, 8) for m in range(first, first + 50)]).sort()
         archive.add(books=books, prices=prices(first, 50, 60))
     files = {view: archive.files(view) for view in ("prices", "books")}
     some = [market_id(m) for m in range(0, markets, max(1, markets // 300))][:300]

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from coded import coded_books
 
 from bench.loading import Load, walk
 from bench.made import MINUTE, START
 from bench.measure import Table
 from marketdata.archive import Archive
-from marketdata.points.columns import BookColumns, Token
+from marketdata.points.columns import Books, Token
 from marketdata.times import to_text
 
 CLIENTS = 20
@@ -55,7 +56,7 @@ def books(market: str, start_ts: str, end_ts: str, resolution: str, limit: int =
     start, last = cursor or parse_iso(start_ts), parse_iso(end_ts)
     stop = min(start + limit // 2 * MINUTE, last)
     columns = archive.columns("books", market, Range(start, stop), resolution)
-    levels, at, data = columns.levels.tolist(), 0, {}
+    levels, at, data = levels_of(columns).tolist(), 0, {}
     for k, code in enumerate(columns.token.tolist()):
         bids, asks = columns.counts[2 * k : 2 * k + 2].tolist()
         middle, end = at + bids, at + bids + asks
@@ -73,7 +74,7 @@ uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
 }
 
 
-def market_books(market: str, minutes: int, seed: int) -> BookColumns:
+def market_books(market: str, minutes: int, seed: int) -> Books:
     """Two tokens, 10 to 60 levels a side: pages of 200 snapshots are about 210 kB."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(10, 60, size=4 * minutes)
@@ -83,7 +84,7 @@ def market_books(market: str, minutes: int, seed: int) -> BookColumns:
     ts = np.tile(START + np.arange(minutes) * MINUTE, 2)
     token = np.repeat(np.arange(2, dtype=np.int32), minutes)
     tokens = Token(market, f"{market}-1", "Yes"), Token(market, f"{market}-2", "No")
-    return BookColumns(tokens, token, ts, counts, levels)
+    return coded_books(tokens, token, ts, counts, levels)
 
 
 def fill(path: Path, pages: int) -> None:

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+from coded import coded_books
 
 import marketdata as md
 from bench.measure import Table, compare, interleaved, ratio
 from marketdata.archive import Archive
-from marketdata.points.columns import BookColumns, Token, concat
+from marketdata.points.columns import Books, Token, joined
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
 MARKETS = 1_000
 
 
-def history(market: int, minutes: int, depth: int) -> BookColumns:
+def history(market: int, minutes: int, depth: int) -> Books:
     """Books of two tokens that look like real ones: cents, a price that wanders, sizes that come again and again."""
     rng = np.random.default_rng(market)
     name = f"0x{market:064x}"
@@ -37,7 +38,7 @@ def history(market: int, minutes: int, depth: int) -> BookColumns:
     size = np.round(np.repeat(rng.lognormal(5, 1, len(place) // 8 + 1), 8)[: len(place)], 2)
     token = np.repeat(np.arange(2, dtype=np.int32), minutes)
     ts = START + np.tile(np.arange(minutes, dtype=np.int64) * MINUTE, 2)
-    return BookColumns(tokens, token, ts, counts, np.stack([price, size], axis=1))
+    return coded_books(tokens, token, ts, counts, np.stack([price, size], axis=1))
 
 
 def run(*, quick: bool = False) -> list[Table]:
@@ -57,7 +58,7 @@ def _size(files: list[str]) -> int:
 
 def _month(root: Path, minutes: int, rounds: int) -> list[Table]:
     books = history(1, minutes, 48)
-    rows, market = len(books.levels), books.tokens[0].market_id
+    rows, market = int(books.counts.sum()), books.tokens[0].market_id
     names = count()
     archive = Archive(root / "month", frame="polars")
     archive.add(books=books)
@@ -107,7 +108,7 @@ def _month(root: Path, minutes: int, rounds: int) -> list[Table]:
 def _day(root: Path, markets: int, rounds: int) -> Table:
     archive = Archive(root / "many", frame="polars")
     for first in range(0, markets, 50):
-        archive.add(books=concat([history(m, 1_440, 3) for m in range(first, first + 50)]).sort())
+        archive.add(books=joined([history(m, 1_440, 3) for m in range(first, first + 50)]).sort())
     market = f"0x{markets * 3 // 4:064x}"
     plain = root / "many.parquet"
     archive.scan("books").sink_parquet(plain)

@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals as nw
 import pytest
+from coded import levels_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties.test_rules import close, rows
@@ -42,7 +43,7 @@ def fill(archive: MemoryArchive, view: Any, columns: Any) -> None:
         token, ts = columns.tokens[columns.token[i]], int(columns.ts[i])
         if view == "books":
             bids, asks = int(columns.counts[2 * i]), int(columns.counts[2 * i + 1])
-            levels = [tuple(level) for level in columns.levels[at : at + bids + asks].tolist()]
+            levels = [tuple(level) for level in levels_of(columns)[at : at + bids + asks].tolist()]
             archive.put(view, MARKET, token.token_id, ts, (levels[:bids], levels[bids:]))
             at += bids + asks
         elif view == "prices":

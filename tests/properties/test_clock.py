@@ -10,12 +10,14 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
+from coded import coded_series
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
 
 import marketdata as md
-from marketdata.points.columns import PriceColumns, Token
+from marketdata.points.columns import Series, Token
+from marketdata.points.views import VIEWS, view_of
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, metric_columns, nullable, price_columns
 from marketdata.tidy.frames import to_frame
@@ -25,11 +27,11 @@ TOKENS = (Token("m", "1", "No"), Token("m", "2", "Yes"))
 
 
 @st.composite
-def ticks(draw: st.DrawFn, most: int = 40) -> PriceColumns:
+def ticks(draw: st.DrawFn, most: int = 40) -> Series:
     """Prices of two tokens on a short grid of minutes, so that times meet."""
     found = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, most)), unique=True, max_size=12))
     found.sort()
-    return PriceColumns(
+    return coded_series(
         TOKENS,
         np.array([i for i, _ in found], np.int32),
         np.array([START + k * MINUTE for _, k in found], np.int64),
@@ -37,7 +39,7 @@ def ticks(draw: st.DrawFn, most: int = 40) -> PriceColumns:
     )
 
 
-def points(columns: PriceColumns) -> list[tuple[int, Token, float | None]]:
+def points(columns: Series) -> list[tuple[int, Token, float | None]]:
     values = (None if math.isnan(p) else float(p) for p in columns.price)
     return [(int(t), columns.tokens[i], p) for t, i, p in zip(columns.ts, columns.token, values, strict=True)]
 
@@ -82,7 +84,7 @@ def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.Data
     moment = START + cut * MINUTE
     late = right.ts + MINUTE >= moment
     price = np.where(late, data.draw(st.floats(0, 1)), right.price)
-    changed = PriceColumns(right.tokens, right.token, right.ts, {"price": price})
+    changed = coded_series(right.tokens, right.token, right.ts, {"price": price})
     dropped = right.take(np.flatnonzero(~late))
     frame = of_kind(left, kind)
 
@@ -140,7 +142,7 @@ def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
     """Rows and holes of a token together cover every minute from its first to its last row, once."""
     holes = nw.from_native(md.gaps(of_kind(columns, kind), "1m"))
     out = rows(holes.rename({"start": "ts"}).to_native())
-    ids = 1 if hasattr(columns.tokens[0], "token_id") and columns.tokens[0].token_id is None else 3
+    ids = len(VIEWS[view_of(columns)].ids)
     have: dict[Any, set[int]] = {}
     for i, ts in enumerate(columns.ts):
         have.setdefault(tuple(columns.tokens[columns.token[i]])[:ids], set()).add(int(ts) // MINUTE)
@@ -175,7 +177,7 @@ def test_a_grid_holds_every_minute_and_says_what_was_seen(kind: str, columns: An
 
 def test_align_refuses_what_does_not_fit() -> None:
     """Rows off the grid, books, and an unknown fill each have their error; an empty frame stays empty."""
-    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), {"price": np.array([0.5])})
+    columns = coded_series(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), {"price": np.array([0.5])})
     frame = to_frame(columns, "polars")
     with pytest.raises(md.ConfigError, match=r"resample\(frame, '1h'\)"):
         md.align(frame, "1h")
@@ -246,7 +248,7 @@ def test_a_value_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_a_bucket_is_known_at_its_end(kind: str) -> None:
     """available_at is the start of the bucket and its width, whatever the zone of the frame."""
-    columns = PriceColumns(TOKENS, np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
+    columns = coded_series(TOKENS, np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
     for resolution in Resolution:
         (row,) = rows(md.available_at(of_kind(columns, kind), resolution))
         assert stamped(row)[-1] == START + resolution.micros

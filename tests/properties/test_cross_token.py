@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from coded import coded_books, coded_series
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
 
 import marketdata as md
-from marketdata.points.columns import BookColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Series, Token
 from marketdata.testing.strategies import START, book_columns, nullable, prices, sides, times
 from marketdata.tidy.frames import to_frame
 
 
 @st.composite
-def pairs(draw: st.DrawFn, tokens: int = 2, *, most: int = 5) -> BookColumns:
+def pairs(draw: st.DrawFn, tokens: int = 2, *, most: int = 5) -> Books:
     """Books of two markets with so many tokens each, at partly common times."""
     who = [Token(f"m{m}", f"{m}{t}", f"label {t}") for m in range(2) for t in range(tokens)]
     code, ts, counts, levels = [], [], [], []
@@ -32,14 +33,14 @@ def pairs(draw: st.DrawFn, tokens: int = 2, *, most: int = 5) -> BookColumns:
             ts.append(START + (moment - START) % 240_000_000)
             counts += [len(bids), len(asks)]
             levels += [*bids, *asks]
-    books = BookColumns(
+    books = coded_books(
         tuple(who), np.array(code, np.int32), np.array(ts), np.array(counts), np.array(levels, float).reshape(-1, 2)
     )
     keep = {(c, t): i for i, (c, t) in enumerate(zip(code, ts, strict=True))}
     return books.sort() if len(keep) == len(ts) else books.take(np.array(sorted(keep.values()))).sort()
 
 
-def tops(books: BookColumns) -> dict[tuple[Any, int], tuple[Any, ...]]:
+def tops(books: Books) -> dict[tuple[Any, int], tuple[Any, ...]]:
     got = rows(md.bbo(to_frame(books, "polars")))
     return {(Token(*row[1:4]), row[0]): row[4:] for row in got}
 
@@ -112,11 +113,11 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
 
 
 @st.composite
-def forecasts(draw: st.DrawFn) -> PriceColumns:
+def forecasts(draw: st.DrawFn) -> Series:
     """Prices of two tokens of each of three markets."""
     who = [Token(f"m{m}", f"{m}{t}", "YN"[t]) for m in range(3) for t in range(2)]
     picks = [(i, k) for i in range(6) for k in range(4) if draw(st.booleans())]
-    return PriceColumns(
+    return coded_series(
         tuple(who),
         np.array([i for i, _ in picks], np.int32),
         np.array([START + k * 60_000_000 for _, k in picks], np.int64),

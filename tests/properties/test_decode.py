@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import BookColumns, Page, merged
+from marketdata.points.columns import Books, Page, joined
 from marketdata.testing.strategies import book_pages, encodings
 from marketdata.wire import decode
 from marketdata.wire.decode import decode_page, decode_pages
@@ -32,9 +32,6 @@ WRONG = [
 ]
 
 
-FIELDS = ("token", "ts", "counts", "levels")
-
-
 def outcome(body: bytes, *, fast: bool) -> Page | str:
     """The page, or the words of its refusal."""
     try:
@@ -43,15 +40,24 @@ def outcome(body: bytes, *, fast: bool) -> Page | str:
         return str(error)
 
 
+def equal(a: Books, b: Books) -> bool:
+    """Whether both have the same books in the same order."""
+    arrays = [(books.bounds, books.ts, books.counts, *books.levels()) for books in (a, b)]
+    return a.tokens == b.tokens and all(map(np.array_equal, *arrays))
+
+
 def same(a: Page | str, b: Page | str) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return a == b
-    return (
-        all(np.array_equal(getattr(a.columns, f), getattr(b.columns, f)) for f in FIELDS)
-        and a.columns.tokens == b.columns.tokens
-        and (a.market_id, a.resolution, a.labels, a.count, a.limit, a.next_cursor, a.notes)
-        == (b.market_id, b.resolution, b.labels, b.count, b.limit, b.next_cursor, b.notes)
-    )
+    return equal(a.columns, b.columns) and (
+        a.market_id,
+        a.resolution,
+        a.labels,
+        a.count,
+        a.limit,
+        a.next_cursor,
+        a.notes,
+    ) == (b.market_id, b.resolution, b.labels, b.count, b.limit, b.next_cursor, b.notes)
 
 
 @given(st.data())
@@ -86,7 +92,7 @@ several = st.one_of(
 )
 
 
-def together(pages: list[bytes]) -> tuple[BookColumns, Counter[str]] | str:
+def together(pages: list[bytes]) -> tuple[Books, Counter[str]] | str:
     """Pages decoded as one batch, or the words of their refusal."""
     try:
         return decode_pages("books", pages)
@@ -103,9 +109,8 @@ def test_pages_read_together_are_what_each_is_by_itself(pages: list[bytes]) -> N
         assert batch == bad[0] if bad else "resolutions" in batch
         return
     columns, notes = batch
-    expected = merged([page.columns for page in alone])
-    assert columns.tokens == expected.tokens
-    assert all(np.array_equal(getattr(columns, f), getattr(expected, f)) for f in FIELDS)
+    expected = joined([page.columns for page in alone]).sort()
+    assert equal(columns, expected)
     assert set(notes) >= {name for page in alone for name in page.notes}
 
 

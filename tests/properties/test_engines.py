@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from client.test_house import MARKET, fill
+from coded import coded_books, coded_series
 from engines import ENGINES, Engine, fetched, ordered, plain
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from properties.test_rules import last_books
 from service.memory import MemoryArchive
 
 import marketdata as md
-from marketdata.points.columns import BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Token
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
 from marketdata.tidy import engines
@@ -46,11 +47,11 @@ def rich(view: str, count: int = 60) -> Any:
         counts = rng.integers(0, 4, 2 * len(ts))
         sides = [np.sort(rng.random(n))[:: 1 if k % 2 else -1] for k, n in enumerate(counts)]
         levels = np.column_stack((np.concatenate(sides), rng.random(counts.sum()) * 1e6))
-        return BookColumns(who, token, ts, counts, levels)
+        return coded_books(who, token, ts, counts, levels)
     values = [np.where(rng.random(len(ts)) < 0.3, math.nan, rng.random(len(ts))) for _ in range(3)]
     if view == "prices":
-        return PriceColumns(who, token, ts, {"price": values[0]})
-    return MetricColumns(who, token, ts, dict(zip(("volume", "liquidity", "spread"), values, strict=True)))
+        return coded_series(who, token, ts, {"price": values[0]})
+    return coded_series(who, token, ts, dict(zip(("volume", "liquidity", "spread"), values, strict=True)))
 
 
 def same(running: Engine, columns: Any, resolution: Resolution) -> None:
@@ -60,7 +61,7 @@ def same(running: Engine, columns: Any, resolution: Resolution) -> None:
     got = md.resample(frame, str(resolution))
     assert type(got) is type(frame)
     assert close(ordered(got), ordered(md.resample(polar, str(resolution))))
-    if isinstance(columns, BookColumns):
+    if isinstance(columns, Books):
         assert ordered(got) == ordered(_frame_of(last_books(columns, resolution.micros), polar))
 
 
@@ -130,7 +131,7 @@ def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine
 def of_one_market(columns: Any) -> Any:
     """The same points, those of further markets left out; labels that are missing are the ids."""
     tokens = tuple(Token(MARKET, t.token_id, t.token_label or t.token_id) for t in columns.tokens)
-    if isinstance(columns, MetricColumns):
+    if columns.tokens[0].token_id is None:
         return replace(columns.take(np.flatnonzero(columns.token == 0)), tokens=(Token(MARKET),))
     return replace(columns, tokens=tokens)
 

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
+from coded import levels_of
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import of_kind, rows
@@ -52,7 +53,7 @@ def plain(
     at, levels, ends = 0, {}, ends or {}
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        exact = [[Fraction(p), Fraction(s)] for p, s in books.levels[at : at + nb + na].tolist()]
+        exact = [[Fraction(p), Fraction(s)] for p, s in levels_of(books)[at : at + nb + na].tolist()]
         at += nb + na
         levels[books.tokens[books.token[i]], int(books.ts[i])] = {"sell": exact[:nb], "buy": exact[nb:]}
     held: dict[Any, Fraction] = defaultdict(Fraction)

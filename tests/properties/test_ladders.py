@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import coded
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ def levels_of(books: Any) -> list[tuple[int, Any, list[Any], list[Any]]]:
     at, out = 0, []
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        found = books.levels[at : at + nb + na].tolist()
+        found = coded.levels_of(books)[at : at + nb + na].tolist()
         at += nb + na
         out.append((int(books.ts[i]), books.tokens[books.token[i]], found[:nb], found[nb:]))
     return out

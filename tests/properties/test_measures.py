@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from coded import levels_of
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
@@ -40,7 +41,7 @@ def walk(books: Any, measure: Callable[[Levels, Levels], tuple[Any, ...]]) -> li
     at, out = 0, []
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        exact = [(Fraction(p), Fraction(s)) for p, s in books.levels[at : at + nb + na].tolist()]
+        exact = [(Fraction(p), Fraction(s)) for p, s in levels_of(books)[at : at + nb + na].tolist()]
         at += nb + na
         values = measure(exact[:nb], exact[nb:])
         plain = (float(v) if isinstance(v, Fraction) else v for v in values)

@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
+from coded import coded_books, levels_of
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
@@ -27,13 +28,13 @@ pytestmark = pytest.mark.filterwarnings(
 resolutions = st.sampled_from(list(Resolution))
 
 
-def last_books(books: md.points.columns.BookColumns, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
+def last_books(books: md.points.columns.Books, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
     """Brute force: walk every snapshot, remember the latest of each token and bucket."""
     latest: dict[tuple[int, int], tuple[int, list[Any], list[Any]]] = {}
     at = 0
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        bids, asks = books.levels[at : at + nb].tolist(), books.levels[at + nb : at + nb + na].tolist()
+        bids, asks = levels_of(books)[at : at + nb].tolist(), levels_of(books)[at + nb : at + nb + na].tolist()
         at += nb + na
         key = (int(books.token[i]), int(books.ts[i]) // width * width)
         if key not in latest or books.ts[i] >= latest[key][0]:
@@ -117,8 +118,8 @@ def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
     at, want = 0, []
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        bid = books.levels[at].tolist() if nb else [None, None]
-        ask = books.levels[at + nb].tolist() if na else [None, None]
+        bid = levels_of(books)[at].tolist() if nb else [None, None]
+        ask = levels_of(books)[at + nb].tolist() if na else [None, None]
         at += nb + na
         both = nb and na
         mid, spread = ((bid[0] + ask[0]) / 2, ask[0] - bid[0]) if both else (None, None)
@@ -132,8 +133,7 @@ def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
 )
 def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> None:
     """A frame read back as columns gives the same frame again."""
-    view = {"BookColumns": "books", "PriceColumns": "prices", "MetricColumns": "metrics"}[type(columns).__name__]
-    back = to_columns(view, of_kind(columns, kind))
+    back = to_columns(md.points.views.view_of(columns), of_kind(columns, kind))
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
 
 
@@ -164,7 +164,7 @@ def test_frames_in_other_zones_are_converted_not_misread(
 def test_last_never_joins_a_bid_with_an_older_ask() -> None:
     """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
     columns = md.points.columns  # type: ignore[attr-defined]
-    books = columns.BookColumns(
+    books = coded_books(
         (columns.Token("m", "1", "Yes"),),
         np.zeros(2, np.int32),
         np.array([0, 60_000_000]),

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from coded import coded_books, coded_series
 
-from marketdata.points.columns import METRICS, AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import METRICS, Data, Token
 from marketdata.points.views import View, empty
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime
@@ -85,7 +86,7 @@ class MemoryArchive:
         rng: Range | None = None,
         resolution: str = "1m",
         token_id: str | None = None,
-    ) -> AnyColumns:
+    ) -> Data:
         self.reads.append((view, market_id, rng, str(resolution)))
         width = Resolution.of(resolution).micros
         buckets: dict[tuple[str | None, int], list[Any]] = defaultdict(list)
@@ -96,7 +97,7 @@ class MemoryArchive:
                 buckets[token, ts // width * width].append(value)
         return self._to_columns(view, market_id, buckets)
 
-    def _to_columns(self, view: View, market_id: str, buckets: dict[tuple[str | None, int], list[Any]]) -> AnyColumns:
+    def _to_columns(self, view: View, market_id: str, buckets: dict[tuple[str | None, int], list[Any]]) -> Data:
         if not buckets:
             return empty(view)
         record = self.find_market(market_id) or {"tokens": []}
@@ -110,12 +111,12 @@ class MemoryArchive:
             books: list[Book] = [buckets[k][-1] for k in keys]
             counts = np.array([n for bids, asks in books for n in (len(bids), len(asks))], dtype=np.int64)
             levels = np.array([level for book in books for side in book for level in side], dtype=float)
-            return BookColumns(tokens, token, ts, counts, levels.reshape(-1, 2))
+            return coded_books(tokens, token, ts, counts, levels.reshape(-1, 2))
         if view == "prices":
-            return PriceColumns(tokens, token, ts, {"price": np.array([mean(buckets[k]) for k in keys])})
+            return coded_series(tokens, token, ts, {"price": np.array([mean(buckets[k]) for k in keys])})
         names = dict.fromkeys([*METRICS, *(name for points in buckets.values() for p in points for name in p)])
         values = {name: np.array([mean([p.get(name) for p in buckets[k]]) for k in keys]) for name in names}
-        return MetricColumns(tokens, token, ts, values)
+        return coded_series(tokens, token, ts, values)
 
 
 def mean(values: list[float | None]) -> float:

@@ -9,6 +9,7 @@ from collections import defaultdict
 import numpy as np
 import polars as pl
 import pytest
+from coded import coded_series
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
@@ -16,7 +17,7 @@ from service.web import START
 from starlette.exceptions import HTTPException
 
 from marketdata.archive.coverage.intervals import union
-from marketdata.points.columns import MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Series, Token
 from marketdata.points.views import empty
 from marketdata.resolution import Resolution
 from marketdata.service import cache
@@ -55,7 +56,7 @@ def walk(pages: Pages, subject: Subject, rng: Range, limit: int) -> dict[tuple[s
         assert page.count == sum(len(part.index) for part in page.rows)
         for part in page.rows:
             columns = part.chunk.columns
-            assert isinstance(columns, PriceColumns)
+            assert isinstance(columns, Series)
             for i in part.index:
                 key = columns.tokens[columns.token[i]].token_id, int(columns.ts[i])
                 assert key not in out
@@ -154,9 +155,9 @@ def test_what_was_read_right_after_a_commit_is_read_again() -> None:
     assert len(coverage.by_market("prices", 2)["m"][0]) == 3
 
 
-def one_chunk(size: int) -> PriceColumns:
+def one_chunk(size: int) -> Series:
     token, ts = np.zeros(size, np.int32), np.arange(size, dtype=np.int64)
-    return PriceColumns((Token("m"),), token, ts, {"price": np.zeros(size)})
+    return coded_series((Token("m"),), token, ts, {"price": np.zeros(size)})
 
 
 def test_the_cache_keeps_the_chunks_used_last() -> None:
@@ -175,7 +176,7 @@ def test_a_chunk_that_fails_is_asked_again() -> None:
     """A read that fails is not kept."""
     cache = ChunkCache(1_000_000)
 
-    def fails() -> PriceColumns:
+    def fails() -> Series:
         raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
@@ -274,8 +275,8 @@ def test_a_cache_counts_what_it_has(rows: int, further: int) -> None:
     """The size of a chunk is at least that of its arrays, also of further columns of prices and of metrics."""
     token, ts = np.zeros(rows, np.int32), np.arange(rows, dtype=np.int64) * MINUTE
     extra = {f"x{k}": np.zeros(rows) for k in range(further)}
-    prices = PriceColumns((Token("m", "1", "Yes"),), token, ts, {"price": np.zeros(rows), **extra})
-    metrics = MetricColumns((Token("m"),), token, ts, {"volume": np.zeros(rows), **extra})
+    prices = coded_series((Token("m", "1", "Yes"),), token, ts, {"price": np.zeros(rows), **extra})
+    metrics = coded_series((Token("m"),), token, ts, {"volume": np.zeros(rows), **extra})
     for columns in (prices, metrics):
         chunk = CachedChunk(columns)
         held = [token, ts, chunk.order, chunk.buckets, chunk.edges, *columns.values.values()]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.points.columns import AnyColumns, BookColumns, Codes, Floats, Token
+from marketdata.points.columns import Books, Codes, Data, Floats, Series, Side, Token
 from marketdata.points.schema import ID_COLUMNS, LISTS
-from marketdata.points.views import VIEWS, View, ViewSpec, empty
+from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
@@ -19,7 +19,7 @@ _MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
 
 
 def _schema(spec: ViewSpec) -> pa.Schema:
-    values = dict.fromkeys(LISTS, _LEVELS) if spec.columns is BookColumns else dict.fromkeys(spec.names, pa.float64())
+    values = dict.fromkeys(LISTS, _LEVELS) if spec.columns is Books else dict.fromkeys(spec.names, pa.float64())
     return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
 
 
@@ -31,17 +31,20 @@ def id_columns(view: View) -> tuple[str, ...]:
     return VIEWS[view].ids
 
 
-def to_table(columns: AnyColumns) -> pa.Table:
+def to_table(columns: Data) -> pa.Table:
     """Rows of the table of the view; a missing number is null, an empty side an empty list."""
-    ids = next(spec.ids for spec in VIEWS.values() if isinstance(columns, spec.columns))
-    data = {name: _names(columns, name) for name in ids}
+    data = {name: _names(columns, name) for name in id_columns(view_of(columns))}
     data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
-    if isinstance(columns, BookColumns):
-        return pa.table(data | _side_lists(columns))
-    return pa.table(data | {n: pa.array(v, pa.float64(), from_pandas=True) for n, v in columns.values.items()})
+    if not isinstance(columns, Books):
+        return pa.table(data | {n: pa.array(v, pa.float64(), from_pandas=True) for n, v in columns.values.items()})
+    for name, side in (("bid", columns.bids), ("ask", columns.asks)):
+        offsets, levels = pa.array(np.append(0, np.cumsum(side.counts)).astype(np.int32)), side.levels
+        for what, values in (("price", side.price), ("size", side.size)):
+            data[f"{name}_{what}"] = pa.ListArray.from_arrays(offsets, pa.array(values[levels]), type=_LEVELS)
+    return pa.table(data)
 
 
-def _names(columns: AnyColumns, attribute: str) -> pa.Array:
+def _names(columns: Data, attribute: str) -> pa.Array:
     values: dict[Any, int] = {}
     codes = np.array([values.setdefault(getattr(t, attribute), len(values)) for t in columns.tokens], dtype=np.int32)
     rows = codes[columns.token] if len(columns.tokens) else np.empty(0, np.int32)
@@ -53,35 +56,23 @@ def _names(columns: AnyColumns, attribute: str) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)
 
 
-def _side_lists(columns: BookColumns) -> dict[str, pa.Array]:
-    counts = columns.counts.reshape(-1, 2)
-    is_ask = np.repeat(np.tile(np.array([False, True]), len(columns)), columns.counts)
-    numbers = {what: np.ascontiguousarray(columns.levels[:, i]) for i, what in enumerate(("price", "size"))}
-    out = {}
-    for column, (side, mask) in enumerate((("bid", ~is_ask), ("ask", is_ask))):
-        offsets = np.zeros(len(columns) + 1, dtype=np.int32)
-        np.cumsum(counts[:, column], out=offsets[1:])
-        for what in numbers:
-            values = pa.array(numbers[what][mask])
-            out[f"{side}_{what}"] = pa.ListArray.from_arrays(pa.array(offsets), values, type=_LEVELS)
-    return out
-
-
-def from_tables(view: View, tables: Iterable[pa.Table]) -> AnyColumns:
+def from_tables(view: View, tables: Iterable[pa.Table]) -> Data:
     """Columns of the rows of all tables, one after the other, in their order."""
     chunks = _joined([batch for table in tables for batch in table.to_batches() if batch.num_rows])
     if not chunks:
         return empty(view)
     tokens, codes = _tokens(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
-    spec = VIEWS[view]
-    if issubclass(spec.columns, BookColumns):
-        return spec.columns(tokens, codes, ts, *_levels(chunks))
-    names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
-    values = {name: _values(chunks, name) for name in (*spec.names, *names)}
-    # A further column of another market is null in every row of this one.
-    held = {name: column for name, column in values.items() if name in spec.names or not np.isnan(column).all()}
-    return spec.columns(tokens, codes, ts, held)
+    if VIEWS[view].columns is Books:
+        out: Data = Books((), np.zeros(1, np.int64), ts, _side(chunks, "bid"), _side(chunks, "ask"))
+    else:
+        own = VIEWS[view].names
+        names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
+        values = {name: _values(chunks, name) for name in (*own, *names)}
+        # A further column of another market is null in every row of this one.
+        some = {name: column for name, column in values.items() if name in own or not np.isnan(column).all()}
+        out = Series((), np.zeros(1, np.int64), ts, some)
+    return out.of_codes(tokens, codes)
 
 
 def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -147,28 +138,13 @@ def _dictionary(array: pa.Array) -> tuple[Any, list[str | None]]:
     return codes.to_numpy(zero_copy_only=False), [*names, None]
 
 
-def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Any, Floats]:
-    counts_parts, total = [], 0
-    for chunk in chunks:
-        counts = np.empty(2 * chunk.num_rows, dtype=np.int64)
-        counts[0::2] = _lengths(chunk.column("bid_price"))
-        counts[1::2] = _lengths(chunk.column("ask_price"))
-        counts_parts.append(counts)
-        total += int(counts.sum())
-    levels = np.empty((total, 2))
-    at = 0
-    for chunk, counts in zip(chunks, counts_parts, strict=True):
-        is_ask = np.repeat(np.tile(np.array([False, True]), chunk.num_rows), counts)
-        part = levels[at : at + len(is_ask)]
-        at += len(is_ask)
-        asks = int(counts[1::2].sum())
-        for side, rows, count in (("bid", ~is_ask, len(is_ask) - asks), ("ask", is_ask, asks)):
-            for position, what in enumerate(("price", "size")):
-                values = chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False)
-                if len(values) != count:
-                    raise ArchiveCorruptError(f"{side} sizes are not as many as {side} prices in a stored book.")
-                part[:, position][rows] = values
-    return np.concatenate(counts_parts), levels
+def _side(chunks: Sequence[pa.RecordBatch], name: str) -> Side:
+    lists = [[chunk.column(f"{name}_{what}") for chunk in chunks] for what in ("price", "size")]
+    counts, sizes = (np.concatenate([_lengths(one) for one in some]).astype(np.int64) for some in lists)
+    if not np.array_equal(counts, sizes):
+        raise ArchiveCorruptError(f"{name} sizes are not as many as {name} prices in a stored book.")
+    price, size = (np.concatenate([one.flatten().to_numpy(zero_copy_only=False) for one in some]) for some in lists)
+    return Side(np.cumsum(counts) - counts, counts, price, size)
 
 
 def _lengths(array: pa.ListArray) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number
-from marketdata.points.columns import BookColumns
+from marketdata.points.columns import Books
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import own_times
@@ -50,7 +50,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     width = BucketWidth.of(resolution)
     delay = round(number("latency", latency, least=0.0) * 1e9)
     books = book_columns(frame, width)
-    if len({books.tokens[i] for i in np.unique(books.token)}) > 1:
+    if len(books.tokens) > 1:
         raise ConfigError("The frame has several tokens; an event array is of one. Filter by token_id first.")
     counts = books.counts
     ends = np.cumsum(counts + 1)
@@ -64,13 +64,13 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     out["local_ts"] = out["exch_ts"] + delay
     # A clear reaches from the best price to its own: to the end of all prices.
     out["px"][clears] = np.tile([0.0, 1.0], len(books))
-    out["px"][held], out["qty"][held] = books.levels[:, 0], books.levels[:, 1]
+    out["px"][held], out["qty"][held] = books.levels()
     return out
 
 
-def book_columns(frame: Any, width: BucketWidth) -> BookColumns:
+def book_columns(frame: Any, width: BucketWidth) -> Books:
     """Tidy books of any frame kind as columns, in tidy order; ConfigError if a row is no bucket of this width."""
     books = to_columns("books", frame)
-    assert isinstance(books, BookColumns)
+    assert isinstance(books, Books)
     own_times(books.ts, width)
     return books

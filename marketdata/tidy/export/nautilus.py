@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import BookColumns
+from marketdata.points.columns import Books, Token
 from marketdata.points.fees import schedule
 from marketdata.points.schema import require
 from marketdata.resolution import BucketWidth
@@ -159,8 +159,9 @@ def write_nautilus_catalog(
     from nautilus_trader.persistence.catalog import ParquetDataCatalog
 
     columns = book_columns(books, BucketWidth.of(resolution))
-    places = digits or (max(3, _digits(columns.levels[:, 0])), _digits(columns.levels[:, 1]))
-    held = {f"{columns.tokens[i].token_id}.{venue}" for i in np.unique(columns.token)}
+    price, size = columns.levels()
+    places = digits or (max(3, _digits(price)), _digits(size))
+    held = {f"{token.token_id}.{venue}" for token in columns.tokens}
     options = to_nautilus_instruments(markets, fees=fees, venue=venue, digits=places, currency=currency)
     instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in held]
     unknown = sorted(held - {str(instrument.id) for instrument in instruments})
@@ -179,24 +180,25 @@ def _nanoseconds(value: Any, name: str) -> int:
     return 0 if value is None else to_micros(value, name) * 1000
 
 
-def _decimals(books: BookColumns, digits: tuple[int, int] | None) -> tuple[int, int]:
-    found = _digits(books.levels[:, 0]), _digits(books.levels[:, 1])
+def _decimals(books: Books, digits: tuple[int, int] | None) -> tuple[int, int]:
+    price, size = books.levels()
+    found = _digits(price), _digits(size)
     for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
         if needed > most:
             raise ConfigError(f"digits={digits!r}: some {name} needs more than {most} decimals.")
     return digits or found
 
 
-def _texts(books: BookColumns, width: BucketWidth, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+def _texts(books: Books, width: BucketWidth, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
-    named: dict[str, Any] = {}
-    for i in np.unique(books.token).tolist():
-        if named.setdefault(books.tokens[i].token_id, books.tokens[i]) != books.tokens[i]:
+    named: dict[str | None, Token] = {}
+    for token in books.tokens:
+        if named.setdefault(token.token_id, token) != token:
             raise ConfigError(
-                f"token_id {books.tokens[i].token_id!r} is of several markets, and an instrument has one name; "
+                f"token_id {token.token_id!r} is of several markets, and an instrument has one name; "
                 "filter by market_id and give each market a venue."
             )
-    written = [[f"{v:.{n}f}" for v in books.levels[:, i].tolist()] for i, n in enumerate(places)]
+    written = [[f"{v:.{n}f}" for v in values.tolist()] for values, n in zip(books.levels(), places, strict=True)]
     pairs = list(zip(*written, strict=True))
     ends = np.concatenate(([0], np.cumsum(books.counts))).tolist()
     for i in np.argsort(books.ts, kind="stable").tolist():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points.columns import AnyColumns, BookColumns, MetricColumns, PriceColumns, Token
+from marketdata.points.columns import Books, Data, Token
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_columns
@@ -77,7 +77,7 @@ def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:
             raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
-        read = _reader(columns)
+        read = _reader(view, columns)
         for i in order.tolist():
             ts, who = int(columns.ts[i]), columns.tokens[columns.token[i]]
             if ts != last:
@@ -97,19 +97,14 @@ def _frames(source: Any) -> Iterable[Any]:
     return [source]
 
 
-def _numbers(columns: PriceColumns | MetricColumns) -> dict[str, NDArray[np.float64]]:
-    return columns.values  # no pandas here
-
-
-def _reader(columns: AnyColumns) -> Any:
+def _reader(view: View, columns: Data) -> Any:
     """The value of the i-th entry."""
-    if isinstance(columns, BookColumns):
-        ends = np.concatenate(([0], np.cumsum(columns.counts))).tolist()
-        return lambda i: Book(
-            columns.levels[ends[2 * i] : ends[2 * i + 1]], columns.levels[ends[2 * i + 1] : ends[2 * i + 2]]
-        )
-    plain = {c: [None if math.isnan(v) else v for v in column.tolist()] for c, column in _numbers(columns).items()}
-    if isinstance(columns, PriceColumns):
+    if isinstance(columns, Books):
+        levels = np.stack(columns.levels(), axis=1)
+        ends = np.append(0, np.cumsum(columns.counts)).tolist()
+        return lambda i: Book(levels[ends[2 * i] : ends[2 * i + 1]], levels[ends[2 * i + 1] : ends[2 * i + 2]])
+    plain = {c: [None if math.isnan(v) else v for v in column.tolist()] for c, column in columns.values.items()}
+    if view == "prices":
         price = plain["price"]
         return lambda i: price[i]
     return lambda i: {c: values[i] for c, values in plain.items()}

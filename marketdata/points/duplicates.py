@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import AnyColumns, BookColumns, Ints, ranges
+from marketdata.points.columns import Books, Data, Ints, ranges
 from marketdata.times import to_text
 
 
 class Deduplicated(NamedTuple):
     """Columns with each (token, ts) once; how many equal points were dropped, and how many had changed."""
 
-    columns: AnyColumns
+    columns: Data
     dropped: int
     changed: int
 
 
-def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "") -> Deduplicated:
+def deduplicate(columns: Data, open_from: int | None = None, hint: str = "") -> Deduplicated:
     """Each (token, ts) of columns in tidy order once, the last of several.
 
     ContractError, with ``hint`` appended, if they differ before ``open_from`` [microseconds UTC], where buckets were
@@ -32,27 +32,26 @@ def deduplicate(columns: AnyColumns, open_from: int | None = None, hint: str = "
     differ = again[~is_equal]
     closed = differ if open_from is None else differ[columns.ts[differ] < open_from]
     if len(closed):
-        token = columns.tokens[columns.token[closed[0]]]
+        token = columns.token_at(closed[0])
         name = token.token_label or token.token_id or token.market_id
         raise ContractError(f"{name} at {to_text(int(columns.ts[closed[0]]))} came twice with different values{hint}.")
     kept = columns.take(np.setdiff1d(np.arange(len(columns)), again))
     return Deduplicated(kept, len(again) - len(differ), len(differ))
 
 
-def repeated(columns: AnyColumns) -> tuple[Ints, NDArray[np.bool_]]:
+def repeated(columns: Data) -> tuple[Ints, NDArray[np.bool_]]:
     """Positions whose next entry has the same (token, ts), and whether it has equal values; -0.0 equals 0.0."""
-    at = np.flatnonzero((np.diff(columns.token) == 0) & (np.diff(columns.ts) == 0))
-    if not len(at):
-        return at, np.ones(0, dtype=bool)
-    if not isinstance(columns, BookColumns):
-        pairs = ((values[at], values[at + 1]) for values in columns.values.values())
-        return at, np.all([(a == b) | (np.isnan(a) & np.isnan(b)) for a, b in pairs], axis=0)
-    sides = columns.counts.reshape(-1, 2)
-    lengths = sides.sum(axis=1)
-    starts = np.concatenate(([0], np.cumsum(lengths)))[:-1]
-    same = (sides[at] == sides[at + 1]).all(axis=1)
-    length = np.where(same, lengths[at], 0)
-    first, second = (columns.levels[ranges(starts[k], length)] for k in (at, at + 1))
-    wrong = np.concatenate(([0], np.cumsum((first != second).any(axis=1))))
-    ends = np.cumsum(length)
-    return at, same & (wrong[ends] == wrong[ends - length])
+    at = np.flatnonzero(columns.steps() == 0)
+    same = np.ones(len(at), dtype=bool)
+    if not isinstance(columns, Books):
+        for values in columns.values.values():
+            first, second = values[at], values[at + 1]
+            same &= (first == second) | (np.isnan(first) & np.isnan(second))
+        return at, same
+    for side in (columns.bids, columns.asks) if len(at) else ():
+        same &= side.counts[at] == side.counts[at + 1]
+        length = np.where(same, side.counts[at], 0)
+        a, b = ranges(side.begins[at], length), ranges(side.begins[at + 1], length)
+        differ = (side.price[a] != side.price[b]) | (side.size[a] != side.size[b])
+        same[np.repeat(np.arange(len(at)), length)[differ]] = False
+    return at, same
