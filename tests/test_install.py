@@ -102,7 +102,7 @@ def test_the_tests_add_nothing_that_an_extra_brings() -> None:
     """`make test` installs the extra `all` and tools: pages and notebooks run with what a user gets."""
     tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
     assert tools & set().union(*map(brought, EXTRAS)) == set()
-    assert brought("all") == set().union(*map(brought, EXTRAS.keys() - {"dask", "spark"}))
+    assert brought("all") == set().union(*map(brought, EXTRAS.keys() - {"dask", "spark", "mcp"}))
 
 
 def test_ci_runs_every_target_in_an_environment_of_its_own() -> None:
