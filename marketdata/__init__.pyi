@@ -19,6 +19,7 @@ from marketdata.errors import ConfigError as ConfigError
 from marketdata.errors import ContractError as ContractError
 from marketdata.errors import CursorRejectedError as CursorRejectedError
 from marketdata.errors import EmptyRangeWarning as EmptyRangeWarning
+from marketdata.errors import FewMarketsWarning as FewMarketsWarning
 from marketdata.errors import LeftOutWarning as LeftOutWarning
 from marketdata.errors import LimitTooSmallError as LimitTooSmallError
 from marketdata.errors import MarketDataError as MarketDataError
@@ -28,6 +29,7 @@ from marketdata.errors import NoBookWarning as NoBookWarning
 from marketdata.errors import NotArchivedError as NotArchivedError
 from marketdata.errors import NotFoundError as NotFoundError
 from marketdata.errors import NotTidyError as NotTidyError
+from marketdata.errors import OpenMarketsWarning as OpenMarketsWarning
 from marketdata.errors import PaginationStalledError as PaginationStalledError
 from marketdata.errors import ParameterError as ParameterError
 from marketdata.errors import PartialCoverageWarning as PartialCoverageWarning

@@ -188,26 +188,47 @@ class Accessor(_Suggestions, Generic[F]):
         outcomes: Any,
         *,
         of: forecast_scores.Of = "token",
-        interval: float = 0.95,
+        by: forecast_scores.By = None,
+        horizons: forecast_scores.Horizons = None,
+        interval: float | None = 0.95,
         resamples: int = 1000,
         seed: int = 0,
     ) -> F:
         """Mean squared error of prices; see `marketdata.brier`."""
-        return forecast_scores.brier(self._frame, outcomes, of=of, interval=interval, resamples=resamples, seed=seed)
+        return forecast_scores.brier(
+            self._frame,
+            outcomes,
+            of=of,
+            by=by,
+            horizons=horizons,
+            interval=interval,
+            resamples=resamples,
+            seed=seed,
+        )
 
     def log_score(
         self,
         outcomes: Any,
         *,
         of: forecast_scores.Of = "token",
+        by: forecast_scores.By = None,
+        horizons: forecast_scores.Horizons = None,
         clip: float = 1e-6,
-        interval: float = 0.95,
+        interval: float | None = 0.95,
         resamples: int = 1000,
         seed: int = 0,
     ) -> F:
         """Mean negative log-likelihood of what came true; see `marketdata.log_score`."""
         return forecast_scores.log_score(
-            self._frame, outcomes, of=of, clip=clip, interval=interval, resamples=resamples, seed=seed
+            self._frame,
+            outcomes,
+            of=of,
+            by=by,
+            horizons=horizons,
+            clip=clip,
+            interval=interval,
+            resamples=resamples,
+            seed=seed,
         )
 
     def calibration(
@@ -216,13 +237,13 @@ class Accessor(_Suggestions, Generic[F]):
         bins: int = 10,
         *,
         of: Literal["token", "market"] = "token",
+        by: forecast_scores.By = None,
+        horizons: forecast_scores.Horizons = None,
         interval: float | None = None,
-        resamples: int = 1000,
-        seed: int = 0,
     ) -> F:
         """How often tokens priced at p won; see `marketdata.calibration`."""
         return forecast_scores.calibration(
-            self._frame, outcomes, bins, of=of, interval=interval, resamples=resamples, seed=seed
+            self._frame, outcomes, bins, of=of, by=by, horizons=horizons, interval=interval
         )
 
     def available_at(self, resolution: str) -> F:

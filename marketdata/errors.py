@@ -35,6 +35,8 @@
       NoBookWarning             no order met a book
       PartialCoverageWarning    the archive has only a part of the range
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
+      OpenMarketsWarning        scores leave out markets that are open
+      FewMarketsWarning         an interval rests on too few markets
 """
 
 from __future__ import annotations
@@ -257,6 +259,14 @@ class NoBookWarning(MarketDataWarning):
 
 class PartialCoverageWarning(MarketDataWarning):
     """The archive has only a part of the requested range."""
+
+
+class OpenMarketsWarning(MarketDataWarning):
+    """Scores leave out markets that have not resolved; those that have so far may be no fair sample of all."""
+
+
+class FewMarketsWarning(MarketDataWarning):
+    """An interval rests on too few markets to cover as often as it says."""
 
 
 def not_installed(user: str, package: str, extra: str) -> ModuleNotFoundError:

@@ -2,67 +2,97 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import polars as pl
 from narwhals.stable.v2.dependencies import is_dask_dataframe
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
+from marketdata.points import scores
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Floats
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.tidy.backends import at_once, closed, read, run, source_of
 from marketdata.tidy.engines import is_engine
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
+from marketdata.tidy.outcomes import Payoffs, Tokens, resolution_times, tokens_of
+from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.table import EagerTable
+from marketdata.times import SECOND, to_duration
 
 F = TypeVar("F")
 Of = Literal["token", "market", "all"]
+By = str | Iterable[str] | None
+Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None
 Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
-_P, _PAID, _ERROR, _TOKEN = "__p", "__paid", "__error", "__token"
-_DRAWS = 200_000  # markets drawn at a time
+_P, _PAID, _ERROR, _TOKEN, _HORIZON = "__p", "__paid", "__error", "__token", "__horizon"
+_PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 
 def brier(
-    frame: F, outcomes: Any, *, of: Of = "token", interval: float = 0.95, resamples: int = 1000, seed: int = 0
+    frame: F,
+    outcomes: Any,
+    *,
+    of: Of = "token",
+    by: By = None,
+    horizons: Horizons = None,
+    interval: float | None = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> F:
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
     of="token": one row per token: ``market_id token_id token_label outcome points brier``: its payoff, the number of
     forecasts, mean((p - payoff)^2) [0 to 1; 0.25: always 0.5]. of="market": one row per market: ``market_id points
-    brier``. of="all": one row: ``markets points brier brier_low brier_high``. Null prices are no forecasts. Cut the
-    frame to the forecasts you mean: prices shortly before the end are good ones. Brier (1950), "Verification of
-    forecasts expressed in terms of probability".
+    brier``. of="all": one row: ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``,
+    of which miscalibration - discrimination + uncertainty is the score. With ``by`` or ``horizons`` one such row per
+    group. Null prices are no forecasts. Brier (1950), "Verification of forecasts expressed in terms of probability".
 
-    Forecasts within a market are autocorrelated, so the interval is a percentile bootstrap over markets, null with
-    fewer than two. Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors".
+    Miscalibration is what the best rising function of the prices would gain, discrimination what these gain over the
+    base rate, whose score is the uncertainty. Dimitriadis, Gneiting, Jordan (2021), "Stable reliability diagrams for
+    probabilistic classifiers".
+
+    Forecasts within a market are autocorrelated, so the interval is a studentized bootstrap over markets, with the
+    error of the jackknife; null with fewer than two, FewMarketsWarning below 10. Cameron, Gelbach, Miller (2008),
+    "Bootstrap-based improvements for inference with clustered errors". OpenMarketsWarning of "all" if markets of the
+    frame are open.
 
     Parameters
     ----------
     outcomes : frame or mapping
         The result of `outcomes`, market records, or a mapping of market id to the token that won, by id or label, None
-        while it is open. Other markets, and open ones, are left out.
+        while it is open, or to the payoff of each token. Other markets, and open ones, are left out.
     of : {"token", "market", "all"}
         What a row is about. The tokens of a two-token market are the same forecast: except for "token" one counts: Yes,
         or the first of the market's record; of a mapping, which has no order, the one with the smallest id.
-    interval, resamples, seed
-        Of "all": probability that the interval covers [0 to 1], number of bootstrap samples, and their seed.
+    by : str or list of str, optional
+        Columns of ``outcomes``, a frame, to group markets by, such as "event_slug" of market records.
+    horizons : list of str or timedelta, optional
+        Borders of the time to resolution (see `time_to_resolution`), rising, such as ["1h", "1d", "1w"]. Groups are
+        below the first, between two, and from the last: ``horizon_start horizon_end`` [s], the last end null. Rows
+        after the resolution, and markets without its time, are left out.
+    interval : float or None
+        Of "all": probability that the interval covers [0 to 1]; None leaves it out.
+    resamples, seed
+        Of "all": number of bootstrap samples, and their seed.
 
     Examples
     --------
     >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
     >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
+    >>> md.brier(prices, markets, of="market", horizons=["1h", "1d"]).select("horizon_start", "brier").rows()
+    [(86400.0, 0.36)]
     """
-    error = (pl.col(_P) - pl.col(_PAID)) ** 2
-    return _score(frame, outcomes, of, interval, resamples, seed, name="brier", error=error)  # type: ignore[no-any-return]
+    options = _options(of, outcomes, by, horizons, interval, resamples, seed)
+    return _score(frame, options, "brier", scores.squared_error, (0.0, 1.0))  # type: ignore[no-any-return]
 
 
 def log_score(
@@ -70,23 +100,24 @@ def log_score(
     outcomes: Any,
     *,
     of: Of = "token",
+    by: By = None,
+    horizons: Horizons = None,
     clip: float = 1e-6,
-    interval: float = 0.95,
+    interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
     """Mean negative log-likelihood of the outcomes by the prices: mean(-payoff ln p - (1 - payoff) ln(1 - p)).
 
-    Rows, parameters and errors as `brier`, with ``log_score`` in place of ``brier`` [natural logarithm; 0.693: always
-    0.5]. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below 0.5], as 0 for the winner would score
-    infinity. Good (1952), "Rational decisions".
+    Rows, parameters, errors and warnings as `brier`, with ``log_score`` in place of ``brier`` [natural logarithm;
+    0.693: always 0.5]. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below 0.5], as 0 for the winner would
+    score infinity. Good (1952), "Rational decisions".
     """
     least = number("clip", clip)
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    p = pl.col(_P).clip(least, 1 - least)
-    error = (pl.col(_PAID) - 1) * (1 - p).log() - pl.col(_PAID) * p.log()
-    return _score(frame, outcomes, of, interval, resamples, seed, name="log_score", error=error)  # type: ignore[no-any-return]
+    options = _options(of, outcomes, by, horizons, interval, resamples, seed)
+    return _score(frame, options, "log_score", scores.log_loss, (0.0, -float(np.log(least))), least)  # type: ignore[no-any-return]
 
 
 def calibration(
@@ -95,16 +126,20 @@ def calibration(
     bins: int = 10,
     *,
     of: Literal["token", "market"] = "token",
+    by: By = None,
+    horizons: Horizons = None,
     interval: float | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
 ) -> F:
     """How often tokens priced at p won.
 
     One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the last
-    with 1) of ``bins`` equal bins from 0 to 1, number of forecasts, their mean, and the share that came true. With
-    ``interval`` also ``markets outcome_low outcome_high``: the markets in the bin, and the bootstrap interval of the
-    share over markets; other parameters and errors as `brier`.
+    with 1) of ``bins`` equal bins from 0 to 1, number of forecasts, their mean, and the share that came true (the mean
+    payoff). With ``interval`` also ``markets outcome_low outcome_high``: the markets in the bin, and the interval of
+    the share over markets, null with fewer than two; with ``by`` or ``horizons`` such rows per group. Other parameters,
+    errors and warnings as `brier`.
+
+    The interval is Wilson's, with as many markets as weigh the same as those of the bin: (sum w)^2 / sum w^2 of w
+    forecasts each. Wilson (1927), "Probable inference"; Kish (1965), "Survey sampling".
 
     Examples
     --------
@@ -114,52 +149,146 @@ def calibration(
     """
     if of not in ("token", "market"):
         raise ConfigError(f"of={of!r} does not exist; allowed are 'token' and 'market'.")
-    count, resamples, seed = whole("bins", bins), whole("resamples", resamples), whole("seed", seed, least=0)
-    share = None if interval is None else _share(interval)
+    count = whole("bins", bins)
+    options = _options(of, outcomes, by, horizons, interval)
     frame = read(frame)
-    counted = _counting(frame, outcomes, of)
-    at = (pl.col(_P) * count + TOLERANCE).floor()
-    bin_ = pl.when(at >= count).then(count - 1.0).otherwise(pl.when(at < 0).then(0.0).otherwise(at))
-    sums = partial(_sums, counted=counted, ids=ID_COLUMNS[:1], bins=bin_)
-    finish = partial(_curve, count=count, share=share, resamples=resamples, seed=seed)
-    return _in_two_steps(frame, sums, finish)  # type: ignore[no-any-return]
+    counted = _counting(frame, options, together=True)
+    finish = partial(_curves, options=options, count=count)
+    return _in_two_steps(frame, partial(_forecasts, counted=counted, groups=options.groups), finish)  # type: ignore[no-any-return]
+
+
+class _Groups(NamedTuple):
+    """What forecasts are grouped by beside their ids: columns of the outcomes, and the time to resolution."""
+
+    by: Mapping[str, tuple[Mapping[str, Any], pl.DataType]]
+    edges: tuple[int, ...] | None
+    ends: Mapping[str, int]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.by, *(() if self.edges is None else ("horizon_start", "horizon_end"))]
+
+    @property
+    def keys(self) -> list[str]:
+        return [*self.by, *(() if self.edges is None else (_HORIZON,))]
+
+    def of_rows(self, table: EagerTable, heads: EagerTable) -> dict[str, pl.Series]:
+        """The horizon of each row, from 0; null after the resolution and without its time."""
+        if self.edges is None:
+            return {}
+        ends = np.array([self.ends.get(str(market), -1) for market in heads.texts("market_id")], np.int64)
+        end = ends[table.token_numbers]
+        left = end - table.array("ts")
+        at = np.searchsorted(np.array(self.edges), left, side="right") - 1
+        return {_HORIZON: pl.select(pl.when(pl.Series((end >= 0) & (left >= 0))).then(pl.Series(at))).to_series()}
+
+    def of_markets(self, heads: EagerTable) -> list[pl.Series]:
+        """The columns of the outcomes for each token."""
+        markets = heads.texts("market_id")
+        return [
+            pl.Series(name, [held.get(str(m)) for m in markets], dtype=dtype) for name, (held, dtype) in self.by.items()
+        ]
+
+    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the borders of their horizon."""
+        if self.edges is None:
+            return rows
+        borders = pl.Series([edge / SECOND for edge in self.edges] + [None], dtype=pl.Float64)
+        start, end = (borders.gather(rows[_HORIZON] + k) for k in (0, 1))
+        return rows.with_columns(start.alias("horizon_start"), end.alias("horizon_end"))
+
+
+class _Options(NamedTuple):
+    of: str
+    outcomes: Any
+    groups: _Groups
+    share: float | None
+    resamples: int
+    seed: int
+
+
+def _options(
+    of: str, outcomes: Any, by: By, horizons: Horizons, interval: float | None, resamples: int = 1, seed: int = 0
+) -> _Options:
+    """The arguments of a score, checked before a frame is read."""
+    if of not in get_args(Of):
+        raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
+    if interval is not None and number("interval", interval) >= 1:
+        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
+    share = None if interval is None else float(interval)
+    draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
+    edges = None if horizons is None else _edges(horizons)
+    ends = {} if edges is None else resolution_times(outcomes)
+    return _Options(of, outcomes, _Groups(_columns_by(outcomes, by), edges, ends), share, draws, start)
+
+
+def _edges(horizons: Horizons) -> tuple[int, ...]:
+    given = [horizons] if isinstance(horizons, str | dt.timedelta) else list(horizons or ())
+    edges = (0, *(to_duration(one, "horizons") for one in given))
+    if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
+        raise ConfigError(f"horizons={horizons!r} is refused; allowed are durations that rise, as ['1h', '1d', '1w'].")
+    return edges
+
+
+def _columns_by(outcomes: Any, by: By) -> dict[str, tuple[dict[str, Any], pl.DataType]]:
+    """Columns of a frame of outcomes or records, by market, with their types."""
+    names = [by] if isinstance(by, str) else list(by or ())
+    if not names:
+        return {}
+    if isinstance(outcomes, Mapping):
+        raise ConfigError(
+            f"by={by!r} is a column of market records, and outcomes is a mapping; pass a frame of records."
+        )
+    data = columns_of(outcomes, ["market_id", *names], "a frame of market records with the columns of by")
+    if lacking := sorted({"market_id", *names} - data.keys()):
+        raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which by={by!r} needs.")
+    out = {}
+    for name in names:
+        held: dict[str, Any] = {}
+        for market, value in zip(data["market_id"], data[name], strict=True):
+            if name in ID_COLUMNS or isinstance(value, list | tuple | np.ndarray | pl.Series):
+                raise ConfigError(f"by={name!r} is refused; allowed are columns with one value per market.")
+            if held.setdefault(market, value) != value:
+                raise NotTidyError(f"{name} has two values for market {market!r}: {held[market]!r} and {value!r}.")
+        out[name] = (held, pl.Series(list(held.values())).dtype)
+    return out
 
 
 def _score(
-    frame: Any, outcomes: Any, of: Of, interval: float, resamples: int, seed: int, *, name: str, error: pl.Expr
+    frame: Any, options: _Options, name: str, loss: scores.Loss, bounds: tuple[float, float], clip: float | None = None
 ) -> Any:
-    share, resamples, seed = _share(interval), whole("resamples", resamples), whole("seed", seed, least=0)
     frame = read(frame)
-    counted = _counting(frame, outcomes, of)
-    ids = {"token": ID_COLUMNS, "market": ID_COLUMNS[:1], "all": ID_COLUMNS[:1]}[of]
-    sums = partial(_sums, counted=counted, ids=ids, error=error)
-    if of == "all":
-        finish = partial(_overall, name=name, share=share, resamples=resamples, seed=seed)
-        return _in_two_steps(frame, sums, finish)
-    return run(frame, partial(_means, sums=sums, ids=ids, name=name), _KINDS, together="market")
+    counted = _counting(frame, options, together=options.of == "all")
+    if options.of == "all":
+        finish = partial(_overall, options=options, name=name, loss=loss, bounds=bounds)
+        return _in_two_steps(frame, partial(_forecasts, counted=counted, groups=options.groups, clip=clip), finish)
+    ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
+    means = partial(_means, counted=counted, groups=options.groups, ids=ids, name=name, loss=loss, clip=clip)
+    return run(frame, means, _KINDS, together="market")
 
 
-def _share(interval: float) -> float:
-    if number("interval", interval) >= 1:
-        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
-    return float(interval)
-
-
-def _counting(frame: Any, outcomes: Any, of: str) -> Callable[[Tokens], Payoff]:
+def _counting(frame: Any, options: _Options, *, together: bool) -> Callable[[Tokens], Payoff]:
     """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
-    if of not in get_args(Of):
-        raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
-    count = partial(_counted, outcomes=outcomes, of=of)
+    count = partial(_counted, outcomes=options.outcomes, of=options.of, together=together)
     if source_of(frame) is not None:
         return count
     known = count(tokens_of(frame))
     return lambda _: known
 
 
-def _counted(tokens: Tokens, *, outcomes: Any, of: str) -> Payoff:
+def _counted(tokens: Tokens, *, outcomes: Any, of: str, together: bool) -> Payoff:
     tokens = list(tokens)
     known = Payoffs(outcomes, tokens)
     payoffs = known.payoff
+    markets = {market for market, *_ in tokens}
+    if together and (still := len(markets & known.open)):
+        warn(
+            f"{still} of {len(markets)} markets of the frame are open and left out. Where a question can end early on "
+            "one outcome, those that have resolved so far are no fair sample.",
+            OpenMarketsWarning,
+            hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
+            "or not.",
+        )
     if of != "token":
         by_market = defaultdict(list)
         for market, token, label in tokens:
@@ -171,53 +300,68 @@ def _counted(tokens: Tokens, *, outcomes: Any, of: str) -> Payoff:
     return payoffs
 
 
-def _sums(
+def _rows(
     table: EagerTable,
-    *,
     counted: Callable[[Tokens], Payoff],
-    ids: Sequence[str],
-    error: pl.Expr | None = None,
-    bins: pl.Expr | None = None,
-) -> pl.DataFrame:
-    """Number of forecasts by ids (and bin), and sums of the forecasts, their payoffs and their errors."""
-    of_rows = {_ERROR: error} if error is not None else {}
-    by = {"bin": bins} if bins is not None else {}
-    sums = [pl.col(c).sum() for c in (_P, _PAID, *of_rows)]
+    groups: _Groups,
+    clip: float | None,
+    loss: scores.Loss | None = None,
+) -> tuple[EagerTable, pl.DataFrame]:
+    """The first row of each token, and of each forecast that counts its token, value, payoff, horizon and loss."""
     table, value = probability_of(table)
     heads = table.take(table.groups)
     paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
     payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]
     # Rows are added up by the number of their token, a sorted column, and then by ids.
     number_of = table.token_numbers
-    columns = {
-        _TOKEN: pl.Series(number_of).set_sorted(),
-        _P: table.array(value),
-        _PAID: np.array(payoff, float)[number_of],
-    }
-    data = pl.DataFrame(columns, nan_to_null=True).drop_nulls()
-    rows = data.with_columns(**of_rows, **by).group_by(_TOKEN, *by)
-    small = rows.agg(pl.len().cast(pl.Int64).alias("points"), *sums)
-    owners = [heads.column(c).gather(small[_TOKEN]) for c in ids]
-    return small.with_columns(*owners).group_by(*ids, *by).agg(pl.col("points", _P, _PAID, *of_rows).sum())
+    p, y = table.array(value), np.array(payoff, float)[number_of]
+    p = p if clip is None else np.clip(p, clip, 1 - clip)
+    columns = {_TOKEN: pl.Series(number_of).set_sorted(), _P: p, _PAID: y}
+    if loss is not None:
+        columns[_ERROR] = loss(p, y)
+    return heads, pl.DataFrame({**columns, **groups.of_rows(table, heads)}, nan_to_null=True).drop_nulls()
 
 
 def _means(
-    table: EagerTable, *, sums: Callable[[EagerTable], pl.DataFrame], ids: tuple[str, ...], name: str
+    table: EagerTable,
+    *,
+    counted: Callable[[Tokens], Payoff],
+    groups: _Groups,
+    ids: Sequence[str],
+    name: str,
+    loss: scores.Loss,
+    clip: float | None,
 ) -> pl.DataFrame:
-    out = sums(table).with_columns((pl.col(_PAID) / pl.col("points")).alias("outcome"))
-    out = out.with_columns((pl.col(_ERROR) / pl.col("points")).alias(name))
+    heads, rows = _rows(table, counted, groups, clip, loss)
+    of_rows = [c for c in groups.keys if c == _HORIZON]
+    small = rows.group_by(_TOKEN, *of_rows).agg(pl.len().cast(pl.Int64).alias("points"), pl.col(_PAID, _ERROR).sum())
+    owners = [one.gather(small[_TOKEN]) for one in (*(heads.column(c) for c in ids), *groups.of_markets(heads))]
+    sums = small.with_columns(*owners).group_by(*ids, *groups.keys).agg(pl.col("points", _PAID, _ERROR).sum())
+    out = groups.named(sums.sort(*ids, *groups.keys, nulls_last=True))
+    means = [(pl.col(c) / pl.col("points")).alias(n) for c, n in ((_PAID, "outcome"), (_ERROR, name))]
     outcome = ("outcome",) if "token_id" in ids else ()
-    return out.select(*ids, *outcome, "points", name).sort(*ids, nulls_last=True)
+    return out.with_columns(means).select(*ids, *groups.names, *outcome, "points", name)
+
+
+def _forecasts(
+    table: EagerTable, *, counted: Callable[[Tokens], Payoff], groups: _Groups, clip: float | None = None
+) -> pl.DataFrame:
+    """The forecasts that count: how many are of the same market, group, value and payoff."""
+    heads, rows = _rows(table, counted, groups, clip)
+    keys = [_P, _PAID, *(c for c in groups.keys if c == _HORIZON)]
+    small = rows.group_by(_TOKEN, *keys).agg(pl.len().cast(pl.Int64).alias("points"))
+    owners = [one.gather(small[_TOKEN]) for one in (heads.column("market_id"), *groups.of_markets(heads))]
+    return small.with_columns(*owners).group_by("market_id", *groups.by, *keys).agg(pl.col("points").sum())
 
 
 def _in_two_steps(
-    frame: Any, sums: Callable[[EagerTable], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
+    frame: Any, small: Callable[[EagerTable], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> Any:
-    """The sums of each market where the frame is, and what is made of all of them in one place."""
+    """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask_dataframe(frame) or is_engine(frame):
-        first = run(frame, sums, _KINDS, together="market")
+        first = run(frame, small, _KINDS, together="market")
         return at_once(first, partial(_finished, finish=finish))
-    return run(frame, lambda table: finish(sums(table)), _KINDS, together="all")
+    return run(frame, lambda table: finish(small(table)), _KINDS, together="all")
 
 
 def _finished(part: Any, finish: Callable[[pl.DataFrame], pl.DataFrame]) -> Any:
@@ -226,50 +370,78 @@ def _finished(part: Any, finish: Callable[[pl.DataFrame], pl.DataFrame]) -> Any:
     return closed(finish(pl.DataFrame(columns)), part)
 
 
-def _overall(sums: Any, *, name: str, share: float, resamples: int, seed: int) -> Any:
-    sums = sums.sort(pl.col("market_id").cast(pl.String))
-    errors, points = (sums[c].to_numpy().astype(float)[:, None] for c in (_ERROR, "points"))
-    low, high = bootstrap(errors, points, share, resamples, seed)
-    row = {"markets": [len(sums)], "points": [int(points.sum())]}
-    mean = errors.sum(axis=0) / points.sum(axis=0) if len(sums) else np.full(1, np.nan)
-    values = {name: mean, f"{name}_low": low, f"{name}_high": high}
-    return pl.DataFrame(row).with_columns(pl.Series(c, v, dtype=pl.Float64).fill_nan(None) for c, v in values.items())
-
-
-def _curve(sums: Any, *, count: int, share: float | None, resamples: int, seed: int) -> Any:
-    out = sums.group_by("bin").agg(pl.col("points", _P, _PAID).sum(), markets=pl.len().cast(pl.Int64)).sort("bin")
-    out = out.with_columns(
-        bin_start=pl.col("bin") / count,
-        bin_end=(pl.col("bin") + 1) / count,
-        forecast=pl.col(_P) / pl.col("points"),
-        outcome=pl.col(_PAID) / pl.col("points"),
+def _grouped(rows: pl.DataFrame, groups: _Groups) -> list[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Each group of forecasts, in order; without columns to group by all are one group, of no forecast too."""
+    rows = rows.with_columns(pl.col("market_id").cast(pl.String)).sort("market_id", _P, _PAID)
+    if not groups.keys:
+        return [((), rows)]
+    found = rows.sort(groups.keys, nulls_last=True, maintain_order=True).partition_by(
+        groups.keys, maintain_order=True, as_dict=True
     )
-    names = ["bin_start", "bin_end", "points", "forecast", "outcome"]
-    if share is None:
-        return out.select(names)
-    markets = sums["market_id"].cast(pl.String)
-    row = np.searchsorted(np.unique(markets.to_numpy()), markets.to_numpy())
-    column = np.searchsorted(out["bin"].to_numpy(), sums["bin"].to_numpy())
-    paid, points = (np.zeros((int(row.max(initial=-1)) + 1, len(out))) for _ in range(2))
-    paid[row, column], points[row, column] = sums[_PAID].to_numpy(), sums["points"].to_numpy()
-    low, high = bootstrap(paid, points, share, resamples, seed)
-    ends = [pl.Series(c, v, dtype=pl.Float64).fill_nan(None) for c, v in (("outcome_low", low), ("outcome_high", high))]
-    return out.with_columns(ends).select(*names, "markets", "outcome_low", "outcome_high")
+    return list(found.items())
 
 
-def bootstrap(total: Floats, weight: Floats, share: float, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """Percentile interval, per column, of the ratio of sums over markets drawn with replacement; NaN below two."""
-    markets = len(total)
-    enough = (weight > 0).sum(axis=0) >= 2
-    low, high = (np.full(total.shape[1], np.nan) for _ in range(2))
-    if enough.any():
-        rng, ratios = np.random.default_rng(seed), []
-        step = max(1, _DRAWS // markets)
-        for first in range(0, resamples, step):
-            drawn = rng.multinomial(markets, np.full(markets, 1 / markets), size=min(step, resamples - first))
-            over = drawn @ weight[:, enough]
-            # A sample without a market of a bin says nothing about the bin.
-            ratios.append(np.divide(drawn @ total[:, enough], over, out=np.full(over.shape, np.nan), where=over > 0))
-        tail = (1 - share) / 2
-        low[enough], high[enough] = np.nanquantile(np.concatenate(ratios), [tail, 1 - tail], axis=0)
-    return low, high
+def _table(
+    groups: _Groups, keys: Sequence[tuple[Any, ...]], names: Mapping[str, Any], rows: Sequence[Sequence[Any]]
+) -> pl.DataFrame:
+    """Rows of results, each with the values of its group before it."""
+    types = {name: dtype for name, (_, dtype) in groups.by.items()}
+    schema: dict[str, Any] = {**types, **({} if groups.edges is None else {_HORIZON: pl.Int64}), **names}
+    data = [(*key, *row) for key, row in zip(keys, rows, strict=True)]
+    out = groups.named(pl.DataFrame(data, schema, orient="row"))
+    return out.select(*groups.names, *names).with_columns(pl.selectors.float().fill_nan(None))
+
+
+def _overall(
+    sums: pl.DataFrame, *, options: _Options, name: str, loss: scores.Loss, bounds: tuple[float, float]
+) -> pl.DataFrame:
+    ends = () if options.share is None else (f"{name}_low", f"{name}_high")
+    keys, rows, few = [], [], []
+    for key, group in _grouped(sums, options.groups):
+        p, y, points = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points"))
+        whose = group["market_id"].rle_id().to_numpy()
+        markets = int(whose[-1]) + 1 if len(whose) else 0
+        lost = loss(p, y)
+        row = [markets, int(points.sum()), float(np.average(lost, weights=points)) if markets else None]
+        if options.share is not None:
+            totals, weights = (scores.by_market(whose, v, markets) for v in (points * lost, points))
+            row += scores.interval_of_mean(totals, weights, options.share, options.resamples, options.seed, bounds)
+            few += [markets] * (2 <= markets < scores.ENOUGH)
+        rows.append([*row, *(scores.decomposed(p, y, points, loss) if markets else [None] * 3)])
+        keys.append(key)
+    if few:
+        _warn_of_few(few, len(rows), f"{options.share:.0%} interval of {name}")
+    floats = dict.fromkeys((name, *ends, *_PARTS), pl.Float64)
+    return _table(options.groups, keys, {"markets": pl.Int64, "points": pl.Int64, **floats}, rows)
+
+
+def _warn_of_few(few: Sequence[int], groups: int, what: str) -> None:
+    where = "" if groups == 1 else f" in {len(few)} of {groups} groups"
+    warn(
+        f"The {what} rests on {'as few as ' if len(few) > 1 else ''}{min(few)} markets{where}: below "
+        f"{scores.ENOUGH} it covers less often than it says.",
+        FewMarketsWarning,
+        hint="Add markets, or leave it out with interval=None.",
+    )
+
+
+def _curves(sums: pl.DataFrame, *, options: _Options, count: int) -> pl.DataFrame:
+    types = {"bin_start": pl.Float64, "bin_end": pl.Float64, "points": pl.Int64, "forecast": pl.Float64}
+    types |= {"outcome": pl.Float64}
+    if options.share is not None:
+        types |= {"markets": pl.Int64, "outcome_low": pl.Float64, "outcome_high": pl.Float64}
+    keys, rows = [], []
+    for key, group in _grouped(sums, options.groups):
+        p, y, points = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points"))
+        whose, at = group["market_id"].rle_id().to_numpy(), np.clip(np.floor(p * count + TOLERANCE), 0, count - 1)
+        for bin_ in np.unique(at):
+            here = at == bin_
+            n = points[here].sum()
+            row = [bin_ / count, (bin_ + 1) / count, int(n), (points * p)[here].sum() / n, (points * y)[here].sum() / n]
+            if options.share is not None:
+                paid, weight = (scores.by_market(whose[here], v[here], 0) for v in (points * y, points))
+                row += [int((weight > 0).sum())]
+                row += scores.interval_of_share(paid[weight > 0], weight[weight > 0], options.share)
+            rows.append(row)
+            keys.append(key)
+    return _table(options.groups, keys, types, rows)

@@ -16,6 +16,7 @@ SECTIONS = (
     "decoding",
     "aggregating",
     "studying",
+    "covering",
     "fetching",
     "serving",
     "storing",

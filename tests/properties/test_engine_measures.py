@@ -59,12 +59,14 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     ),
     "brier": lambda b, p, m: md.brier(p, WON),
     "brier of markets": lambda b, p, m: md.brier(b, RECORDS, of="market"),
-    "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", resamples=50),
+    "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", interval=None),
     "log_score": lambda b, p, m: md.log_score(p, RECORDS),
-    "calibration": lambda b, p, m: md.calibration(p, WON, 3),
-    "calibration with intervals": lambda b, p, m: md.calibration(
-        p, RECORDS, 3, of="market", interval=0.9, resamples=50
+    "brier by topic and horizon": lambda b, p, m: md.brier(
+        b, RECORDS.with_columns(topic="market_id"), of="all", by="topic", horizons=["1h", "12h"], interval=None
     ),
+    "log_score of tokens by horizon": lambda b, p, m: md.log_score(p, RECORDS, by="resolved_token_id", horizons="14h"),
+    "calibration": lambda b, p, m: md.calibration(p, WON, 3),
+    "calibration with intervals": lambda b, p, m: md.calibration(p, RECORDS, 3, of="market", interval=0.9),
     "available_at": lambda b, p, m: md.available_at(p, "1m"),
     "gaps": lambda b, p, m: md.gaps(p, "1m"),
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
