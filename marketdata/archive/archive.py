@@ -613,9 +613,9 @@ class Archive(Generic[Frame]):
         """A view as a lazy frame of an engine, for archives larger than memory; other parameters as for `books`.
 
         Returns the tidy columns of one committed version, ids as text; predicates on ``ts`` and ids, columns and limits
-        reach the files. Rows are unordered, but at the base (1m) polars has them sorted within each file. DuckDB
-        compares page checksums as it reads; for the others run `verify`. ModuleNotFoundError if the engine is not
-        installed, ConfigError if no Spark session runs.
+        reach the files. Rows are unordered, but at the base (1m) polars has them sorted within each file. Coarser rows,
+        and DuckDB, compare page checksums; for others run `verify`. ModuleNotFoundError if the engine is not installed,
+        ConfigError if no Spark session runs.
 
         Parameters
         ----------
@@ -631,17 +631,17 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        table, engine = self._stored.points[choice("view", view, VIEWS)], choice("engine", engine, get_args(EngineName))
+        store, view, engine = self._stored, choice("view", view, VIEWS), choice("engine", engine, get_args(EngineName))
         ids = None if market is None else [self._market_id(one) for one in names("market", market)]
-        what = query_of(self._store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
+        what = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
             return what.lazy()
         if engine == "arrow":
             return to_arrow(what)
         if engine == "duckdb":
-            return sql.relation(table, what)
-        every = ids if ids is not None else [str(record["id"]) for record in self._store.catalog["markets"].records()]
-        parts = by_market(table, what, every)
+            return sql.relation(what)
+        every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
+        parts = by_market(what, every)
         return to_dask(parts) if engine == "dask" else to_spark(parts)
 
     @overload
@@ -661,8 +661,8 @@ class Archive(Generic[Frame]):
         coverage``; ``show tables`` lists them. Columns of one name get numbers, intervals are durations. ConfigError
         if DuckDB refuses it, ModuleNotFoundError if it is not installed.
 
-        The statement runs as this process, with all of its rights: DuckDB reads and writes files and loads extensions
-        if it is told to. Run no statement of someone you do not trust.
+        A statement sees these tables and nothing else: it cannot write to the archive, open files or databases, or load
+        extensions; tables that it makes are gone with its end. It may take any time and memory.
 
         Examples
         --------
@@ -674,14 +674,11 @@ class Archive(Generic[Frame]):
         connection = sql.connect()
         # Of the tables only those that the statement names are read; one that names none may list them.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
-        for view, table in self._stored.points.items():
-            if view in named or (view == "books" and "snapshots" in named):
-                what = query_of(self._store, view, None, query.ALL_TIME, "1m", nested=view == "books")
-                sql.define(connection, table, what)
-        if "books" in named:
-            sql.define_books(connection)
-        for name in named & {"markets", "events", "series", "coverage"}:
-            connection.register(name, getattr(self, name)(frame="polars").to_arrow())
+        views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
+        points = [query_of(self._stored, view, None, query.ALL_TIME, "1m", nested=view == "books") for view in views]
+        kinds = named & {"markets", "events", "series", "coverage"}
+        records = {name: getattr(self, name)(frame="polars").to_arrow() for name in kinds}
+        _made = sql.define(connection, points, records)
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
         return cast("Frame", query.of_kind(rows, frame or self._frame))
 
@@ -797,7 +794,7 @@ class Archive(Generic[Frame]):
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
         The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market``
-        all of the view is streamed in bounded memory, once its checksums were compared.
+        all of the view is streamed in bounded memory.
 
         Examples
         --------
@@ -809,11 +806,8 @@ class Archive(Generic[Frame]):
         if market is not None:
             frame = getattr(self, choice("view", view, VIEWS))(market, start, end, resolution, frame="polars")
             return files.write(frame, Path(path))
-        rows, table = self.scan(view, None, start, end, resolution), self._store.points[view]
-        for file in query.files_of(table.version(), None, _range(start, end)):
-            for group in range(table.footer(file).metadata.num_row_groups):
-                table.read(file, [group])
-        return files.write(rows, Path(path))
+        what = query_of(self._stored, choice("view", view, VIEWS), None, _range(start, end), resolution)
+        return files.write(what.computed(), Path(path))
 
     def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
         """Parquet files of a view (of one market, in a range), for engines that take file lists; see `books`.

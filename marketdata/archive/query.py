@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,8 @@ from marketdata.typing import FrameKind
 if TYPE_CHECKING:
     import polars as pl
 
+T = TypeVar("T")
+K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 # Label of a token by its market_id and token_id, as the records of markets have it.
 Labels = Mapping[tuple[str, str], str]
@@ -36,7 +39,11 @@ ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
 _MANY_FILES = 4
 _THREADS = min(8, os.cpu_count() or 1)
-_DAY = 1440 * MINUTE
+# What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
+_PART = 4_000_000
+_LARGEST_PART = 16_000_000
+_LAST_NAME = "\U0010ffff" * 8
+_ALL_NAMES = ("", _LAST_NAME)
 # A slice of so many rows of a batch costs less than a copy of them.
 _LONG_SLICE = 1_000
 _UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
@@ -52,35 +59,127 @@ def read(
     version: Version | None = None,
 ) -> Data:
     """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
-    ranges = wanted if isinstance(wanted, Mapping) else None
-    if ranges is not None and len(set(ranges.values())) == 1:
-        wanted, ranges = next(iter(ranges.values())), None
-    if isinstance(wanted, Range):
-        hull = wanted
-    elif ranges:
-        hull = Range(min(r.start for r in ranges.values()), max(r.end for r in ranges.values()))
-    else:
-        hull = ALL_TIME
     ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
+    version = version or table.version()
+    return next(batches(table, view, version, ids, wanted or ALL_TIME, token_id), empty(view))
+
+
+def batches(
+    table: Table,
+    view: View,
+    version: Version,
+    markets: Sequence[str] | None,
+    wanted: Range | Mapping[str, Range],
+    token_id: str | None = None,
+    *,
+    width: BucketWidth | None = None,
+) -> Iterator[Data]:
+    """Stored points of markets (sorted; None: all) in a range, or one for each, in parts that are in tidy order.
+
+    One part without a ``width``; else parts of whole markets, or of whole buckets of that width of a large market.
+    """
+    hull, limits = (wanted, None) if isinstance(wanted, Range) else _hull(wanted)
+
+    def groups_of(file: DataFile) -> list[_Group]:
+        f = table.footer(file)
+        return [
+            _Group(
+                file,
+                i,
+                f.market_min[i] or "",
+                f.market_max[i] or _LAST_NAME,
+                f.ts_min[i],
+                f.ts_max[i],
+                f.starts[i + 1] - f.starts[i],
+            )
+            for i in f.groups(markets, *hull)
+        ]
+
+    groups = _each(groups_of, files_of(version, markets, hull))
+    known = None if markets is None else frozenset(markets)
+    for some, among, span in [(groups, _ALL_NAMES, hull)] if width is None else _parts(groups, width, hull):
+        columns = _read(table, view, some, known, among, span, token_id)
+        if limits is not None:
+            chosen = inside(columns.tokens, columns.token, columns.ts, limits)
+            columns = columns if chosen.all() else columns.take(np.flatnonzero(chosen))
+        if len(columns):
+            yield columns
+
+
+def _hull(ranges: Mapping[str, Range]) -> tuple[Range, dict[str, list[Range]] | None]:
+    """From the first to the last of the ranges of markets, and the ranges where they differ."""
+    some = set(ranges.values())
+    hull = Range(min((r.start for r in some), default=0), max((r.end for r in some), default=0))
+    return hull, {market: [one] for market, one in ranges.items()} if len(some) > 1 else None
+
+
+class _Group(NamedTuple):
+    """A row group of a file, with its statistics."""
+
+    file: DataFile
+    group: int
+    first: str
+    last: str
+    start: int
+    end: int
+    size: int
+
+
+def _parts(
+    groups: Sequence[_Group], width: BucketWidth, wanted: Range
+) -> Iterator[tuple[list[_Group], tuple[str, str], Range]]:
+    """Row groups to read together, the names of markets [first, last) and the range of which they have all points."""
+    for names in _runs([(g.first, g.size) for g in groups], _LAST_NAME, _PART):
+        some = [g for g in groups if g.first < names[1] and g.last >= names[0]]
+        starts = [(max(width.floor(g.start), wanted.start), g.size) for g in some]
+        for span in _runs(starts, wanted.end, _LARGEST_PART) if sum(g.size for g in some) > _LARGEST_PART else [wanted]:
+            yield [g for g in some if g.start < span[1] and g.end >= span[0]], names, Range(*span)
+
+
+def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
+    """Half-open ranges of keys up to ``end``, each cut where ``most`` bytes begin before."""
+    first, total = None, 0
+    for key, some in itertools.groupby(sorted(sizes), key=lambda one: one[0]):
+        if first is None or total >= most:
+            if first is not None:
+                yield first, key
+            first, total = key, 0
+        total += sum(size for _, size in some)
+    if first is not None:
+        yield first, end
+
+
+def _read(
+    table: Table,
+    view: View,
+    groups: Iterable[_Group],
+    markets: Container[str] | None,
+    among: tuple[str, str],
+    wanted: Range,
+    token_id: str | None,
+) -> Data:
+    """The rows of row groups that are of some markets (None: any) with names in [first, last), in tidy order."""
+    files: dict[DataFile, list[int]] = {}
+    for group in groups:
+        files.setdefault(group.file, []).append(group.group)
+
+    def is_wanted(name: str) -> bool:
+        return among[0] <= name < among[1] and (markets is None or name in markets)
 
     def rows_of(file: DataFile) -> list[pa.Table]:
-        groups = table.footer(file).groups(ids, hull.start, hull.end)
-        return list(_selected(table.read(file, groups), ids, hull, token_id)) if groups else []
+        return list(_selected(table.read(file, files[file]), is_wanted, wanted, token_id))
 
-    files = files_of(version or table.version(), ids, hull)
-    if len(files) < _MANY_FILES:
-        parts = [rows_of(file) for file in files]
-    else:
-        # Fetching and decoding release the interpreter.
-        with ThreadPoolExecutor(_THREADS) as pool:
-            parts = list(pool.map(rows_of, files))
-    found = [rows for part in parts for rows in part]
+    tables = _each(rows_of, list(files))
     with errors.parsing(f"The {view} table"):
-        columns = from_tables(view, found).sort()
-    if ranges is None:
-        return columns
-    chosen = inside(columns.tokens, columns.token, columns.ts, {market: [rng] for market, rng in ranges.items()})
-    return columns if chosen.all() else columns.take(np.flatnonzero(chosen))
+        return from_tables(view, tables).sort()
+
+
+def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:
+    """What is made of all files, by threads if there are many: fetching and decoding release the interpreter."""
+    if len(files) < _MANY_FILES:
+        return [one for file in files for one in made(file)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [one for part in pool.map(made, files) for one in part]
 
 
 def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
@@ -119,15 +218,16 @@ def inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Se
     return out
 
 
-def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, token_id: str | None) -> Iterable[pa.Table]:
+def _selected(
+    rows: pa.Table, is_wanted: Callable[[str], bool], wanted: Range, token_id: str | None
+) -> Iterable[pa.Table]:
     """The selected rows: they are sorted, so they are a few slices, which cost no copy."""
     for batch in rows.to_batches():
         ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
         mask = (ts >= wanted.start) & (ts < wanted.end)
-        if markets is not None:
-            mask &= _is_in(batch.column("market_id"), markets)
+        mask &= _named(batch.column("market_id"), is_wanted)
         if token_id is not None:
-            mask &= _is_in(batch.column("token_id"), [token_id])
+            mask &= _named(batch.column("token_id"), token_id.__eq__)
         if mask.all():
             yield pa.Table.from_batches([batch])
             continue
@@ -139,10 +239,12 @@ def _selected(rows: pa.Table, markets: Sequence[str] | None, wanted: Range, toke
             yield pa.Table.from_batches([batch.filter(pa.array(mask))])
 
 
-def _is_in(array: pa.Array, names: Sequence[str]) -> Any:
+def _named(array: pa.Array, is_wanted: Callable[[str], bool]) -> Any:
+    """Which rows have a name that is wanted."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    some = set(names)
-    wanted = np.array([*(name in some for name in encoded.dictionary.to_pylist()), False])
+    wanted = np.array([*(is_wanted(name) for name in encoded.dictionary.to_pylist()), False])
+    if wanted[:-1].all() and not encoded.null_count:
+        return True
     codes = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
     return wanted[codes.to_numpy(zero_copy_only=False)]
 
@@ -162,10 +264,12 @@ def derived(
     from marketdata.points.resample import resample_columns
 
     ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
-    version, parts = table.version(), list[Data]()
     counts = counts and has_counts(base, width)
-    for part in _portions(version, ranges, base, width):
-        points = labelled(read(table, view, part, part, token_id, version=version), labels)
+    # What is aggregated is read in parts, which are small: all at once may be too much.
+    step = None if width == base else width
+    parts = list[Data]()
+    for read_ in batches(table, view, table.version(), sorted(ranges), ranges, token_id, width=step):
+        points = labelled(read_, labels)
         parts.append(points if width == base else resample_columns(points, width, counts=counts))
     if len(parts) == 1:
         return parts[0]
@@ -186,26 +290,6 @@ def labelled(columns: Data, labels: Labels) -> Data:
 def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
     """A range of base points: whole minutes, unless seconds are read as widths below a minute."""
     return whole_minutes(wanted) if base.micros < MINUTE <= width.micros else wanted
-
-
-def _portions(
-    version: Version, ranges: Mapping[str, Range], base: BucketWidth, width: BucketWidth
-) -> Iterator[Mapping[str, Range]]:
-    """The ranges at once, or of seconds to aggregate a day at a time: a year of them is too much."""
-    if base.micros == MINUTE or width == base:
-        if ranges:
-            yield ranges
-        return
-    files = [f for m, wanted in ranges.items() for f in files_of(version, [m], wanted)]
-    at = width.floor(min((f.ts_min for f in files), default=0))
-    end = max((f.ts_max for f in files), default=-1)
-    while at <= end:
-        until = at + max(width.micros, _DAY)
-        some = {m: Range(max(r.start, at), min(r.end, until)) for m, r in ranges.items()}
-        some = {m: r for m, r in some.items() if r.start < r.end}
-        if some:
-            yield some
-        at = until
 
 
 def held_ranges(

@@ -1,25 +1,30 @@
-"""A view as a lazy frame of an engine, computed by polars, market by market for Dask and Spark, or as SQL by DuckDB."""
+"""A view as a lazy frame of an engine: rows of `query.batches`, aggregated by the rules of `points`, part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import datetime as dt
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from marketdata.archive.query import Labels, clipped, files_of, has_counts
-from marketdata.archive.storage.schema import id_columns
-from marketdata.archive.storage.tables import Table
+from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
+from marketdata.archive.storage.schema import id_columns, to_table
+from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
+from marketdata.points.columns import Books, Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.engines import plain_types
+from marketdata.tidy.frames import to_frame
 from marketdata.tidy.partitions import home
-from marketdata.times import Range, to_datetime
+from marketdata.times import Range, to_datetime, to_micros
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,64 +36,113 @@ _PARTITIONS = 64
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of one version of a table: of some markets (None: all), ``wanted`` before aggregation.
+    """Rows of one ``version`` of a table: of some markets (None: all), ``wanted`` before aggregation.
 
-    ``files`` are those that statistics leave, in tidy order; ``nested``: one row per snapshot with four list columns.
+    ``nested``: one row per snapshot with four list columns.
     """
 
     view: View
-    files: tuple[str, ...]
-    schema: pa.Schema
-    options: dict[str, str] | None
+    table: Table
+    version: Version
     markets: tuple[str, ...] | None
     wanted: Range
     width: BucketWidth
     base: BucketWidth
     labels: Labels
+    options: dict[str, str] | None = None
     levels: int | None = None
     nested: bool = False
 
     @property
-    def has_counts(self) -> bool:
-        """Whether means come with the number of their points."""
-        return has_counts(self.base, self.width)
+    def schema(self) -> dict[str, pl.DataType]:
+        """The columns of the rows."""
+        import polars as pl
+
+        ids = dict.fromkeys(id_columns(self.view), pl.String())
+        out: dict[str, Any] = {"ts": pl.Datetime("us", "UTC"), **ids}
+        if self.view == "books" and self.nested:
+            return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
+        if self.view == "books":
+            numbers = dict.fromkeys(("price", "size"), pl.Float64())
+            return {**out, "side": pl.Enum([BID, ASK]), "level": pl.Int32(), **numbers}
+        values = [name for name in self.version.schema.names if name not in out]
+        counts = [v + COUNT for v in uncounted(values)] if has_counts(self.base, self.width) else []
+        return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
 
     def lazy(self) -> pl.LazyFrame:
         """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
+        return self.computed() if self.width != self.base else self._stored()
+
+    def computed(self) -> pl.LazyFrame:
+        """The rows as `query.batches` and the rules of `points` give them, every page checksum compared."""
+        from polars.io.plugins import register_io_source
+
+        def source(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+        ) -> Iterator[pl.DataFrame]:
+            # A limit of rows comes before the predicate, which then selects among the first rows of all.
+            limits = (None, ALL_TIME) if predicate is None or n_rows is not None else _limits(predicate, self.width)
+            for frame in self._frames(*limits):
+                rows = frame if n_rows is None else frame.head(n_rows)
+                n_rows = None if n_rows is None else n_rows - rows.height
+                rows = rows if predicate is None else rows.filter(predicate)
+                yield rows if columns is None else rows.select(columns)
+                if n_rows == 0:
+                    return
+
+        return register_io_source(source, schema=self.schema)
+
+    def _frames(self, markets: Iterable[str] | None, wanted: Range) -> Iterator[pl.DataFrame]:
+        """The rows in parts, of which only those of some markets (None: any) and a range are needed."""
+        from marketdata.points.resample import resample_columns
+
+        chosen = [set(some) for some in (self.markets, markets) if some is not None]
+        ids = sorted(set.intersection(*chosen)) if chosen else None
+        wanted = Range(max(self.wanted.start, wanted.start), min(self.wanted.end, wanted.end))
+        counts = has_counts(self.base, self.width)
+        for columns in batches(self.table, self.view, self.version, ids, wanted, width=self.width):
+            points = labelled(columns, self.labels)
+            if self.width != self.base:
+                points = resample_columns(points, self.width, counts=counts)
+            if self.levels is not None and isinstance(points, Books):
+                points = points.cut(self.levels)
+            yield self._frame(points)
+
+    def _frame(self, points: Data) -> pl.DataFrame:
         import polars as pl
 
-        schema = pl.DataFrame(pl.from_arrow(self.schema.empty_table())).schema
+        is_levels = self.view == "books" and not self.nested
+        rows = to_frame(points, "polars") if is_levels else pl.DataFrame(pl.from_arrow(to_table(points)))
+        # A further column of another market is null in every row of these.
+        return rows.select(
+            pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
+            for name, kind in self.schema.items()
+        )
+
+    def _stored(self) -> pl.LazyFrame:
+        """The rows as polars reads the files: at the base it takes predicates and columns further than we can."""
+        import polars as pl
+
+        schema = pl.DataFrame(pl.from_arrow(self.version.schema.empty_table())).schema
         rows = pl.LazyFrame(schema=schema)
-        if self.files:
+        if self.version.files:
             # polars takes all options of a storage as text but one.
             options: Any = {k: int(v) if k == "max_retries" else v for k, v in (self.options or {}).items()}
+            files = [self.table.store.address(file.path) for file in self.version.files]
             rows = pl.scan_parquet(
-                list(self.files), schema=schema, missing_columns="insert", storage_options=options or None,
-                glob=False,
-            )  # fmt: skip
-        rows, ids = self._within(rows), id_columns(self.view)
-        if self.labels:
-            rows = rows.with_columns(_label(self.labels))
-        if self.view != "books":
-            values = [name for name in schema if name not in {"ts", *ids}]
-            if self.width == self.base:
-                return rows.select("ts", *ids, *values)
-            return _means(rows, ids, values, self.width, counts=self.has_counts)
-        rows = rows if self.width == self.base else _last(rows, ids, self.width)
-        if self.levels is not None:
-            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in LISTS)
-        return rows.select("ts", *ids, *LISTS) if self.nested else _levels(rows)
-
-    def _within(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        import polars as pl
-
+                files, schema=schema, missing_columns="insert", storage_options=options or None, glob=False
+            )
         if self.markets is not None:
             rows = rows.filter(pl.col("market_id").is_in(list(self.markets)))
         if self.wanted.start > -(2**60):
             rows = rows.filter(pl.col("ts") >= to_datetime(self.wanted.start))
         if self.wanted.end < 2**60:
             rows = rows.filter(pl.col("ts") < to_datetime(self.wanted.end))
-        return rows
+        if self.labels:
+            rows = rows.with_columns(_label(self.labels))
+        if self.levels is not None:
+            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in LISTS)
+        return _levels(rows) if self.view == "books" and not self.nested else rows.select(*self.schema)
 
     def pandas(self) -> Any:
         """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
@@ -118,26 +172,27 @@ def query_of(
         what = "nested=True" if nested else f"levels={levels}"
         raise ConfigError(f"{what} is refused for {view}; only books have levels.")
     table, width, base = store.points[view], store.width(resolution), store.base
-    version, wanted = table.version(), clipped(wanted, base, width)
-    files = files_of(version, None if markets is None else sorted(markets), wanted)
-    addresses = tuple(table.store.address(f.path) for f in files)
     some = None if markets is None else tuple(markets)
+    wanted, labels = clipped(wanted, base, width), store.labels(view, markets)
     options = store.options if table.remote else None
-    labels = store.labels(view, markets)
-    return Query(view, addresses, version.schema, options, some, wanted, width, base, labels, levels, nested)
+    return _among(Query(view, table, table.version(), some, wanted, width, base, labels, options, levels, nested))
 
 
-def by_market(table: Table, query: Query, markets: Sequence[str]) -> list[Query]:
+def _among(query: Query) -> Query:
+    """The same query with only the files that may have its rows, as it is sent to workers."""
+    files = files_of(query.version, None if query.markets is None else sorted(query.markets), query.wanted)
+    return replace(query, version=Version(query.version.number, tuple(files), query.version.schema))
+
+
+def by_market(query: Query, markets: Sequence[str]) -> list[Query]:
     """The same query in parts of whole markets that are adjacent in the files."""
-    version, ids = table.version(), sorted(markets)
+    ids = sorted(markets)
     step = max(1, -(-len(ids) // _PARTITIONS))
-    parts = [ids[i : i + step] for i in range(0, len(ids), step)]
-    known = set(query.files)
     out = []
-    for part in parts:
-        files = [table.store.address(f.path) for f in files_of(version, part, query.wanted)]
+    for i in range(0, len(ids), step):
+        part = set(ids[i : i + step])
         labels = {ids: label for ids, label in query.labels.items() if ids[0] in part}
-        out.append(replace(query, files=tuple(f for f in files if f in known), markets=tuple(part), labels=labels))
+        out.append(_among(replace(query, markets=tuple(sorted(part)), labels=labels)))
     return out or [query]
 
 
@@ -158,9 +213,13 @@ def to_dask(parts: Sequence[Query]) -> Any:
     import dask.dataframe as dd
 
     # The index says that a market is in one partition, so that verbs need no shuffle.
-    meta = _at_home(replace(parts[0], files=()), 0)
+    meta = _at_home(_without_rows(parts[0]), 0)
     numbers = list(range(len(parts) + 1))
     return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)
+
+
+def _without_rows(part: Query) -> Query:
+    return replace(part, version=Version(-1, (), part.version.schema))
 
 
 def _at_home(part: Query, number: int) -> Any:
@@ -178,7 +237,7 @@ def to_spark(parts: Sequence[Query]) -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ConfigError("engine='spark' needs a running session; make one with SparkSession.builder.getOrCreate().")
-    schema = plain_types(replace(parts[0], files=()).lazy().collect().to_arrow().schema)
+    schema = plain_types(_without_rows(parts[0]).lazy().collect().to_arrow().schema)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -189,13 +248,37 @@ def to_spark(parts: Sequence[Query]) -> Any:
     return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))
 
 
-# -- the rules for polars
+def _limits(predicate: pl.Expr, width: BucketWidth) -> tuple[list[str] | None, Range]:
+    """The markets (None: any) and the range of base points that a predicate can be true of."""
+    # A form of the predicate that is not known here limits nothing: polars applies it to the rows all the same.
+    markets, (start, end) = None, ALL_TIME
+    for name, op, value in _comparisons(json.loads(predicate.meta.serialize(format="json"))):
+        if name == "market_id" and op in ("Eq", "IsIn"):
+            some = [one for one in (value if op == "IsIn" else [value]) if isinstance(one, str)]
+            markets = some if markets is None else [one for one in some if one in markets]
+        elif name == "ts" and isinstance(value, dt.datetime) and value.tzinfo is not None:
+            at = to_micros(value, "ts")
+            start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
+            end = min(end, at + width.micros) if op in ("Eq", "Lt", "LtEq") else end
+    return markets, Range(start, end)
 
 
-def _bucket(width: BucketWidth) -> pl.Expr:
+def _comparisons(node: Any) -> Iterator[tuple[str, str, Any]]:
+    """Comparisons of a column with a value that all have to be true, of the JSON form of a predicate."""
     import polars as pl
 
-    return width.floor(pl.col("ts").dt.epoch("us")).cast(pl.Datetime("us")).dt.replace_time_zone("UTC")  # type: ignore[no-any-return]
+    def value(of: Any) -> Any:
+        return pl.select(pl.Expr.deserialize(io.StringIO(json.dumps(of)), format="json")).to_series().to_list()[0]
+
+    match node:
+        case {"BinaryExpr": {"left": left, "op": "And", "right": right}}:
+            yield from _comparisons(left)
+            yield from _comparisons(right)
+        case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": {"Literal": _} as right}}:
+            yield name, op, value(right)
+        case {"Function": {"input": [{"Column": str(name)}, *values], "function": {"Boolean": dict(kind)}}}:
+            ops = {"IsIn": ["IsIn"], "IsBetween": ["GtEq", "LtEq"]}.get(next(iter(kind)), [])
+            yield from ((name, op, value(of)) for op, of in zip(ops, values, strict=False) if "Literal" in of)
 
 
 def _label(labels: Labels) -> pl.Expr:
@@ -212,30 +295,6 @@ def _label(labels: Labels) -> pl.Expr:
 
     whole = pl.struct("market_id", "token_id", "token_label")
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
-
-
-def _means(
-    rows: pl.LazyFrame, ids: Sequence[str], values: Sequence[str], width: BucketWidth, *, counts: bool
-) -> pl.LazyFrame:
-    import polars as pl
-
-    # As sum / count: a group mean differs between runs in the last bits.
-    known = {v: pl.col(v).fill_nan(None) for v in values}
-    means = [pl.when(x.count() > 0).then(x.sum() / x.count()).alias(v) for v, x in known.items()]
-    of = uncounted(values) if counts else []
-    means += [known[v].count().cast(pl.Int64).alias(v + COUNT) for v in of]
-    names = dict.fromkeys(["ts", *ids, *values, *(v + COUNT for v in of)])
-    return rows.group_by(*ids, _bucket(width).alias("ts")).agg(means).select(*names)
-
-
-def _last(rows: pl.LazyFrame, ids: Sequence[str], width: BucketWidth) -> pl.LazyFrame:
-    """The last snapshot of each token and bucket: first its time, then the whole of it."""
-    import polars as pl
-
-    keys = [*ids, "ts"]
-    times = rows.group_by(*ids, _bucket(width).alias("bucket")).agg(pl.col("ts").max()).select(keys)
-    last = rows.join(times, on=keys, how="semi", nulls_equal=True)
-    return last.with_columns(_bucket(width).alias("ts"))
 
 
 def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:

@@ -1,21 +1,21 @@
-"""An archive in DuckDB: its tables as views, and the aggregation rules in SQL."""
+"""An archive in DuckDB: its tables as views, of files at the base and of computed rows at other widths."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from marketdata.archive.scan import Query
-from marketdata.archive.storage.schema import id_columns
-from marketdata.archive.storage.tables import Table
+from marketdata.archive.scan import Query, to_arrow
+from marketdata.archive.storage.schema import TS, id_columns
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.points.schema import ASK, BID, COUNT, LISTS, uncounted
-from marketdata.times import SECOND, to_text
+from marketdata.points.schema import ASK, BID, LISTS
+from marketdata.times import SECOND
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
-_ROWS, _LABELS = "stored", "stored_labels"
 
 
 def connect() -> Any:
@@ -29,81 +29,77 @@ def connect() -> Any:
     return connection
 
 
-def relation(table: Table, query: Query) -> Any:
+def relation(query: Query) -> Any:
     """The rows of a query as a DuckDB relation."""
-    connection = connect()
-    connection.register(_ROWS, dataset(table, query))
-    _register_labels(connection, query)
-    rows = connection.sql(statement(query), params={"markets": list(query.markets)} if query.markets else None)
+    rows = _points(connect(), query)
     return _levels(rows) if query.view == "books" and not query.nested else rows
 
 
-def dataset(table: Table, query: Query) -> Any:
-    """The files of a query as an Arrow dataset that compares page checksums."""
-    import pyarrow.dataset as ds
+class _Stream:
+    """The rows of a query, as Arrow hands them over: computed each time that they are read."""
 
-    if not query.files:
-        return ds.dataset(query.schema.empty_table())
-    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    style = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    return table.store.dataset(query.files, query.schema, style)
+    def __init__(self, query: Query) -> None:
+        self._query = query
 
-
-def define(connection: Any, table: Table, query: Query) -> None:
-    """Create a view of the rows of a query, named like it, or ``snapshots`` for books."""
-    name = "snapshots" if query.view == "books" else query.view
-    if query.width == query.base and not query.labels:
-        connection.register(name, dataset(table, query))
-        return
-    _register_labels(connection, query)
-    rows = f"{_ROWS}_{name}"
-    connection.register(rows, dataset(table, query))
-    connection.execute(f"create view {name} as {statement(query, rows)}")
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return to_arrow(self._query).__arrow_c_stream__(requested_schema)
 
 
-def _register_labels(connection: Any, query: Query) -> None:
-    """Make the labels of tokens a table, the same for all views of a connection."""
+def _points(connection: Any, query: Query) -> Any:
+    """The rows of a query, books as one row per snapshot; predicates of the base reach the row groups."""
+    if query.width != query.base:
+        return connection.from_arrow(_Stream(replace(query, nested=query.view == "books")))
+    rows = connection.from_arrow(_dataset(query))
     if query.labels:
         ids = list(zip(*query.labels, strict=True))
         columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
-        connection.register(_LABELS, pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()}))
-
-
-def statement(query: Query, stored: str = _ROWS) -> str:
-    """The query as SQL on its rows; books as one row per snapshot."""
-    ids = ", ".join(id_columns(query.view))
-    limits = ["market_id in (select unnest($markets))"] if query.markets else []
-    if query.wanted.start > -(2**60):
-        limits.append(f"ts >= TIMESTAMPTZ '{to_text(query.wanted.start)}'")
-    if query.wanted.end < 2**60:
-        limits.append(f"ts < TIMESTAMPTZ '{to_text(query.wanted.end)}'")
-    rows = f"select * from {stored}" + (f" where {' and '.join(limits)}" if limits else "")
+        known = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+        same = " and ".join(f"rows.{name} = known.{name}" for name in ("market_id", "token_id"))
+        rows = rows.set_alias("rows").join(connection.from_arrow(known).set_alias("known"), same, how="left")
+    chosen = {name: _quoted(name) for name in replace(query, nested=query.view == "books").schema}
     if query.labels:
-        known = f"({rows}) as rows left join {_LABELS} as known using (market_id, token_id)"
-        rows = f"select rows.* replace (coalesce(known.label, rows.token_label) as token_label) from {known}"
-    origin = f"make_timestamp({query.width.offset})"
-    step = f"INTERVAL '{query.width.micros} microseconds'"
-    bucket = f"time_bucket({step}, ts AT TIME ZONE 'UTC', {origin}) AT TIME ZONE 'UTC'"
-    if query.view != "books":
-        values = [name for name in query.schema.names if name not in {"ts", *id_columns(query.view)}]
-        if query.width == query.base:
-            return f"select ts, {ids}, {', '.join(map(_quoted, values))} from ({rows})"
-        means = ", ".join(f"sum({v}) / nullif(count({v}), 0) as {v}" for v in map(_quoted, values))
-        if query.has_counts:
-            means += "".join(f", count({_quoted(v)}) as {_quoted(v + COUNT)}" for v in uncounted(values))
-        return f"select {bucket} as ts, {ids}, {means} from ({rows}) group by {bucket}, {ids}"
-    cut = "" if query.levels is None else f"[1:{query.levels}]"
-    lists = ", ".join(f"{side}{cut} as {side}" for side in LISTS)
-    books = f"select ts, {ids}, {lists} from ({rows})"
-    if query.width != query.base:
-        newest = f"row_number() over (partition by {ids}, {bucket} order by ts desc) = 1"
-        books = f"select * replace ({bucket} as ts) from ({books} qualify {newest})"
-    return books
+        labels = {"token_label": "coalesce(known.label, rows.token_label)"}
+        chosen = {name: f"rows.{text}" for name, text in chosen.items()} | labels
+    if query.levels is not None:
+        chosen |= {side: f"{chosen[side]}[1:{query.levels}]" for side in LISTS}
+    return rows.project(", ".join(f"{text} as {_quoted(name)}" for name, text in chosen.items()))
 
 
-def define_books(connection: Any) -> None:
-    """Create the view ``books`` of tidy rows over the view ``snapshots``."""
-    _levels(connection.view("snapshots")).create_view("books")
+def _dataset(query: Query) -> Any:
+    """The files of a query as an Arrow dataset that compares page checksums."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    store, schema = query.table.store, query.version.schema
+    if not query.version.files:
+        return ds.dataset(schema.empty_table())
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    style = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    rows = store.dataset([store.address(file.path) for file in query.version.files], schema, style)
+    if query.markets is not None:
+        rows = rows.filter(pc.field("market_id").isin(list(query.markets)))
+    for at, test in zip(query.wanted, ("greater_equal", "less"), strict=True):
+        if abs(at) < 2**60:
+            rows = rows.filter(getattr(pc, test)(pc.field("ts"), pa.scalar(at, TS)))
+    return rows
+
+
+def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.Table]) -> list[Any]:
+    """Create the tables by which statements name rows; returns what has to live as long as they are used."""
+    made = []
+    for query in queries:
+        rows = _points(connection, query)
+        made.append(rows)
+        rows.create_view("snapshots" if query.view == "books" else query.view)
+        if query.view == "books":
+            made.append(_levels(rows))
+            made[-1].create_view("books")
+    for name, table in records.items():
+        connection.register(name, table)
+    # Neither files nor other databases: a statement sees these tables, and changes none.
+    connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
+    connection.execute("SET lock_configuration = true")
+    return made
 
 
 def _levels(snapshots: Any) -> Any:

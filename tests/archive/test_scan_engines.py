@@ -117,7 +117,7 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     assert set(joined["state"]) == {"recorded"}
     assert type(filled.sql("select 1 as one", frame="pandas")).__module__.startswith("pandas")
     empty = Archive(tmp_path / "empty", frame="polars")
-    assert empty.sql("select * from prices").columns == ["market_id", "token_id", "token_label", "ts", "price"]
+    assert empty.sql("select * from prices").columns == ["ts", "market_id", "token_id", "token_label", "price"]
 
 
 def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Archive) -> None:
@@ -125,7 +125,7 @@ def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Ar
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     tables = {"books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage"}
     listed = set(filled.sql("show tables")["name"])
-    assert {name for name in listed if not name.startswith("stored_")} == tables  # what views of coarse widths read
+    assert listed == tables
     assert filled.sql("select max(ts) - min(ts) as span from prices").item() == dt.timedelta(minutes=179)
     joined = filled.sql("select a.ts, b.ts, 1 as ts_1 from prices a join prices b using (market_id, ts) limit 1")
     assert joined.columns == ["ts", "ts_1", "ts_1_1"]

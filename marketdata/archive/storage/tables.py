@@ -106,6 +106,9 @@ class Table:
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
         self.damage: str | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.uri, self._nothing.schema, self._options)
+
     @property
     def store(self) -> Store:
         """The files of the table."""
