@@ -48,6 +48,8 @@ from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
 from marketdata.tidy import fees as fees
+from marketdata.tidy.account import account as account
+from marketdata.tidy.account import kelly as kelly
 from marketdata.tidy.asof import asof_join as asof_join
 from marketdata.tidy.asof import available_at as available_at
 from marketdata.tidy.asof import gaps as gaps

@@ -1,0 +1,107 @@
+"""An account through time: cash, and positions at what was known; and the stake of greatest growth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.points.book import take
+from marketdata.points.columns import Floats, Ints, Side
+from marketdata.points.fees import Charge
+from marketdata.points.schema import TOLERANCE
+
+
+@dataclass(frozen=True)
+class Quotes:
+    """What was known of a token: its mid (or price) at times that rise, and the bids it could be sold into."""
+
+    ts: Ints
+    mid: Floats
+    bids: Side | None = None
+    charge: Charge | None = None
+
+    def known(self, times: Ints) -> Ints:
+        """The place of the latest row at or before each time, -1 where there is none."""
+        return np.searchsorted(self.ts, times, side="right") - 1
+
+    def mids(self, times: Ints) -> Floats:
+        """The mid that was known; NaN where none was, or the latest book has none."""
+        return np.append(self.mid, np.nan)[self.known(times)]
+
+    def sales(self, times: Ints, shares: Floats) -> Floats:
+        """What the shares would bring, best bids first; NaN where the latest bids do not hold them."""
+        at, out = self.known(times), np.full(len(times), np.nan)
+        rows = np.flatnonzero(at >= 0)
+        if self.bids is None or not len(rows):
+            return out
+        _, paid, there, fee = take(self.bids.take(at[rows]), shares[rows], charge=self.charge)
+        out[rows] = np.where(there < shares[rows] * (1 - TOLERANCE), np.nan, paid - fee)
+        return out
+
+
+class Token(NamedTuple):
+    """One token of an account: its fills (times that rise, shares bought or -sold, money received or -paid)."""
+
+    ts: Ints
+    shares: Floats
+    money: Floats
+    quotes: Quotes
+    settled_at: int | None
+    payoff: float
+
+
+class Path(NamedTuple):
+    """Sums at each time: money that moved, and positions at the mid and at what selling them would bring [USD]."""
+
+    money: Floats
+    value: Floats
+    sale: Floats
+
+
+def path(token: Token, times: Ints) -> Path:
+    """What came of one token."""
+    done = np.searchsorted(token.ts, times, side="right")
+    held = np.append(0.0, np.cumsum(token.shares))
+    # What the last bits of sums leave is no position.
+    held[held <= TOLERANCE * np.append(0.0, np.cumsum(np.abs(token.shares)))] = 0.0
+    held, money = held[done], np.append(0.0, np.cumsum(token.money))[done]
+    if token.settled_at is not None:
+        over = times >= token.settled_at
+        money, held = np.where(over, money + held * token.payoff, money), np.where(over, 0.0, held)
+    value, sale = np.zeros((2, len(times)))
+    rows = np.flatnonzero(held)
+    value[rows] = held[rows] * token.quotes.mids(times[rows])
+    sale[rows] = token.quotes.sales(times[rows], held[rows])
+    return Path(money, value, sale)
+
+
+def drawdown(equity: Floats) -> Floats:
+    """How far equity is below the greatest before; NaN where it is not known."""
+    known = np.where(np.isnan(equity), -np.inf, equity)
+    return np.maximum.accumulate(known) - equity if len(equity) else equity
+
+
+def total(paths: Sequence[Path], count: int) -> Path:
+    """The sum of several; NaN where a part is not known."""
+    if not paths:
+        return Path(*np.zeros((3, count)))
+    return Path(*(np.sum(column, axis=0) for column in zip(*paths, strict=True)))
+
+
+def kelly(
+    probability: Floats, price: Floats, fee: Callable[[Floats, Floats], Floats], size: Floats | None, bankroll: Floats
+) -> Floats:
+    """The share of money to spend that grows its logarithm most, no more than what the size on offer costs."""
+    shares = np.ones_like(price) if size is None else size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = price + fee(price, shares) / shares
+        stake = np.where(cost < 1, np.clip((probability - cost) / (1 - cost), 0.0, None), 0.0)
+    missing: NDArray[np.bool_] = np.isnan(probability) | np.isnan(price)
+    if size is not None:
+        stake = np.where(size > 0, np.minimum(stake, size * cost / bankroll), 0.0)
+        missing |= np.isnan(size) | np.isnan(bankroll)
+    return np.where(missing, np.nan, stake)

@@ -1,0 +1,262 @@
+"""The account of a simulation through time, and the stake of greatest growth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import account as rules
+from marketdata.points.account import Path, Quotes
+from marketdata.points.arguments import number
+from marketdata.points.columns import Ints, Side
+from marketdata.points.fees import Schedule, schedule
+from marketdata.points.resample import group_starts, run_ends
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, require
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.backends import closed, in_memory, opened, series_of
+from marketdata.tidy.grids import own_times, refuse_off_grid
+from marketdata.tidy.measures import books_of, top
+from marketdata.tidy.outcomes import Payoffs
+from marketdata.tidy.records import columns_of
+from marketdata.tidy.returns import probability_of
+from marketdata.tidy.table import EagerTable, refuse_cents
+from marketdata.times import to_text
+
+_TIME = pl.Datetime("us", "UTC")
+_FILLS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
+
+
+class Account(NamedTuple):
+    """Result of `account`: frames of the kind of the prices; ``events`` is None without ``events=``."""
+
+    total: Any
+    markets: Any
+    events: Any
+
+
+def account(
+    fills: Any,
+    prices: Any,
+    resolution: str,
+    *,
+    outcomes: Any = None,
+    cash: float = 0.0,
+    fees: Any = None,
+    events: Any = None,
+) -> Account:
+    """The account behind fills through time: cash, positions, profit, exposure and drawdown, from what was known then.
+
+    The row of a ``ts`` is known at the end of its bucket, as the books and fills of that bucket are. A position counts
+    at the latest row of its token at or before ``ts``, as far back as that is, and pays in the bucket of its
+    ``resolved_at``, or of ``closed_at`` where that is unknown (see `outcomes`); a payoff with neither is never counted.
+    Nothing is filled in: null where that latest row has no such price.
+
+    Returns ``Account``, frames of the kind of ``prices`` (in memory for a lazy one, polars for an engine's). ``total``:
+    one row per ``ts`` of prices, fills and payoffs: ``ts cash value sale equity profit profit_sold drawdown`` [USD]:
+    ``value`` of all positions at the mid, and what their ``sale`` into the bids would bring, level by level (null where
+    the bids lack the shares, and of a frame of prices); equity = cash + value, profit = equity - the ``cash`` of the
+    beginning, ``profit_sold`` the same with the sale; drawdown = greatest equity so far - equity. ``markets``, and
+    ``events`` with ``events=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
+    ``event_id``, ``value sale profit``; the value is the exposure, what is lost if all its tokens pay nothing.
+    NotTidyError for a fill after the payoff, or a sale of more than is held.
+
+    Parameters
+    ----------
+    fills
+        A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives; others of your own.
+    prices, resolution
+        Tidy books, bbo or prices of any kind, and the bucket width of fills and prices, such as "1m".
+    outcomes : frame or mapping, optional
+        What tokens pay, and when, as for `brier`; a mapping does not say when.
+    cash : float
+        What the account holds at the beginning [USD].
+    fees : Fees, float or function, optional
+        What a sale would cost; without, ``sale`` is before fees. Those of fills are in the fills.
+    events : frame of market records, optional
+        ``market_id`` and ``event_id`` (or ``event_slug``).
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars")
+    >>> orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=100.0)
+    >>> fills = md.execute(orders, books, "1m", fees=0).fills
+    >>> md.account(fills, books, "1m", cash=100).total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
+    [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
+    """
+    width, start = BucketWidth.of(resolution), number("cash", cash, least=-np.inf)
+    rows = in_memory(prices)
+    quotes = _quotes(rows, None if fees is None else schedule(fees))
+    for one in quotes.values():
+        refuse_off_grid(one.ts, width, "give the bucket width of the prices")
+    every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
+    own_times(every, width)
+    known = None if outcomes is None else Payoffs(outcomes, [(*token, None) for token in quotes])
+    tokens = _tokens(fills, quotes, known, width)
+    ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
+    times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
+    paths = {who: rules.path(token, times) for who, token in tokens.items()}
+    first = {who: int(np.searchsorted(times, token.ts[0])) for who, token in tokens.items()}
+    sum_ = rules.total(list(paths.values()), len(times))
+    equity = start + sum_.money + sum_.value
+    columns = {
+        "cash": start + sum_.money,
+        "value": sum_.value,
+        "sale": sum_.sale,
+        "equity": equity,
+        "profit": sum_.money + sum_.value,
+        "profit_sold": sum_.money + sum_.sale,
+        "drawdown": rules.drawdown(equity),
+    }
+    kind = nw.from_native(rows).drop("side", strict=False).to_native()
+    by_market = _by(times, "market_id", paths, first, {who: who[0] for who in paths})
+    by_event = None if events is None else _by(times, "event_id", paths, first, _events(events, list(paths)))
+    frames = (_frame(times, columns), by_market, by_event)
+    return Account(*(None if frame is None else closed(frame, kind) for frame in frames))
+
+
+def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll: Any = None) -> Any:
+    """Share of the money to spend on a token, so that its logarithm grows most: (p - c) / (1 - c), c = price + fee.
+
+    Returns a number, or an array if one is given: the share of the ``bankroll`` [0 to 1]; 0 where the ``probability``
+    that the token pays 1 is no more than c, null (NaN) where a number is. With ``size``, the shares on offer at that
+    ``price``, no more than they cost. Fees (see `Fees`) are those of the size, or of one share. The probability is
+    yours, and known exactly here: an estimate wants less, half of it is common. Kelly (1956), "A new interpretation of
+    information rate".
+
+    Parameters
+    ----------
+    probability, price : float or array
+        [0 to 1]; the price is what the shares cost, such as ``best_ask`` of `bbo`, or `fill_price` of the size.
+    fees : Fees, float or function
+        What a taker pays; 0 says that there is none. Of fees by market give ``fees.of_market(market_id)``.
+    size, bankroll : float or array, optional
+        Shares on offer, and the money there is [USD]; both or none.
+
+    Examples
+    --------
+    >>> md.kelly(0.75, 0.5, 0), md.kelly(0.75, 0.5, 0, size=100, bankroll=1000)
+    (0.5, 0.05)
+    >>> round(md.kelly(0.75, 0.5, md.Fees.quadratic(0.05)), 4)
+    0.4872
+    """
+    if (size is None) != (bankroll is None):
+        raise ConfigError("size= and bankroll= go together: shares on offer bound the share of a sum of money.")
+    given = {"probability": probability, "price": price, "size": size, "bankroll": bankroll}
+    arrays = {name: np.asarray(value, float) for name, value in given.items() if value is not None}
+    for name, array in arrays.items():
+        wrong = array[outside_0_1(array)] if name in ("probability", "price") else array[array < 0]
+        if wrong.size:
+            allowed = NOT_0_1 if name in ("probability", "price") else "below 0; allowed are numbers from 0."
+            raise ConfigError(f"{name} is {wrong.flat[0]:g}, {allowed}")
+    known = schedule(fees)
+    p, at, *bound = np.broadcast_arrays(*arrays.values())
+    shares, money = bound or (None, np.ones_like(at))
+    out = rules.kelly(p, at, known, shares, money)
+    return out if out.ndim else float(out)
+
+
+def _quotes(rows: Any, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
+    """What was known of each token, from books, bbo or prices."""
+    table = opened(rows, ("nested", "books", "bbo", "prices"))
+    if table.kind == "prices":
+        table, value = probability_of(table)
+        return {
+            token: Quotes(table.array("ts")[run], table.array(value)[run]) for token, run in _runs(table, table.groups)
+        }
+    refuse_cents(top(table), "best_bid", "best_ask")
+    heads, books = books_of(table)
+    starts, ts = group_starts(heads.array("market_id"), heads.array("token_id")), heads.array("ts")
+    out = {}
+    for token, run in _runs(heads, starts):
+        side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)
+        own = None if fees is None else fees.of_market(token[0])
+        charge = None if own is None else _charge(own)
+        out[token] = Quotes(ts[run], books.mid[run], side, charge)
+    return out
+
+
+def _charge(fees: Schedule) -> Any:
+    return lambda price, shares, _book: fees(price, shares)
+
+
+def _runs(table: EagerTable, starts: Ints) -> list[tuple[tuple[str, str], slice]]:
+    ids = zip(*(map(str, table.texts(c, starts)) for c in ID_COLUMNS[:2]), strict=True)
+    runs = zip(starts.tolist(), run_ends(starts, len(table)).tolist(), strict=True)
+    return [((market, token), slice(a, b)) for (market, token), (a, b) in zip(ids, runs, strict=True)]
+
+
+def _tokens(
+    fills: Any, quotes: dict[tuple[str, str], Quotes], known: Payoffs | None, width: BucketWidth
+) -> dict[tuple[str, str], rules.Token]:
+    """The fills of each token, and when it pays what."""
+    table = series_of(fills, "A frame of fills", _FILLS)
+    ts, shares, notional, fee = (table.array(c) for c in ("ts", "shares", "notional", "fee"))
+    refuse_off_grid(ts, width, "give the bucket width of the fills")
+    sides = np.array([str(side) for side in table.source.raw("side")], object)
+    if len(wrong := np.flatnonzero(~np.isin(sides, ("buy", "sell")))):
+        raise NotTidyError(f"side is 'buy' or 'sell' in a frame of fills; row {wrong[0]} has {sides[wrong[0]]!r}.")
+    of = defaultdict(list)
+    ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
+    for row, (who, some) in enumerate(zip(ids, shares.tolist(), strict=True)):
+        if some > 0:
+            of[who].append(row)
+    none = Quotes(np.zeros(0, np.int64), np.zeros(0))
+    out = {}
+    for who, places in sorted(of.items()):
+        at = np.array(places)[np.argsort(ts[places], kind="stable")]
+        sign = np.where(sides[at] == "buy", 1.0, -1.0)
+        moved, money = sign * shares[at], -sign * notional[at] - fee[at]
+        payoff = None if known is None else known.payoff.get(who)
+        resolved = None if known is None or payoff is None else known.resolved_at.get(who[0])
+        end = None if resolved is None else int(width.floor(np.array([resolved]))[0])
+        held = np.cumsum(moved)
+        if (held < -TOLERANCE * np.cumsum(np.abs(moved))).any():
+            raise NotTidyError(f"The fills sell more of token {who[1]!r} of market {who[0]!r} than they bought.")
+        if end is not None and ts[at[-1]] > end:
+            raise NotTidyError(
+                f"Token {who[1]!r} of market {who[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
+                f"resolved at {to_text(resolved or 0)}."
+            )
+        out[who] = rules.Token(ts[at], moved, money, quotes.get(who, none), end, payoff or 0.0)
+    return out
+
+
+def _events(given: Any, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    data = columns_of(given, ("market_id", "event_id", "event_slug"))
+    name = "event_id" if "event_id" in data else "event_slug"
+    require("events, a frame of market records,", ["market_id", name], data)
+    found = dict(zip(map(str, data["market_id"]), data[name], strict=True))
+    return {who: str(found[who[0]]) for who in tokens if found.get(who[0]) is not None}
+
+
+def _by(
+    times: Ints,
+    name: str,
+    paths: dict[tuple[str, str], Path],
+    first: dict[tuple[str, str], int],
+    group_of: dict[tuple[str, str], str],
+) -> pl.DataFrame:
+    """The sums of the tokens of each market or event, from its first fill on."""
+    groups = defaultdict(list)
+    for who, group in group_of.items():
+        groups[group].append(who)
+    parts = [
+        pl.DataFrame(schema={"ts": _TIME, name: pl.String, **dict.fromkeys(("value", "sale", "profit"), pl.Float64)})
+    ]
+    for group, tokens in sorted(groups.items()):
+        one = rules.total([paths[who] for who in tokens], len(times))
+        columns = {"value": one.value, "sale": one.sale, "profit": one.money + one.value}
+        begins = min(first[who] for who in tokens)
+        frame = _frame(times[begins:], {c: values[begins:] for c, values in columns.items()})
+        parts.append(frame.select("ts", pl.lit(group).alias(name), *columns))
+    return pl.concat(parts)
+
+
+def _frame(times: Ints, columns: dict[str, Any]) -> pl.DataFrame:
+    numbers = [pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()]
+    return pl.DataFrame([pl.Series("ts", times, dtype=pl.Int64).cast(_TIME), *numbers])
