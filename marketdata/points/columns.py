@@ -246,7 +246,9 @@ class Books(Columns):
         """
         begins = np.cumsum(counts) - counts
         sides = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
-        return cls(tuple(tokens), bounds, ts, *sides)
+        out = cls(tuple(tokens), bounds, ts, *sides)
+        out.__dict__.update(counts=counts, _is_one_piece=True)  # known here, so that nobody has to look
+        return out
 
     @cached_property
     def counts(self) -> Ints:
@@ -255,19 +257,30 @@ class Books(Columns):
 
     def levels(self) -> tuple[Floats, Floats]:
         """Prices and sizes as `of_levels` takes them, without a copy where they lie so."""
-        begins = np.stack((self.bids.begins, self.asks.begins), axis=1).ravel()
         bids, asks, counts = self.bids, self.asks, self.counts
+        if self._is_one_piece:
+            return bids.price, bids.size
         if bids.price is asks.price and bids.size is asks.size:
-            some = counts > 0
-            if (begins[some] == (np.cumsum(counts) - counts)[some]).all() and counts.sum() == len(bids.price):
-                return bids.price, bids.size
-            at = ranges(begins, counts)
+            at = ranges(self._begins, counts)
             return bids.price[at], bids.size[at]
         ends, out = np.cumsum(counts), np.empty((2, int(counts.sum())))
         for i, side in enumerate((bids, asks)):
             at = ranges((ends - counts)[i::2], side.counts)
             out[0, at], out[1, at] = side.price[side.levels], side.size[side.levels]
         return out[0], out[1]
+
+    @property
+    def _begins(self) -> Ints:
+        return np.stack((self.bids.begins, self.asks.begins), axis=1).ravel()
+
+    @cached_property
+    def _is_one_piece(self) -> bool:
+        """Whether levels lie as `of_levels` takes them."""
+        if self.bids.price is not self.asks.price or self.bids.size is not self.asks.size:
+            return False
+        counts, ends = self.counts, np.cumsum(self.counts)
+        begins = np.where(counts > 0, self._begins, ends - counts)
+        return int(counts.sum()) == len(self.bids.price) and bool((begins == ends - counts).all())
 
     def cut(self, levels: int) -> Books:
         """At most the best ``levels`` levels of each side."""

@@ -152,8 +152,9 @@ def _read_books(body: bytes) -> _Read:
     if ts.min(initial=0) < _YEAR_1:
         raise _UnusualPageError
     bounds = np.append(0, np.cumsum(sizes))
-    books = Books.of_levels((), bounds, ts, np.array(counts, np.int64), levels[:, 0], levels[:, 1])
-    return _Read(books.of_tokens(head.tokens_of(labels), bounds), envelope, Counter())
+    tokens = head.tokens_of(labels)
+    books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), levels[:, 0], levels[:, 1])
+    return _Read(books if all(sizes) else books.of_tokens(tokens, bounds), envelope, Counter())
 
 
 def _without_numbers(counts: list[int], sizes: list[int], labels: tuple[str, ...]) -> bytes:

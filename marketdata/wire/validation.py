@@ -30,8 +30,9 @@ def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
 def _check_books(books: Books, notes: Counter[str]) -> Books:
     books = _best_first(books, notes)
     price, size = books.levels()
-    _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
-    _note(notes, "size_not_positive", size <= 0)
+    if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
+        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
+        _note(notes, "size_not_positive", size <= 0)
     _note(notes, "crossed_book", books.bids.best > books.asks.best)
     _note(notes, "locked_book", books.bids.best == books.asks.best)
     return books
@@ -40,13 +41,11 @@ def _check_books(books: Books, notes: Counter[str]) -> Books:
 def _best_first(books: Books, notes: Counter[str]) -> Books:
     (price, size), counts = books.levels(), books.counts
     is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
-    step = np.diff(price)
-    borders = np.cumsum(counts)[:-1] - 1
-    borders = borders[(borders >= 0) & (borders < len(step))]
-    equal, wrong = step == 0, (step > 0) != is_ask[1:]
+    equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
+    borders = np.cumsum(counts[counts > 0])[:-1] - 1
     equal[borders] = wrong[borders] = False
-    wrong &= ~equal
     _note(notes, "same_price_twice", equal)
+    wrong &= ~equal
     if not wrong.any():
         return books
     side = np.repeat(np.arange(len(counts)), counts)
