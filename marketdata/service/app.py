@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
-from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -15,7 +13,6 @@ from marketdata.service import errors
 from marketdata.service.cache import ServedArchive
 from marketdata.service.dependencies import Parts
 from marketdata.service.listings import Listings
-from marketdata.service.middleware import SLOTS
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.routes import discovery, history, start_page, utility
@@ -27,31 +24,18 @@ def create_app(
     source: ServedArchive,
     *,
     pages: Pages,
+    listings: Listings,
     cursors: Cursors,
     rate_limiter: RateLimiter,
     clock: Callable[[], float],
-    when_warm: Callable[[], object] | None = None,
 ) -> FastAPI:
-    """The application behind ``AccessMiddleware``; ``when_warm`` is called once all for the first request is loaded."""
-    listings, simulated = Listings(source), source.simulated
-
-    @contextlib.asynccontextmanager
-    async def bounded_threads(_: FastAPI) -> AsyncIterator[None]:
-        current_default_thread_limiter().total_tokens = SLOTS
-        # Libraries, logs and listings that the first request would otherwise wait for.
-        pages.in_background(pages.coverage.warm)
-        pages.in_background(listings.warm)
-        if when_warm is not None:
-            pages.in_background(when_warm)
-        yield
-        pages.close()
-
+    """The application behind ``Access``."""
+    simulated = source.simulated
     app = FastAPI(
         title="Historical Market Data Service",
         version=VERSION,
         description="Read-only historical prediction-market data." + (" Simulated." if simulated else ""),
         redirect_slashes=False,
-        lifespan=bounded_threads,
         docs_url=None,
         redoc_url=None,
     )
@@ -81,5 +65,5 @@ async def _refused(_: Request, problem: Exception) -> Response:
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    """500; the cause is only logged (see ``middleware``)."""
+    """500; the cause is only logged (see ``access``)."""
     return errors.response(500, errors.FAILED)

@@ -172,10 +172,6 @@ class ChunkCache:
         mine.set_result(chunk)
         return chunk, True
 
-    def has(self, key: Any) -> bool:
-        """Whether the chunk is cached or being read."""
-        return key in self._chunks or key in self._loading
-
     def _keep(self, key: Any, chunk: CachedChunk) -> None:
         self.reads += 1
         size = chunk.nbytes

@@ -21,12 +21,7 @@ def shown(text: str, length: int = 200) -> str:
 
 def response(status: int, detail: object, headers: Mapping[str, str] | None = None) -> Response:
     """The response of an error."""
-    return Response(body(detail), status, headers, "application/json")
-
-
-def body(detail: object) -> bytes:
-    """The body of an error."""
-    return json.dumps({"detail": detail}).encode()
+    return Response(json.dumps({"detail": detail}), status, headers, "application/json")
 
 
 def market_not_found(id_or_slug: str) -> HTTPException:

@@ -14,10 +14,8 @@ import json
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,10 +41,6 @@ from marketdata.times import Range
 # Chunks with points, and time [s], that one request may read before it answers with a cursor.
 MAX_READS = 24
 MAX_SECONDS = 0.5
-# Chunks that wait to be read ahead; beyond that a client waits for its own.
-READS_AHEAD = 64
-# Positions in a chunk at which a page has the next one read ahead.
-LOOKS_AHEAD = (1 / 8, 3 / 8, 5 / 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +67,6 @@ class Pages:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
-        self._ahead: set[tuple[Subject, Range, Range, int]] = set()
-        # Not a daemon: in native code when the interpreter ends it can crash the process.
-        self._background = ThreadPoolExecutor(1, "marketdata-background")
-        self._lock = threading.Lock()
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.
@@ -108,34 +98,8 @@ class Pages:
                 if not page.count:
                     raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
-                if position is not None and any(low <= part * len(chunk.buckets) < stop for part in LOOKS_AHEAD):
-                    following = next(chunk_ranges(stored, subject, cell.end, rng.end), None)
-                    if following is not None:
-                        self._read_ahead((subject, following, rng, version))
                 return page
         return page
-
-    def _read_ahead(self, wanted: tuple[Subject, Range, Range, int]) -> None:
-        """Read what the next pages need while the client processes this one, one chunk after the other."""
-        with self._lock:
-            if len(self._ahead) >= READS_AHEAD or wanted in self._ahead or self.cache.has(self._key(*wanted)):
-                return
-            self._ahead.add(wanted)
-        self.in_background(partial(self._catch_up, wanted))
-
-    def _catch_up(self, wanted: tuple[Subject, Range, Range, int]) -> None:
-        with self._lock:
-            self._ahead.discard(wanted)
-        self._chunk(*wanted)
-
-    def in_background(self, work: Callable[[], object]) -> None:
-        """Do work that no request waits for, one after the other; errors show where a request needs it."""
-        with contextlib.suppress(RuntimeError):  # the service ends
-            self._background.submit(work)
-
-    def close(self) -> None:
-        """Finish the running background work and start no more."""
-        self._background.shutdown(cancel_futures=True)
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
         key = self._key(subject, cell, rng, version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -13,54 +14,38 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
-
-import uvicorn
+from typing import Any, Self
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
+from marketdata.service.access import LOOPBACK_NAMES, Access
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
-from marketdata.service.middleware import LOOPBACK_NAMES, AccessMiddleware
+from marketdata.service.connections import GRACE_SECONDS, Connections
+from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages, stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
-from marketdata.service.protocol import LimitedProtocol
 from marketdata.service.rate_limit import RateLimiter
 
-GRACE_SECONDS = 10
 BACKLOG = 2048
 CURSOR_FILE = "_cursor.secret"
 _M_MMAP_THRESHOLD = -3
 
 
-class _Options(TypedDict, total=False):
-    """Further options of `serve`, for `run`."""
-
-    keys: str | Path | Keys | Mapping[str, str] | None
-    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None
-    requests_per_minute: int
-    secret: bytes | None
-    cache_bytes: int
-    host_names: Sequence[str]
-
-
 class Service:
     """A service in a thread until it is closed, also a context manager; ``api_key`` is None if keys were given."""
 
-    def __init__(self, server: uvicorn.Server, listener: socket.socket, api_key: str | None) -> None:
+    def __init__(self, access: Access, listener: socket.socket, api_key: str | None = None) -> None:
         self.base_url = _url(listener)
         self.api_key = api_key
-        self._server = server
+        self._server = Server(access, listener)
         self._thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [listener]}, name="marketdata-service", daemon=True
+            target=lambda: asyncio.run(self._server.run()), name="marketdata-service", daemon=True
         )
         self._thread.start()
-        while not server.started:
-            if not self._thread.is_alive():
-                raise ConfigError("The service could not start; see its log.")
-            time.sleep(0.005)
+        self._server.started.wait()
 
     def __repr__(self) -> str:
         return f"<marketdata service at {self.base_url}>"
@@ -73,8 +58,36 @@ class Service:
 
     def close(self) -> None:
         """Finish the running requests, then stop."""
-        self._server.should_exit = True
+        self._server.stop()
         self._thread.join(GRACE_SECONDS + 5)
+
+
+class Server:
+    """The connections of a listening socket in the event loop of a thread."""
+
+    def __init__(self, access: Access, listener: socket.socket) -> None:
+        self.connections = Connections(listener, access.respond)
+        self.started = threading.Event()
+        self._warm = access.warm
+        self._end = asyncio.Event()
+
+    async def run(self) -> None:
+        """Answer until ``stop``, or until SIGINT or SIGTERM in the main thread."""
+        self.loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Not on Windows, where the interpreter handles them, and not in a thread.
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+                self.loop.add_signal_handler(number, self._end.set)
+        warming = self.loop.run_in_executor(None, self._warm)
+        self.started.set()
+        await self.connections.serve(self._end)
+        # What fails here, fails again where a request needs it.
+        await asyncio.gather(warming, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Finish the running requests, then end; from any thread."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._end.set)
 
 
 def serve(
@@ -124,47 +137,24 @@ def serve(
     """
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
-    app, api_key = _application(
+    store, api_key = _keys(keys, plans, requests_per_minute, clock)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    access = build(
         archive,
-        host,
-        keys=keys,
-        plans=plans,
-        requests_per_minute=requests_per_minute,
+        store,
+        host=host,
         secret=secret,
         cache_bytes=cache_bytes,
         trusted_proxies=trusted_proxies,
         host_names=host_names,
         clock=clock,
     )
-    return start(app, host, port, api_key, trusted_proxies)
+    return start(access, host, port, api_key)
 
 
-def _application(
-    archive: ServedArchive,
-    host: str,
-    *,
-    keys: str | Path | Keys | Mapping[str, str] | None = None,
-    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
-    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
-    trusted_proxies: Sequence[str] = (),
-    clock: Callable[[], float] = time.time,
-    **parts: Any,
-) -> tuple[AccessMiddleware, str | None]:
-    """The application of checked options, those of `serve` and ``build``, and the key if one was created."""
-    store, api_key = _keys(keys, plans, requests_per_minute, clock)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    return build(archive, store, host=host, clock=clock, **parts), api_key
-
-
-def start(
-    app: AccessMiddleware,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    api_key: str | None = None,
-    trusted_proxies: Sequence[str] = (),
-) -> Service:
-    """Serve an application in a thread."""
-    return Service(uvicorn.Server(_config(app, trusted_proxies)), _listen(host, port), api_key)
+def start(access: Access, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
+    """Serve in a thread."""
+    return Service(access, _listen(host, port), api_key)
 
 
 def run(
@@ -172,20 +162,25 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
+    keys: str | Path | Keys | Mapping[str, str] | None = None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
+    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
     trusted_proxies: Sequence[str] = (),
     say: Callable[[str], None] = print,
-    **options: Unpack[_Options],
+    **options: Any,
 ) -> None:
     """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
-    app, api_key = _application(archive, host, trusted_proxies=trusted_proxies, when_warm=_freeze_garbage, **options)
+    store, api_key = _keys(keys, plans, requests_per_minute, time.time)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    access = build(archive, store, host=host, trusted_proxies=trusted_proxies, when_warm=_freeze_garbage, **options)
     listener = _listen(host, port)
     say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
         say(f"For another terminal:\n  export MARKETDATA_BASE_URL={_url(listener)} MARKETDATA_API_KEY={api_key}")
     _return_large_blocks()
-    with contextlib.suppress(KeyboardInterrupt), _sigterm_as_interrupt():
-        uvicorn.Server(_config(app, trusted_proxies)).run(sockets=[listener])
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(Server(access, listener).run())
 
 
 def _freeze_garbage() -> None:
@@ -201,19 +196,6 @@ def _return_large_blocks() -> None:
             ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
 
 
-@contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """The server raises the signal that stopped it once more at its end, which is no failure."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def build(
     archive: ServedArchive,
     keys: Keys,
@@ -222,23 +204,29 @@ def build(
     cache_bytes: int = CACHE_BYTES,
     host: str = "127.0.0.1",
     host_names: Sequence[str] = (),
+    trusted_proxies: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
-    pages: Pages | None = None,
-    when_warm: Callable[[], object] | None = None,
-) -> AccessMiddleware:
-    """The whole service as an ASGI application."""
-    rate_limiter = RateLimiter()
-    app = create_app(
-        archive,
-        pages=pages or Pages(archive, cache_bytes=cache_bytes),
-        cursors=Cursors([secret or _secret(archive)], clock=clock),
+    when_warm: Callable[[], object] = lambda: None,
+) -> Access:
+    """The whole service but its connections; ``when_warm`` is called once all for the first request is loaded."""
+    rate_limiter, listings, pages = RateLimiter(), Listings(archive), Pages(archive, cache_bytes=cache_bytes)
+    cursors = Cursors([secret or _secret(archive)], clock=clock)
+    app = create_app(archive, pages=pages, listings=listings, cursors=cursors, rate_limiter=rate_limiter, clock=clock)
+
+    def warm() -> None:
+        pages.coverage.warm()
+        listings.warm()
+        when_warm()
+
+    return Access(
+        app,
+        keys=keys,
         rate_limiter=rate_limiter,
+        hosts=LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None,
+        trusted_proxies=trusted_proxies,
+        simulated=archive.simulated,
         clock=clock,
-        when_warm=when_warm,
-    )
-    hosts = LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None
-    return AccessMiddleware(
-        app, keys=keys, rate_limiter=rate_limiter, hosts=hosts, simulated=archive.simulated, clock=clock
+        warm=warm,
     )
 
 
@@ -261,24 +249,6 @@ def _keys(
         return Keys(entries, named, clock=clock), None
     key, plan = new_key(), next(iter(named.values()))
     return Keys([Entry("local", digest(key.encode()), plan.name)], named, clock=clock), key
-
-
-def _config(app: AccessMiddleware, trusted_proxies: Sequence[str]) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=LimitedProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        # Without a proxy a client could choose by these headers the address it is counted under.
-        proxy_headers=bool(trusted_proxies),
-        forwarded_allow_ips=",".join(trusted_proxies),
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
 
 
 def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: bool) -> None:

@@ -19,9 +19,8 @@ from service.memory import MemoryArchive
 from service.web import Web, raw
 
 from marketdata.service.auth import RELOAD_SECONDS, KeyFile, create_key_file, digest, read_key_file
-from marketdata.service.middleware import MAX_PARAMETERS
+from marketdata.service.exchange import MAX_PARAMETERS, MAX_URL
 from marketdata.service.plans import AccessPlan
-from marketdata.service.protocol import MAX_URL
 from marketdata.service.server import Service, serve
 
 WINDOW = "start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m"
@@ -36,7 +35,7 @@ class Lag:
     """
 
     def __init__(self, service: Service) -> None:
-        self._loop = service._server.servers[0].get_loop()
+        self._loop = service._server.loop
         self._runs = True
         self.longest = 0.0
         self.turns = 0
@@ -173,27 +172,28 @@ def test_many_short_requests_at_once_share_the_loop(lag: tuple[Service, Lag]) ->
 
 
 @pytest.mark.fault("S42")
-def test_requests_in_pieces_of_any_size_are_whole(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few bytes are parsed at once, requests that come together are answered in order."""
-    with serve(archive) as service:
-        asked = [f"/v1/markets/{name}" for name in ("m1", "none", "m3", "%20" * 600)]
-        head = f"Host: 127.0.0.1\r\nX-API-Key: {service.api_key}\r\n\r\n"
-        for size in (1, 7, 2048):
-            monkeypatch.setattr("marketdata.service.protocol.PARSED_AT_ONCE", size)
-            host, port = service.base_url.removeprefix("http://").split(":")
-            with socket.create_connection((host, int(port)), timeout=20) as connection:
-                connection.sendall("".join(f"GET {path} HTTP/1.1\r\n{head}" for path in asked).encode())
-                # One answer at a time: what follows it in the buffer belongs to the next one.
-                with contextlib.closing(connection.makefile("rb")) as answers:
-                    statuses = []
-                    for _ in asked:
-                        statuses.append(int(answers.readline().split()[1]))
-                        length = 0
-                        while (line := answers.readline().strip().lower()) != b"":
-                            if line.startswith(b"content-length"):
-                                length = int(line.split(b":")[1])
-                        answers.read(length)
-            assert statuses == [200, 404, 200, 422]
+@pytest.mark.parametrize("size", [1, 7, 2048])
+def test_requests_in_pieces_of_any_size_are_whole(local: Service, size: int) -> None:
+    """However few bytes arrive at once, requests that come together are answered in order."""
+    asked = [f"/v1/markets/{name}" for name in ("m1", "none", "m3", "%20" * 600)]
+    head = f"Host: 127.0.0.1\r\nX-API-Key: {local.api_key}\r\n\r\n"
+    data = "".join(f"GET {path} HTTP/1.1\r\n{head}" for path in asked).encode()
+    host, port = local.base_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(data), size):
+            connection.sendall(data[at : at + size])
+        # One answer at a time: what follows it in the buffer belongs to the next one.
+        with contextlib.closing(connection.makefile("rb")) as answers:
+            statuses = []
+            for _ in asked:
+                statuses.append(int(answers.readline().split()[1]))
+                length = 0
+                while (line := answers.readline().strip().lower()) != b"":
+                    if line.startswith(b"content-length"):
+                        length = int(line.split(b":")[1])
+                answers.read(length)
+    assert statuses == [200, 404, 200, 422]
 
 
 @pytest.mark.fault("S42", "S6")

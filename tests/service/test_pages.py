@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import defaultdict
 
 import numpy as np
@@ -222,52 +221,6 @@ def test_an_empty_chunk_has_no_bucket() -> None:
         assert len(chunk.buckets) == 0
         assert chunk.edges.tolist() == [0]
         assert chunk.nbytes > 0
-
-
-def test_a_walk_finds_the_next_chunk_read() -> None:
-    """A walk finds the next chunk in memory, read once by any number of walks; a single page reads nothing ahead."""
-    archive = MemoryArchive()
-    archive.add_market("m", {"Yes": "1"})
-    subject = Subject("books", "m", "1", Resolution.M1, 1)
-    buckets = subject.chunk_micros // MINUTE
-    first = START // subject.chunk_micros * subject.chunk_micros
-    for k in range(0, 2 * buckets, 16):
-        archive.put("books", "m", "1", first + k * MINUTE, ([], []))
-    pages, wanted = Pages(archive), Range(first, first + 2 * subject.chunk_micros)
-    assert pages.page(subject, wanted, 20).position is not None
-    read_ahead(pages)
-    assert pages.cache.reads == 1
-    for _ in range(2):
-        position = first + 20 * 16 * MINUTE
-        while position < first + subject.chunk_micros // 2:
-            following = pages.page(subject, wanted, 20, position).position
-            assert following is not None
-            position = following
-            read_ahead(pages)
-        assert pages.cache.reads == 2
-    assert archive.reads[-1][2] == Range(first + subject.chunk_micros, wanted.end)
-
-
-def read_ahead(pages: Pages) -> None:
-    """Wait until all that was to be read in the background was."""
-    done = threading.Event()
-    pages.in_background(done.set)
-    assert done.wait(10)
-
-
-def test_nothing_runs_in_the_background_of_a_service_that_ended() -> None:
-    """What was begun is waited for, what was not is not begun, and pages are answered all the same."""
-    archive = MemoryArchive()
-    archive.add_market("m", {"Yes": "1"})
-    pages, begun, goes, done = Pages(archive), threading.Event(), threading.Event(), list[str]()
-    pages.in_background(lambda: (begun.set(), goes.wait(10), done.append("first")))
-    pages.in_background(lambda: done.append("second"))
-    assert begun.wait(10)
-    threading.Timer(0.05, goes.set).start()
-    pages.close()
-    pages.in_background(lambda: done.append("third"))
-    assert done == ["first"]
-    assert pages.page(Subject("books", "m", "1", Resolution.M1, 1), Range(START, START + MINUTE), 2).count == 0
 
 
 @given(st.integers(0, 300), st.integers(0, 5))

@@ -21,8 +21,8 @@ from service.noise import noise
 from service.web import START, Web, raw
 
 from marketdata.service.auth import KeyFile, create_key_file
+from marketdata.service.connections import MAX_UNSENT
 from marketdata.service.plans import AccessPlan
-from marketdata.service.protocol import MAX_UNSENT
 
 KEYS = 50
 TARGET = "/v1/markets/m/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200"

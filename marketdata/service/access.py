@@ -1,0 +1,141 @@
+"""The guard before every route: host, key, a place in the queue, and the rate of the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from email.utils import formatdate
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from marketdata.service import errors
+from marketdata.service.auth import Keys
+from marketdata.service.exchange import Exchange
+from marketdata.service.fair_queue import FairQueue
+from marketdata.service.rate_limit import FailedAttempts, RateLimiter
+
+# Paths that need a key, beside those below /v1.
+WITH_KEY = (b"/v1", b"/coverage")
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_log = logging.getLogger("marketdata.service")
+_access = logging.getLogger("marketdata.service.access")
+_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class Access:
+    """Answers requests by an ASGI application, for Host headers with a name of ``hosts`` (None: any)."""
+
+    def __init__(
+        self,
+        app: Callable[[Any, Any, Any], Awaitable[None]],
+        *,
+        keys: Keys,
+        rate_limiter: RateLimiter,
+        hosts: Iterable[str] | None = None,
+        trusted_proxies: Sequence[str] = (),
+        simulated: bool = False,
+        clock: Callable[[], float] = time.time,
+        warm: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._app = app
+        # Loads what the first request would otherwise wait for.
+        self.warm = warm
+        self._clock = clock
+        self._keys = keys
+        self._rate_limiter = rate_limiter
+        self._failed = FailedAttempts()
+        self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in trusted_proxies]
+        self._always = [*_ALWAYS, (b"x-simulated", b"true")] if simulated else _ALWAYS
+        self.queue = FairQueue()
+
+    async def respond(self, head: bytes, address: str) -> tuple[bytes, bool]:
+        """The answer to the head of a request, and whether the connection goes on."""
+        begun, exchange = time.perf_counter(), Exchange(address)
+        try:
+            await self._answer(exchange, head)
+        except HTTPException as problem:
+            refusal = errors.response(problem.status_code, problem.detail, problem.headers)
+            await refusal(exchange.scope, exchange.receive, exchange.send)
+        except Exception:
+            _log.exception("request %s failed", exchange.id)
+            if not exchange.messages:
+                failure = errors.response(500, errors.FAILED)
+                await failure(exchange.scope, exchange.receive, exchange.send)
+        if _access.isEnabledFor(logging.INFO):
+            # The query stays out: a key may be in it by mistake.
+            _access.info(
+                "%s %s %d %.1f ms key=%s id=%s",
+                errors.shown(exchange.method),
+                errors.shown(exchange.path.decode("latin-1"), 400),
+                exchange.messages[0]["status"],
+                (time.perf_counter() - begun) * 1e3,
+                "-" if exchange.grant is None else exchange.grant.key_id,
+                exchange.id,
+            )
+        # The date is that of the service's clock, not the machine's.
+        date = formatdate(self._clock(), usegmt=True).encode()
+        return exchange.answer([*self._always, (b"date", date)]), exchange.goes_on
+
+    async def _answer(self, exchange: Exchange, head: bytes) -> None:
+        address, problem = exchange.client, None
+        try:
+            exchange.read(head)
+            address = self._address(exchange)
+            self._check_host(exchange)
+        except HTTPException as found:
+            problem = found
+        needs_key = problem is None and (exchange.path in WITH_KEY or exchange.path.startswith(b"/v1/"))
+        given = exchange.headers.get(b"x-api-key", ()) if needs_key else ()
+        key = given[0] if len(given) == 1 else b""
+        grant = self._keys.find(key) if key else None
+        # Refusals wait for their turn too: a client that repeats them without pause delays itself.
+        exchange.client = address if grant is None else f"key {grant.key_id}"
+        await self.queue.acquire(exchange.client)
+        try:
+            if problem is not None:
+                raise problem
+            if needs_key:
+                # It may have been revoked meanwhile. A changed file is read beside the loop.
+                if self._keys.is_stale:
+                    await asyncio.to_thread(self._keys.refresh)
+                exchange.grant = grant = self._keys.find(key) if key else None
+                if grant is None:
+                    wait = self._failed.wait(address) if given and given[0] else None
+                    raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
+                wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
+                if wait is not None:
+                    raise errors.rate_exceeded(wait)
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+        finally:
+            # Before the answer is sent, as a client may be slow to read.
+            self.queue.release(exchange.client)
+
+    def _check_host(self, exchange: Exchange) -> None:
+        if self._hosts is None:
+            return
+        hosts = exchange.headers.get(b"host", ())
+        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+        if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in self._hosts:
+            raise HTTPException(400, "Invalid host header")
+
+    def _address(self, exchange: Exchange) -> str:
+        """The address of a client: behind trusted proxies the last that is none of theirs."""
+        address = exchange.client
+        if self._proxies:
+            named = b",".join(exchange.headers.get(b"x-forwarded-for", ())).decode("latin-1").split(",")
+            hops = [hop.strip() for hop in named if hop.strip()]
+            while hops and self._is_proxy(address):
+                address = hops.pop()
+        return address
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._proxies)

@@ -1,0 +1,114 @@
+"""One request, read from the bytes of its head, and the bytes of its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import count
+from typing import Any
+
+import httptools
+from starlette.exceptions import HTTPException
+
+from marketdata.service.auth import Grant
+
+MAX_URL = 8 * 1024
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 32 * 1024
+MAX_PARAMETERS = 64
+
+Message = MutableMapping[str, Any]
+Header = tuple[bytes, bytes]
+# From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
+_IDS = count(secrets.randbits(63))
+_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
+_METHODS = "DELETE|GET|HEAD|POST|PUT|CONNECT|OPTIONS|TRACE|PATCH"
+_OTHER_METHOD = re.compile(rb"(?!(?:%s) )[!#$%%&'*+.^_`|~0-9A-Za-z-]{1,64} /" % _METHODS.encode(), re.ASCII)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and its answer; ``client`` is the name under which it waits for its turn."""
+
+    client: str
+    id: str = field(default_factory=lambda: f"{next(_IDS):016x}")
+    method: str = "-"
+    path: bytes = b"-"
+    query: bytes = b""
+    headers: dict[bytes, list[bytes]] = field(default_factory=dict)
+    grant: Grant | None = None
+    # Whether the connection is kept for another request.
+    goes_on: bool = False
+    messages: list[Message] = field(default_factory=list)
+    _url: bytes = b""
+
+    def read(self, head: bytes) -> None:
+        """Read a head; HTTPException for one that is too long, or no HTTP."""
+        line = len(head.partition(b"\r\n")[0])
+        if line > MAX_URL:
+            raise HTTPException(414, f"The URL is longer than {MAX_URL} bytes.")
+        if len(head) - line > MAX_HEADER_BYTES or head.count(b"\r\n") > MAX_HEADERS + 2:
+            raise HTTPException(431, "The request headers are too large.")
+        parser = httptools.HttpRequestParser(self)
+        try:
+            with contextlib.suppress(httptools.HttpParserUpgrade):
+                parser.feed_data(head)
+            url = httptools.parse_url(self._url)
+        except httptools.HttpParserError:
+            if _OTHER_METHOD.match(head):
+                raise HTTPException(405, "Method Not Allowed", {"Allow": "GET"}) from None
+            raise HTTPException(400, "Invalid HTTP request received.") from None
+        self.method, self.path, self.query = parser.get_method().decode(), url.path or b"/", url.query or b""
+        # A body is never read: the connection ends instead.
+        lengths = self.headers.get(b"content-length", ())
+        has_body = b"transfer-encoding" in self.headers or any(length.strip(b"0") for length in lengths)
+        asks_to_close = b"close" in b",".join(self.headers.get(b"connection", ())).lower()
+        self.goes_on = parser.get_http_version() == "1.1" and not asks_to_close and not has_body
+        if self.query.count(b"&") >= MAX_PARAMETERS:
+            raise HTTPException(400, f"The URL has more than {MAX_PARAMETERS} parameters.")
+
+    def on_url(self, part: bytes) -> None:
+        """A part of the URL (httptools)."""
+        self._url += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header (httptools); blanks around it are not part of its value (RFC 9110, 5.5)."""
+        self.headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+
+    @property
+    def scope(self) -> Message:
+        """The request for the application (ASGI)."""
+        return {
+            "type": "http",
+            "http_version": "1.1",
+            "method": self.method,
+            "scheme": "http",
+            # As it was sent: decoded, "a%2Fb" is "a/b".
+            "path": self.path.decode("latin-1"),
+            "raw_path": self.path,
+            "root_path": "",
+            "query_string": self.query,
+            "headers": [(name, value) for name, values in self.headers.items() for value in values],
+            "state": {"grant": self.grant},
+        }
+
+    async def receive(self) -> Message:
+        """No body (ASGI)."""
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        """A part of the answer (ASGI)."""
+        self.messages.append(message)
+
+    def answer(self, further: Iterable[Header]) -> bytes:
+        """The bytes of the answer."""
+        start, *parts = self.messages
+        headers = [*start["headers"], *further, (b"x-request-id", self.id.encode())]
+        if not self.goes_on:
+            headers.append((b"connection", b"close"))
+        lines = [_LINES[start["status"]], *(b"%s: %s" % header for header in headers), b"\r\n"]
+        return b"".join([b"\r\n".join(lines), *(part["body"] for part in parts if self.method != "HEAD")])
