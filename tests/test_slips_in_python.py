@@ -78,7 +78,7 @@ def test_columns_of_other_names_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
-    [("Archive", "deltalake", "archive"), ("simulate", "pyarrow", "archive"), ("serve", "uvicorn", "service")],
+    [("Archive", "deltalake", "archive"), ("simulate", "pyarrow", "archive"), ("serve", "httptools", "service")],
 )
 def test_a_missing_extra_is_named(name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name whose packages are absent says which, and what installs it."""
