@@ -89,6 +89,12 @@ class Store:
             return int(self._fs.get_file_info(name).mtime_ns) // 1000
         return Path(self.uri, name).stat().st_mtime_ns // 1000
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file."""
+        if self.remote:
+            return bool(self._fs.get_file_info(name).is_file)
+        return Path(self.uri, name).exists()
+
     def dataset(self, addresses: Sequence[str], schema: pa.Schema, style: Any) -> Any:
         """Files as an Arrow dataset; ``addresses`` are of `address`."""
         import pyarrow.dataset as ds

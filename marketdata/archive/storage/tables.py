@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive.storage import errors
+from marketdata.archive.storage.format import check, marked
 from marketdata.archive.storage.parquet import (
     FAR,
     WRITE_EFFORT,
@@ -249,11 +250,7 @@ class Table:
     def _load(self, handle: Any) -> None:
         """Use the version of a handle, if its files are those of its last commit."""
         found = _version_of(handle, self.uri)
-        if lacking := [name for name in self._nothing.schema.names if name not in found.schema.names]:
-            raise ArchiveError(
-                f"{self.uri} has an earlier layout, without the columns {', '.join(lacking)}. Pull into a new one, or "
-                "export the points with the version of marketdata that wrote it and import them."
-            )
+        check(found.schema, self._nothing.schema, self.uri)
         if not self._is_whole(found):
             self._damaged("a commit has other files than were committed")
             return
@@ -318,9 +315,7 @@ class Table:
         with errors.writing(f"Creating {self.uri}"), self._lock:
             if not self.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
-            schema = self._nothing.schema
-            if metadata:
-                schema = schema.set(0, schema.field(0).with_metadata(metadata))
+            schema = marked(self._nothing.schema, metadata)
             properties = _properties({_FILES: Version(0, (), schema).fingerprint})
             for attempt in range(3):
                 try:
@@ -447,7 +442,8 @@ class Table:
             if known is not None:
                 self._footers.move_to_end(file.path)
                 return known
-        found = read_footer(self.store, file)
+        with self._past():
+            found = read_footer(self.store, file)
         with self._lock:
             self._footers[file.path] = found
             while len(self._footers) > _FOOTERS:
@@ -457,8 +453,41 @@ class Table:
     def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, with page checksums compared."""
         if groups is None and file.path not in self._footers:
-            return read_whole(self.store, file)
-        return read_groups(self.store, file, self.footer(file), groups)
+            with self._past():
+                return read_whole(self.store, file)
+        footer = self.footer(file)
+        with self._past():
+            return read_groups(self.store, file, footer, groups)
+
+    @contextlib.contextmanager
+    def _past(self) -> Iterator[None]:
+        """A missing file of the past as a ConfigError with the earliest time whose files are all there."""
+        try:
+            yield
+        except ArchiveCorruptError as problem:
+            if self._as_of is None or problem.__cause__ is None or not errors.is_missing(problem.__cause__):
+                raise
+            made = self.store.modified(f"{LOG_FOLDER}/{self._earliest():020d}.json")
+            raise ConfigError(
+                f"cannot be read: vacuum has removed files of {self.uri} as it was then. The earliest time that can "
+                f"be read is {to_text(made)}; vacuum(retention_hours=) says how long replaced files are kept.",
+                argument="as_of",
+                value=to_text(self._as_of),
+            ) from problem
+
+    def _earliest(self) -> int:
+        """The first version of which all files are there: those that are removed are of earlier ones."""
+        from deltalake import DeltaTable
+
+        with errors.reading(f"The commit log of {self.uri}"):
+            handle = DeltaTable(self.uri, storage_options=self._options)
+            first, last = self._version.number + 1, handle.version()
+            while first < last:
+                middle = (first + last) // 2
+                handle.load_as_version(middle)
+                whole = all(self.store.has(file.path) for file in _version_of(handle, self.uri).files)
+                first, last = (first, middle) if whole else (middle + 1, last)
+        return last
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
         """Add columns that the table does not have; older rows are null there."""
