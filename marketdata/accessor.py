@@ -27,6 +27,7 @@ from marketdata.tidy import (
 )
 from marketdata.tidy.export import pivot
 from marketdata.tidy.fill import Fill, align
+from marketdata.times import TimeLike
 
 F = TypeVar("F")
 
@@ -281,8 +282,8 @@ class Accessor(_Suggestions, Generic[F]):
         self,
         resolution: str,
         *,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         fill: Fill = None,
         resolution_of: str | None = None,
     ) -> F:

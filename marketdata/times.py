@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from marketdata.errors import ConfigError
 
+if TYPE_CHECKING:
+    import numpy as np
+
+# What arguments take as a time; a number is Unix seconds.
+TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 SECOND = 1_000_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
@@ -136,7 +141,7 @@ def _duration(value: Any) -> Any:
     return None if match is None else int(match[1]) * _UNITS[match[2]] * SECOND
 
 
-def to_range(start: Any, end: Any) -> Range:
+def to_range(start: TimeLike, end: TimeLike) -> Range:
     """The half-open range of two time arguments; ConfigError if one cannot be read or start is not before end."""
     out = Range(to_micros(start, "start"), to_micros(end, "end"))
     if out.start >= out.end:

@@ -137,3 +137,13 @@ def test_narwhals_is_imported_by_its_stable_name() -> None:
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             moving = [n for n in names if n.split(".")[0] == "narwhals" and not n.startswith("narwhals.stable.v2")]
             assert not moving, f"{name} imports {moving}"
+
+
+def test_data_and_rules_have_types() -> None:
+    """No argument or result of points is of any type: what a rule takes can be read."""
+    rules = {name: path for name, path in MODULES.items() if name.startswith("marketdata.points")}
+    names = {
+        name: {getattr(node, "id", "") for node in ast.walk(ast.parse(path.read_text("utf-8")))}
+        for name, path in rules.items()
+    }
+    assert [name for name, found in names.items() if "Any" in found] == []

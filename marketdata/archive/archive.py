@@ -36,7 +36,7 @@ from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import Range, to_datetime, to_duration, to_micros, to_range
+from marketdata.times import Range, TimeLike, to_datetime, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Archive(Generic[Frame]):
         *,
         frame: Literal["pandas"] = "pandas",
         storage_options: dict[str, str] | None = None,
-        as_of: Any = None,
+        as_of: TimeLike | None = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
@@ -97,7 +97,7 @@ class Archive(Generic[Frame]):
         *,
         frame: Literal["polars"],
         storage_options: dict[str, str] | None = None,
-        as_of: Any = None,
+        as_of: TimeLike | None = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
@@ -108,7 +108,7 @@ class Archive(Generic[Frame]):
         *,
         frame: FrameKind,
         storage_options: dict[str, str] | None = None,
-        as_of: Any = None,
+        as_of: TimeLike | None = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None: ...
 
@@ -118,7 +118,7 @@ class Archive(Generic[Frame]):
         *,
         frame: FrameKind = "pandas",
         storage_options: dict[str, str] | None = None,
-        as_of: Any = None,
+        as_of: TimeLike | None = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None:
         self._location = _located(os.fsdecode(path_or_url))
@@ -239,8 +239,8 @@ class Archive(Generic[Frame]):
         all_markets: bool = False,
         file: str | os.PathLike[str] | None = None,
         views: Sequence[View] = tuple(VIEWS),
-        start: Any,
-        end: Any = None,
+        start: TimeLike,
+        end: TimeLike | None = None,
         dry_run: bool = False,
         refresh: bool = False,
         progress: bool | None = None,
@@ -297,7 +297,7 @@ class Archive(Generic[Frame]):
         all_markets: bool = False,
         file: str | os.PathLike[str] | None = None,
         views: Sequence[View] = tuple(VIEWS),
-        start: Any,
+        start: TimeLike,
         every: str | float = "1m",
         stop: threading.Event | None = None,
     ) -> Iterator[Round]:
@@ -333,8 +333,8 @@ class Archive(Generic[Frame]):
     def books(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         levels: int | None = ...,
@@ -346,8 +346,8 @@ class Archive(Generic[Frame]):
     def books(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         levels: int | None = ...,
@@ -359,8 +359,8 @@ class Archive(Generic[Frame]):
     def books(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         levels: int | None = ...,
@@ -371,8 +371,8 @@ class Archive(Generic[Frame]):
     def books(
         self,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -409,8 +409,8 @@ class Archive(Generic[Frame]):
     def prices(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -421,8 +421,8 @@ class Archive(Generic[Frame]):
     def prices(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -433,8 +433,8 @@ class Archive(Generic[Frame]):
     def prices(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -444,8 +444,8 @@ class Archive(Generic[Frame]):
     def prices(
         self,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         frame: FrameKind | None = None,
@@ -461,8 +461,8 @@ class Archive(Generic[Frame]):
     def metrics(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -473,8 +473,8 @@ class Archive(Generic[Frame]):
     def metrics(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -485,8 +485,8 @@ class Archive(Generic[Frame]):
     def metrics(
         self,
         market: str | Sequence[str],
-        start: Any = ...,
-        end: Any = ...,
+        start: TimeLike | None = ...,
+        end: TimeLike | None = ...,
         resolution: str = ...,
         *,
         on_missing: Missing | None = ...,
@@ -496,8 +496,8 @@ class Archive(Generic[Frame]):
     def metrics(
         self,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         frame: FrameKind | None = None,
@@ -575,8 +575,8 @@ class Archive(Generic[Frame]):
         self,
         view: View,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -589,8 +589,8 @@ class Archive(Generic[Frame]):
         self,
         view: View,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -602,8 +602,8 @@ class Archive(Generic[Frame]):
         self,
         view: View,
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -787,8 +787,8 @@ class Archive(Generic[Frame]):
         view: View,
         path: str | os.PathLike[str],
         market: str | Sequence[str] | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str = "1m",
     ) -> None:
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
@@ -809,7 +809,9 @@ class Archive(Generic[Frame]):
         what = query_of(self._stored, choice("view", view, VIEWS), None, _range(start, end), resolution)
         return files.write(what.computed(), Path(path))
 
-    def files(self, view: View, market: str | None = None, start: Any = None, end: Any = None) -> list[str]:
+    def files(
+        self, view: View, market: str | None = None, start: TimeLike | None = None, end: TimeLike | None = None
+    ) -> list[str]:
         """Parquet files of a view (of one market, in a range), for engines that take file lists; see `books`.
 
         Returns paths, or addresses in the object store, of the newest version, with books as in `scan` with ``nested``.
@@ -922,8 +924,8 @@ class Archive(Generic[Frame]):
         self,
         view: View,
         market: str | Sequence[str] | None,
-        start: Any,
-        end: Any,
+        start: TimeLike | None,
+        end: TimeLike | None,
         resolution: str,
         on_missing: Missing | None,
         frame: FrameKind | None,
@@ -986,6 +988,6 @@ def _located(location: str) -> str:
     return str(path)
 
 
-def _range(start: Any, end: Any) -> Range:
+def _range(start: TimeLike | None, end: TimeLike | None) -> Range:
     first = query.ALL_TIME.start if start is None else to_micros(start, "start")
     return Range(first, query.ALL_TIME.end if end is None else to_micros(end, "end"))

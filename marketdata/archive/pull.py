@@ -34,7 +34,7 @@ from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
-from marketdata.times import SECOND, Range, to_datetime, to_micros, to_text
+from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
 
 _BATCH_LEVELS = 2_000_000
@@ -261,7 +261,7 @@ def server_clock(client: Any) -> ServerTime:
     return ServerTime(there - ahead, ahead=ahead)
 
 
-def wanted_range(start: Any, end: Any) -> Range:
+def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
     """The range to fill, in whole minutes; without an end, up to now by the server's clock."""
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")

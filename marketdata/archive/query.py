@@ -24,7 +24,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.columns import Data, Token, joined
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
-from marketdata.times import Range, to_datetime, to_micros, to_range
+from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
 
 if TYPE_CHECKING:
@@ -293,7 +293,12 @@ def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
 
 
 def held_ranges(
-    coverage: CoverageTable, view: View, markets: Iterable[str] | None, start: Any, end: Any, on_missing: Missing
+    coverage: CoverageTable,
+    view: View,
+    markets: Iterable[str] | None,
+    start: TimeLike | None,
+    end: TimeLike | None,
+    on_missing: Missing,
 ) -> dict[str, Range]:
     """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is."""
     every = [m for v, m in coverage.keys() if v == view] if markets is None else list(markets)  # noqa: SIM118
@@ -317,7 +322,14 @@ def held_ranges(
     return out
 
 
-def held_range(coverage: CoverageTable, view: View, market_id: str, start: Any, end: Any, on_missing: Missing) -> Range:
+def held_range(
+    coverage: CoverageTable,
+    view: View,
+    market_id: str,
+    start: TimeLike | None,
+    end: TimeLike | None,
+    on_missing: Missing,
+) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
     records = coverage.records(view, market_id)
     have = held(records)

@@ -29,7 +29,7 @@ from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import SECOND, Range, to_datetime, to_range
+from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire import models
 
@@ -157,8 +157,8 @@ class Client(Generic[Frame]):
     def books(
         self,
         market: Markets,
-        start: Any,
-        end: Any,
+        start: TimeLike,
+        end: TimeLike,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -195,7 +195,7 @@ class Client(Generic[Frame]):
         return self._get("books", "market", market, (start, end), resolution, levels, report)
 
     def prices(
-        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
         """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
 
@@ -204,7 +204,7 @@ class Client(Generic[Frame]):
         return self._get("prices", "market", market, (start, end), resolution, None, report)
 
     def metrics(
-        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
         """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
 
@@ -216,8 +216,8 @@ class Client(Generic[Frame]):
     def token_books(
         self,
         token_id: Markets,
-        start: Any,
-        end: Any,
+        start: TimeLike,
+        end: TimeLike,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -227,7 +227,7 @@ class Client(Generic[Frame]):
         return self._get("books", "token", token_id, (start, end), resolution, levels, report)
 
     def token_prices(
-        self, token_id: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+        self, token_id: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, None, report)
@@ -239,8 +239,8 @@ class Client(Generic[Frame]):
     def iter_books(
         self,
         market: Markets,
-        start: Any,
-        end: Any,
+        start: TimeLike,
+        end: TimeLike,
         resolution: str = "1m",
         *,
         levels: int | None = None,
@@ -259,14 +259,14 @@ class Client(Generic[Frame]):
         return self._history.frames(windows, report, levels, self.frame)
 
     def iter_prices(
-        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
         windows = self._windows("prices", "market", market, start, end, resolution)
         return self._history.frames(windows, report, None, self.frame)
 
     def iter_metrics(
-        self, market: Markets, start: Any, end: Any, resolution: str = "1m", *, report: Report | None = None
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
         windows = self._windows("metrics", "market", market, start, end, resolution)
@@ -305,7 +305,9 @@ class Client(Generic[Frame]):
         [frame] = self._history.frames(resume.windows, report, levels, self.frame, is_whole=True, is_resumed=True)
         return cast("Frame", frame)
 
-    def verify(self, market: str, start: Any, end: Any, *, fine: str = "1m", coarse: str = "1h") -> Verification:
+    def verify(
+        self, market: str, start: TimeLike, end: TimeLike, *, fine: str = "1m", coarse: str = "1h"
+    ) -> Verification:
         """How the service behaves where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
         Returns a Verification with one finding per choice: what ``t`` names (label), what means are taken over
@@ -320,7 +322,7 @@ class Client(Generic[Frame]):
         """
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
-    def plan(self, view: View, market: Markets, start: Any, end: Any, resolution: str = "1m") -> Plan:
+    def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m") -> Plan:
         """What a fetch of a ``view`` would cost, without fetching; parameters and errors as for `books`.
 
         Returns a Plan ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
@@ -500,7 +502,9 @@ class Client(Generic[Frame]):
             [frame] = self._history.frames(windows, report, levels, self.frame, is_whole=True)
         return cast("Frame", frame)
 
-    def _windows(self, view: View, kind: IdKind, ids: Any, start: Any, end: Any, resolution: str) -> list[Window]:
+    def _windows(
+        self, view: View, kind: IdKind, ids: Any, start: TimeLike, end: TimeLike, resolution: str
+    ) -> list[Window]:
         """One uncut window per id."""
         return whole_windows(view, kind, ids, to_range(start, end), resolution, self._options.page_limit)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from marketdata.errors import MarketDataError, not_installed
 from marketdata.mcp.tools import Answer, Tools
+from marketdata.times import TimeLike
 
 _INSTRUCTIONS = (
     "Historical prediction-market data, read only. Find a market with `markets`, then give its slug to the others. "
@@ -17,7 +18,7 @@ _INSTRUCTIONS = (
 )
 
 
-def server(source: Any, as_of: Any = None) -> Any:
+def server(source: Any, as_of: TimeLike | None = None) -> Any:
     """A server of the tools of an archive or a client whose frames are polars; ``.run()`` serves until its input ends.
 
     ModuleNotFoundError if the extra ``mcp`` is not installed.

@@ -28,7 +28,7 @@ from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.features import features
 from marketdata.tidy.shapes import ladder
-from marketdata.times import Range, to_micros, to_range, to_text
+from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
 Answer = dict[str, Any]
 # A call is refused rather than read for minutes: ten weeks of minutes.
@@ -54,7 +54,7 @@ _METRIC_UNITS = dict(zip(METRICS, (_USD, _USD, "as the service gives it, not tha
 class Tools:
     """The tools of one archive or client, whose frames are polars; ``as_of`` bounds that of every call."""
 
-    def __init__(self, source: Any, as_of: Any = None) -> None:
+    def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
         self._source = source
         self._as_of = None if as_of is None else to_micros(as_of, "as_of")
 

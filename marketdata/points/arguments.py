@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from marketdata.errors import ConfigError
 
 T = TypeVar("T")
 
 
-def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
+def whole(name: str, value: object, least: int = 1, most: float = math.inf) -> int:
     """The argument as a whole number from ``least`` to ``most``; anything else is a ConfigError."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= value.__index__() <= most:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= value.__index__() <= most:
         bounds = f"from {least}" if most == math.inf else f"from {least} to {most}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers {bounds}.")
-    return int(value)
+    return value.__index__()
 
 
-def number(name: str, value: Any, *, least: float | None = None) -> float:
+def number(name: str, value: object, *, least: float | None = None) -> float:
     """The argument as a finite number, from ``least`` or without it above 0; anything else is a ConfigError."""
-    good = isinstance(value, int | float) or hasattr(value, "__float__")
-    good = good and not isinstance(value, bool | str) and math.isfinite(value)
-    if not good or (value <= 0 if least is None else value < least):
+    given = float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(given) or (given <= 0 if least is None else given < least):
         allowed = "above 0" if least is None else f"from {least:g}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
-    return float(value)
+    return given
 
 
-def choice(name: str, value: Any, allowed: Iterable[T]) -> T:
+def choice(name: str, value: object, allowed: Iterable[T]) -> T:
     """The argument, if it is one of those allowed; anything else is a ConfigError."""
     known = tuple(allowed)
     if value not in known:
         raise ConfigError(f"{name}={value!r} does not exist; allowed are {', '.join(map(str, known))}.")
-    return value  # type: ignore[no-any-return]
+    return known[known.index(value)]
 
 
-def names(name: str, value: Any, what: str = "an id or slug") -> list[str]:
+def names(name: str, value: object, what: str = "an id or slug") -> list[str]:
     """The argument, a text or several, as a list of each once; a frame, a record and what is no text: ConfigError."""
     if isinstance(value, Mapping) or hasattr(value, "columns"):
         column = "token_id" if name == "token_id" else "market_id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Legs:
         return np.where((there == self.counts()[event]) & good[event], sums, np.nan)
 
 
-def prices(legs: Legs, books: Books) -> dict[str, NDArray[Any]]:
+def prices(legs: Legs, books: Books) -> dict[str, Floats | Ints]:
     """What all Yes of an event cost and bring together, beyond the 1 that one of them pays."""
     event, _, place = legs.groups()
     yes = place[legs.side == YES]
@@ -81,12 +81,12 @@ def prices(legs: Legs, books: Books) -> dict[str, NDArray[Any]]:
     return {"markets": np.bincount(yes, minlength=len(event)), **sums, "overround": sums["ask_sum"] - 1}
 
 
-def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -> dict[str, NDArray[Any]]:
+def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -> dict[str, Floats | Ints]:
     """What buying all Yes, and all No, of an event costs with fees, and what they pay for certain: 1, and n - 1."""
     event, _, place = legs.groups()
     charge = fees.of_books(books)
     count = legs.counts()[event]
-    out: dict[str, NDArray[Any]] = {"legs": count}
+    out: dict[str, Floats | Ints] = {"legs": count}
     for name, side, pays in (("yes", YES, np.ones(len(event))), ("no", NO, count - 1.0)):
         rows = np.flatnonzero(legs.side == side)
         sets = np.full(len(event), np.inf if size is None else size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ def imbalance(books: Books, *, levels: int | None = None, within: float | None =
     return {"imbalance": _ratio(bid - ask, bid + ask)}
 
 
-def fill_price(books: Books, size: float | None = None, *, fees: Any = None) -> Values:
+def fill_price(books: Books, size: float | None = None, *, fees: object = None) -> Values:
     """Average price of taking shares from each side, with the fees if any are given."""
     charge = None if fees is None else schedule(fees).of_books(books)
     return {
@@ -102,7 +102,7 @@ def _average(side: Side, size: float | None, sign: int, charge: Charge | None) -
 
 
 def sweep(
-    books: Books, side: str, *, size: float | None = None, notional: float | None = None, fees: Any = None
+    books: Books, side: str, *, size: float | None = None, notional: float | None = None, fees: object = None
 ) -> Values:
     """Take shares, or shares for an amount of money, from one side."""
     if side not in SIDES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self, overload
 
 import numpy as np
 
@@ -62,7 +62,13 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
 
-    def __call__(self, price: Any, shares: Any) -> Any:
+    @overload
+    def __call__(self, price: Floats, shares: Floats | float) -> Floats: ...
+
+    @overload
+    def __call__(self, price: float, shares: float) -> float: ...
+
+    def __call__(self, price: Floats | float, shares: Floats | float) -> Floats | float:
         """Fees of trades of so many ``shares`` at a ``price`` [USD each]: a number or an array."""
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
@@ -123,7 +129,7 @@ class Schedule:
         return cls(f"shares x {rate:g} x price x (1 - price){rounded}", formula, rate)
 
 
-def schedule(fees: Any) -> Schedule:
+def schedule(fees: object) -> Schedule:
     """The schedule that an argument ``fees`` names; ConfigError if it names none."""
     if isinstance(fees, Schedule):
         return fees

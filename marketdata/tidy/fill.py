@@ -19,7 +19,7 @@ from marketdata.tidy.backends import Result, Taken, is_batches, is_lazy, kind_na
 from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_if_coarser
 from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.table import EagerTable
-from marketdata.times import to_micros, to_range
+from marketdata.times import TimeLike, to_micros, to_range
 
 F = TypeVar("F")
 Fill = Literal["null", "forward"] | None
@@ -49,8 +49,8 @@ def align(
     frame: F,
     resolution: str,
     *,
-    start: Any = None,
-    end: Any = None,
+    start: TimeLike | None = None,
+    end: TimeLike | None = None,
     fill: Fill = None,
     resolution_of: str | None = None,
 ) -> F:
