@@ -356,6 +356,14 @@ class Plots(_Suggestions):
         """How often tokens priced at p won; see `marketdata.plot.calibration`."""
         return self._plot.calibration(self._frame, outcomes, ax, **more)
 
+    def outcomes(self, ax: Any = None, **more: Any) -> Any:
+        """The outcomes of a market or an event, stacked through time; see `marketdata.plot.outcomes`."""
+        return self._plot.outcomes(self._frame, ax, **more)
+
+    def account(self, **more: Any) -> Any:
+        """An account through time, with its drawdown; see `marketdata.plot.account`."""
+        return self._plot.account(self._frame, **more)
+
     def coverage(self, ax: Any = None, **more: Any) -> Any:
         """A coverage frame of an archive; see `marketdata.plot.coverage`."""
         return self._plot.coverage(self._frame, ax, **more)

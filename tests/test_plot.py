@@ -629,8 +629,81 @@ def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
     assert books.md.plot.calibration(won, ax) is ax
     assert archive.metrics(market).md.plot.metrics(ax, column="liquidity") is ax
     assert archive.coverage().md.plot.coverage(ax) is ax
+    assert archive.prices(market).md.plot.outcomes(ax) is ax
+    assert len(account_of(testing.books("polars")).md.plot.account().figure.axes) == 2
     assert isinstance(books.md.plot.price_band(backend="plotly"), go.Figure)
     assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__) - {"overview"}
+
+
+def account_of(books: pl.DataFrame) -> pl.DataFrame:
+    """The account of one order on books of `testing`."""
+    orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
+    return md.account(md.execute(orders, books, "1m", fees=0.01).fills, books, "1m").total
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_outcomes_are_stacked_to_one(archive, backend: str) -> None:
+    """Each edge is the sum of the probabilities below it, the greatest at the end lowest; the last edge is 1."""
+    three = next(m for m in archive.records("markets") if len(m["tokens"]) == 3)
+    prices = archive.prices(three["id"], resolution="10m", frame="polars")
+    drawn = lines(plot.outcomes(prices, backend=backend))
+    assert len(drawn) == 3
+    shares = md.probabilities(prices).drop_nulls("probability")
+    at = dict.fromkeys(shares["ts"].unique().sort().to_list(), 0.0)
+    for name, x, y in drawn:
+        label = name.rpartition(" ")[0].replace("&amp;", "&")
+        own = dict(shares.filter(pl.col("token_label").cast(pl.String) == label).select("ts", "probability").rows())
+        at = {ts: sum_ + own[ts] for ts, sum_ in at.items()}
+        got = {ts: v for ts, v in zip(x, y, strict=True) if v == v}  # noqa: PLR0124 NaN is a gap
+        assert got == pytest.approx({ts.timestamp(): v for ts, v in at.items()})
+    assert list(at.values()) == pytest.approx([1.0] * len(at))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_time_without_one_outcome_is_a_gap_of_all(backend: str) -> None:
+    """Neither is a missing price taken from before, nor are the others scaled up."""
+    prices = testing.prices("polars", buckets=5)
+    gone = (pl.col("ts") == prices["ts"][2]) & (pl.col("token_label") == "No")
+    for _, _, y in lines(plot.outcomes(prices.filter(~gone), backend=backend)):
+        assert np.isnan(y).tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_outcomes_of_an_event_are_named_by_their_questions(backend: str) -> None:
+    """With events= the areas are the Yes of each market; several markets without it are refused."""
+    prices, records = testing.prices("polars", markets=3), testing.markets("polars", markets=3)
+    events = records.with_columns(exclusive=True, open_list=False)
+    names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, events=events, backend=backend))]
+    assert names == [f"Will there be {m} tomorrow?" for m in ("wind", "snow", "rain")]
+    with pytest.raises(md.ConfigError, match="the frame has 3"):
+        plot.outcomes(prices, backend=backend)
+
+
+def test_outcomes_of_many_are_six_and_the_rest(many) -> None:
+    """Of 210 outcomes six have colours of their own, and all others are one area."""
+    ts = pd.Timestamp("2026-01-01", tz="UTC")
+    ids = [token["id"] for token in many["tokens"]]
+    price = np.linspace(0.001, 0.02, len(ids))
+    frame = pd.DataFrame({"ts": ts, "market_id": "m", "token_id": ids, "token_label": ids, "price": price})
+    drawn = lines(plot.outcomes(frame))
+    assert len(drawn) == 7
+    assert drawn[-1][0].startswith("204 further outcomes")
+    assert drawn[-1][2] == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_account_draws_its_profit_and_its_drawdown(backend: str) -> None:
+    """At the mid, if sold, and the fall below zero; a row that is not known is a gap."""
+    total = account_of(testing.books("polars", buckets=6))
+    total = total.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col("profit")).alias("profit"))
+    (_, _, profit), (_, _, sold), (_, _, fall) = lines(plot.account(total, backend=backend))
+    np.testing.assert_allclose(profit, total["profit"].to_numpy())
+    np.testing.assert_allclose(sold, total["profit_sold"].to_numpy())
+    np.testing.assert_allclose(fall, -total["drawdown"].to_numpy())
+    assert np.isnan(profit[3])
+    with pytest.raises(md.NotTidyError, match="drawdown"):
+        plot.account(total.drop("drawdown"), backend=backend)
+    assert lines(plot.account(total.head(0), backend=backend)) == []
 
 
 TEXTS = ["between $90k and $100k?", "A $x_$ b", "<b>5 & 6</b>"]

@@ -6,6 +6,30 @@ their labels; bids teal, asks coral. Times are UTC.
 
 from __future__ import annotations
 
-from marketdata.plot.charts import book, calibration, coverage, depth, ladder, metrics, overview, price_band, prices
+from marketdata.plot.charts import (
+    account,
+    book,
+    calibration,
+    coverage,
+    depth,
+    ladder,
+    metrics,
+    outcomes,
+    overview,
+    price_band,
+    prices,
+)
 
-__all__ = ["book", "calibration", "coverage", "depth", "ladder", "metrics", "overview", "price_band", "prices"]
+__all__ = [
+    "account",
+    "book",
+    "calibration",
+    "coverage",
+    "depth",
+    "ladder",
+    "metrics",
+    "outcomes",
+    "overview",
+    "price_band",
+    "prices",
+]

@@ -36,6 +36,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.resample import run_ends
 from marketdata.tidy import forecast_scores, normalization, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
+from marketdata.tidy.cross_token import probabilities
 from marketdata.tidy.quotes import bbo
 from marketdata.times import to_micros
 
@@ -60,6 +61,7 @@ _NARROWEST = 400
 _TALLEST = 40
 """Inches."""
 _SHARES = "shares at the price (bar) and up to it (line)"
+_ACCOUNT = ("profit", "profit_sold", "drawdown")
 _COVERAGE = ("view", "market_id", "start", "end", "state")
 _SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
 
@@ -325,6 +327,81 @@ def calibration(
     return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(5.5, 5.5))
 
 
+def outcomes(
+    frame: Any,
+    ax: Any = None,
+    *,
+    events: Any = None,
+    markets: Questions = None,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw the outcomes of one market, or of one event, stacked through time: each share of the prices of all.
+
+    Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
+    time [UTC]. Times at which an outcome has no price are gaps. The legend has the six greatest with their last values; the
+    others are one area. With ``events``, records as for `marketdata.overround`, the outcomes are the Yes of its
+    markets, named by their questions (``markets``, else the records'). For the others see `prices`.
+
+    Examples
+    --------
+    >>> ax = md.plot.outcomes(md.testing.prices())
+    >>> [line.get_label() for line in ax.lines]
+    ['No 57.0%', 'Yes 43.0%']
+    """
+    by: Literal["market", "event"] = "market" if events is None else "event"
+    scaled = probabilities(in_memory(frame), by=by, events=events)
+    found = list(_tokens(opened(scaled, ["series"]), ["probability"]))
+    if events is None and (several := len({token.market_id for token in found})) > 1:
+        raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
+    known = _texts_of_markets(markets if markets is not None else events)
+    if events is None and title is None and found:
+        title = known.get(found[0].market_id)
+    panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True)
+    panel.marks.extend(_stacked(found, known if events is not None else None))
+    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+
+
+def account(
+    frame: Any,
+    *,
+    title: str | None = None,
+    simulated: bool = False,
+    backend: Backend = "matplotlib",
+) -> Any:
+    """Draw an account through time, ``total`` of `marketdata.account`: its profit above, its drawdown below.
+
+    Returns the Axes of the profit (``ax.figure.axes`` has both) or a plotly Figure, y: profit with positions at the
+    mid, dashed at what selling them would bring, and the drawdown downwards [USD], x: time [UTC]. Where a position has
+    no known price the lines have gaps. For the others see `prices`.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars")
+    >>> orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
+    >>> ax = md.plot.account(md.account(md.execute(orders, books, "1m", fees=0).fills, books, "1m").total)
+    >>> [line.get_label() for line in ax.lines], [one.get_ylabel() for one in ax.figure.axes]
+    (['at the mid', 'if sold'], ['profit [USD]', 'drawdown [USD]'])
+    """
+    source = source_of(in_memory(frame))
+    schema.require("A chart of an account", ("ts", *_ACCOUNT), source.names)
+    whole = pl.DataFrame({c: pl.Series(source.raw(c)) for c in ("ts", *_ACCOUNT)}).sort("ts")
+    ts = normalization.times(whole["ts"], "ts").to_physical().to_numpy().astype("M8[us]")
+    x, profit, sold, fall = _broken(ts, *(_floats(whole[c]) for c in _ACCOUNT))
+    above, below = Panel("profit [USD]", ""), Panel("drawdown [USD]")
+    if len(x):
+        above.marks += [
+            Line(x, profit, "at the mid", PALETTE[0], 1.2, legend="at the mid"),
+            Line(x, sold, "if sold", PALETTE[1], 0.9, dashed=True, legend="if sold"),
+        ]
+        below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK, 0.9)]
+        above.x_range = below.x_range = (x[0], x[-1]) if x[0] < x[-1] else None
+    chart = Chart([[above], [below]], (10, 5), title, simulated, [3, 1], shared_x=True)
+    library = _backend(backend)
+    return library.draw(chart) if backend == "plotly" else library.draw(chart, None)
+
+
 def coverage(
     frame: Any,
     ax: Any = None,
@@ -585,6 +662,29 @@ def _broken(ts: Array, *values: Array) -> list[Array]:
     step = np.diff(ts)
     gaps = np.flatnonzero(step > 10 * np.median(step)) + 1
     return [np.insert(ts, gaps, ts[gaps - 1] + np.median(step)), *(np.insert(v, gaps, np.nan) for v in values)]
+
+
+def _stacked(tokens: Sequence[_Token], questions: Mapping[str, str] | None) -> Iterator[Line | Band]:
+    """Areas one upon the other, the greatest at the end first; those that have no colour of their own as one."""
+    if not tokens:
+        return
+    ordered = sorted(tokens, key=lambda t: -_last(t.columns["probability"]))
+    ts = np.unique(np.concatenate([token.ts for token in ordered]))
+    shares = np.full((len(ordered), len(ts)), np.nan)
+    for row, token in zip(shares, ordered, strict=True):
+        row[np.searchsorted(ts, token.ts)] = token.columns["probability"]
+    names = [_name_of(questions, t.market_id, 40) if questions is not None else t.label for t in ordered]
+    colours, most = list(PALETTE), len(PALETTE)
+    if len(ordered) > most:
+        shares = np.vstack((shares[:most], shares[most:].sum(axis=0)))
+        names, colours = [*names[:most], f"{len(ordered) - most} further outcomes"], [*PALETTE, FURTHER]
+    ts, *each = _broken(ts, *shares)
+    edge = np.where(np.isnan(each).any(axis=0), np.nan, 0.0)
+    for share, name, colour in zip(each, names, colours, strict=False):
+        low, edge = edge, edge + share
+        yield Band(ts, low, edge, colour, 0.8)
+        legend = f"{name} {_last(share):.1%}"
+        yield Line(ts, edge, name, colour, 0.6, legend=legend, details=[Detail("share", share, ".1%")])
 
 
 def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
