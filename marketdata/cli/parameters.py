@@ -72,13 +72,13 @@ def recordings(paths: Iterable[Path]) -> list[Path]:
             out.append(path)
             continue
         inside = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in ENDS)
-        taken = [file for file in inside if file.stem in ORDER]
-        if not taken:
+        known = [file for file in inside if file.stem in ORDER]
+        if not known:
             raise ConfigError(f"{str(path)!r} has no file called {', '.join(ORDER)} that ends in {', '.join(ENDS)}.")
         for file in inside:
-            if file not in taken:
+            if file not in known:
                 typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)
-        out += taken
+        out += known
     return out
 
 

@@ -94,7 +94,7 @@ class History:
                 parts.append(columns)
                 points += len(columns)
 
-        def taken() -> Any:
+        def collected() -> Any:
             """The frame of what was added since the last one."""
             nonlocal points
             every = joined(parts) if parts else empty(view)
@@ -112,14 +112,14 @@ class History:
                 for arrival in fetch:
                     is_full = points * VIEWS[view].point_bytes >= _FRAME_BYTES
                     if points and not is_whole and (arrival.request != current or is_full):
-                        yield taken()
+                        yield collected()
                     current = arrival.request
                     add(arrival)
                     bar.update(arrival.window.buckets)
                 if points or is_whole:
-                    yield taken()
+                    yield collected()
             except MarketDataError as error:
-                error.partial = taken()
+                error.partial = collected()
                 if isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError) and not error.hint:
                     error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
                 if isinstance(error, NotFoundError):
@@ -129,7 +129,7 @@ class History:
                 rest, resume = fetch.leave()
                 for arrival in rest:
                     add(arrival)
-                stop.partial, stop.resume = taken(), resume  # type: ignore[attr-defined]
+                stop.partial, stop.resume = collected(), resume  # type: ignore[attr-defined]
                 raise
             finally:
                 fetch.close()

@@ -59,7 +59,7 @@ class Probe:
                 limit = error.minimum
                 page = self.page("prices", resolution, limit)
             series = series_of(page.columns)
-            points = frozenset((who, t) for who, (ts, _) in series.items() for t in ts.tolist())
+            points = frozenset((token, t) for token, (ts, _) in series.items() for t in ts.tolist())
             return FirstPage(page.limit or limit, points)
         return None
 

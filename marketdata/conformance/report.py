@@ -152,8 +152,8 @@ def _summed(votes: list[dict[str, Votes]]) -> dict[str, Votes]:
 
 def _by_start(pair: Pair) -> Pair:
     """The same points, named by the start of their bucket."""
-    fine = {who: (ts - pair.fine.micros, values) for who, (ts, values) in pair.fine_series.items()}
-    coarse = {who: (ts - pair.coarse.micros, values) for who, (ts, values) in pair.coarse_series.items()}
+    fine = {token: (ts - pair.fine.micros, values) for token, (ts, values) in pair.fine_series.items()}
+    coarse = {token: (ts - pair.coarse.micros, values) for token, (ts, values) in pair.coarse_series.items()}
     rng = Range(pair.rng.start, pair.rng.end - pair.coarse.micros)
     return Pair(rng, pair.fine, pair.coarse, fine, coarse)
 
@@ -180,8 +180,8 @@ def _agree(pair: Pair, rule: str, label: str = "start") -> Votes:
     """In how many buckets, of how many, the coarse answer is what a rule makes of the fine one."""
     agree = total = 0
     closed = closed_buckets(pair.rng, label, pair.coarse)
-    for who, (ts, values) in pair.fine_series.items():
-        given = _by_time(pair.coarse_series.get(who))
+    for token, (ts, values) in pair.fine_series.items():
+        given = _by_time(pair.coarse_series.get(token))
         for t, value in predict(ts, values, rule, label, pair.fine, pair.coarse).items():
             if value is None or t not in closed:
                 continue
@@ -204,9 +204,9 @@ def find_empty(pair: Pair) -> Finding:
     """What an empty bucket has: no point, a null, or the value before."""
     holes = nulls = carried = 0
     width, step = pair.coarse.micros, pair.fine.micros
-    for who, (ts, values) in pair.fine_series.items():
+    for token, (ts, values) in pair.fine_series.items():
         holes += int((np.diff(ts) > step).sum())
-        given = _by_time(pair.coarse_series.get(who))
+        given = _by_time(pair.coarse_series.get(token))
         moments = sorted(given)
         missing = np.isnan(np.asarray(values, float))
         for before, t in pairwise(moments):
@@ -231,17 +231,17 @@ def _repeats(values: Floats, inside: NDArray[np.bool_], value: float, last: floa
     first = int(np.flatnonzero(inside)[0])
     if first == 0:
         return False
-    held = values[first - 1]
-    only = bool((values[inside] == held).all())
-    return only and _equal(value, last) and not _equal(value, held)
+    before = values[first - 1]
+    only = bool((values[inside] == before).all())
+    return only and _equal(value, last) and not _equal(value, before)
 
 
 def _without_fills(pair: Pair) -> Pair:
     """The fine points that are no copies of the one before."""
     kept = {}
-    for who, (ts, values) in pair.fine_series.items():
+    for token, (ts, values) in pair.fine_series.items():
         fresh = np.append(True, np.asarray(values[1:]) != np.asarray(values[:-1])) if len(ts) else np.empty(0, bool)
-        kept[who] = ts[fresh], np.asarray(values)[fresh]
+        kept[token] = ts[fresh], np.asarray(values)[fresh]
     return pair._replace(fine_series=kept)
 
 
@@ -256,16 +256,17 @@ def find_limit(pair: Pair, page: FirstPage | None) -> Finding:
     """Whether a page has so many points, or so many distinct times."""
     if page is None:
         return Finding("limit", None, "a market of one token, or too many for a page")
-    points: list[tuple[int, str]] = sorted((t, who) for who, (ts, _) in pair.fine_series.items() for t in ts.tolist())
+    each = ((t, token) for token, (ts, _) in pair.fine_series.items() for t in ts.tolist())
+    points: list[tuple[int, str]] = sorted(each)
     times = sorted({t for t, _ in points})
     whole: set[tuple[str, int]] = set()
     for t in times:
-        bucket = {(who, at) for at, who in points if at == t}
+        bucket = {(token, at) for at, token in points if at == t}
         if len(whole) + len(bucket) > page.limit:
             break
         whole |= bucket
-    many = {(who, t) for t, who in points if t in times[: page.limit]}
-    cut = {(who, t) for t, who in points[: page.limit]}
+    many = {(token, t) for t, token in points if t in times[: page.limit]}
+    cut = {(token, t) for t, token in points[: page.limit]}
     brought = f"limit {page.limit} brought {len(page.points)} points at {len({t for _, t in page.points})} times"
     if many == whole:
         return Finding("limit", None, f"{brought}; too few points to tell")

@@ -566,8 +566,8 @@ def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
     table = table.in_order(columns)
     ts, values = table.array("ts").astype("M8[us]"), {c: table.array(c) for c in columns}
     starts, ends = table.groups, run_ends(table.groups, len(ts))
-    heads = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.ID_COLUMNS}
-    for market, token, label, a, b in zip(*heads.values(), starts, ends, strict=True):
+    ids = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.ID_COLUMNS}
+    for market, token, label, a, b in zip(*ids.values(), starts, ends, strict=True):
         own = {c: v[a:b] for c, v in values.items()}
         yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
 

@@ -65,17 +65,17 @@ class Path(NamedTuple):
 def path(token: Token, times: Ints) -> Path:
     """What came of one token."""
     done = np.searchsorted(token.ts, times, side="right")
-    held = np.append(0.0, np.cumsum(token.shares))
+    position = np.append(0.0, np.cumsum(token.shares))
     # What the last bits of sums leave is no position.
-    held[held <= TOLERANCE * np.append(0.0, np.cumsum(np.abs(token.shares)))] = 0.0
-    held, money = held[done], np.append(0.0, np.cumsum(token.money))[done]
+    position[position <= TOLERANCE * np.append(0.0, np.cumsum(np.abs(token.shares)))] = 0.0
+    position, money = position[done], np.append(0.0, np.cumsum(token.money))[done]
     if token.settled_at is not None:
         over = times >= token.settled_at
-        money, held = np.where(over, money + held * token.payoff, money), np.where(over, 0.0, held)
+        money, position = np.where(over, money + position * token.payoff, money), np.where(over, 0.0, position)
     value, sale = np.zeros((2, len(times)))
-    rows = np.flatnonzero(held)
-    value[rows] = held[rows] * token.quotes.mids(times[rows])
-    sale[rows] = token.quotes.sales(times[rows], held[rows])
+    rows = np.flatnonzero(position)
+    value[rows] = position[rows] * token.quotes.mids(times[rows])
+    sale[rows] = token.quotes.sales(times[rows], position[rows])
     return Path(money, value, sale)
 
 

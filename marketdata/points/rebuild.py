@@ -266,8 +266,8 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
     fresh[1:] = begins[1:] | (np.diff(bucket) != 0)
     number = np.cumsum(fresh)
     place = number - number[starts][of]
-    held = np.where(bucket < end[of], place + 1, 0)
-    edges = np.where(known, np.maximum.reduceat(held, starts), 0)
+    following = np.where(bucket < end[of], place + 1, 0)
+    edges = np.where(known, np.maximum.reduceat(following, starts), 0)
     return _Runs(starts, of, bucket, place, edges, known, is_open, ts[last])
 
 
@@ -349,9 +349,9 @@ def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
     """The books that are open, each a snapshot at the time of its last row; an empty one is a row without a level."""
     numbers = np.flatnonzero(runs.is_open)
     standing = standing[runs.is_open[runs.of[standing]]]
-    held = np.unique(runs.of[standing])
+    alive = np.unique(runs.of[standing])
     last = run_ends(runs.starts, len(rows)) - 1
-    empty = last[np.setdiff1d(numbers, held)]
+    empty = last[np.setdiff1d(numbers, alive)]
     index = np.concatenate((standing, empty))
     index = index[np.argsort(runs.of[index], kind="stable")]
     out = rows.take(index)

@@ -15,9 +15,9 @@ from marketdata.resolution import BucketWidth, Resolution
 _BLOCK = 1 << 17
 # Below this many rows per token, one division over all rows beats a search per token.
 _ROWS_WORTH_A_SEARCH = 2_000
-# Of so many places one is searched; and what rounding may add to a whole number of rows.
-_BETWEEN = 64
-_HAIR = 1e-3
+# Of so many edges one is searched, those between are interpolated; and by how much an interpolated row may be rounded.
+_EDGES_PER_SEARCH = 64
+_ROUNDING = 1e-3
 
 
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
@@ -61,11 +61,11 @@ def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
 
 def _places(ts: Ints, edges: Ints) -> Ints:
     """Positions of edges within times, both rising; interpolated where rows are evenly spaced, to search less."""
-    if len(edges) < 2 * _BETWEEN:
+    if len(edges) < 2 * _EDGES_PER_SEARCH:
         return np.searchsorted(ts, edges, side="left")
-    known = np.append(np.arange(0, len(edges), _BETWEEN), len(edges) - 1)
+    known = np.append(np.arange(0, len(edges), _EDGES_PER_SEARCH), len(edges) - 1)
     line = np.interp(edges, edges[known], np.searchsorted(ts, edges[known], side="left"))
-    out: Ints = np.ceil(line - _HAIR).astype(np.int64)
+    out: Ints = np.ceil(line - _ROUNDING).astype(np.int64)
     wrong = (ts[out] < edges) | (ts[out - 1] >= edges)
     out[wrong] = np.searchsorted(ts, edges[wrong], side="left")
     return out

@@ -119,8 +119,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
 def value_columns(columns: Iterable[str]) -> list[str]:
     """The value columns of a prices or metrics frame, without their counts."""
     present = list(columns)
-    who = set(ID_COLUMNS) | {"ts"}
-    return [c for c in present if c not in who and not is_count(c, present)]
+    ids = set(ID_COLUMNS) | {"ts"}
+    return [c for c in present if c not in ids and not is_count(c, present)]
 
 
 def uncounted(columns: Iterable[str]) -> list[str]:

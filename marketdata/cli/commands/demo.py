@@ -52,7 +52,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Stored:
     """Range and points of a market in a view."""
 
     rng: Range
@@ -123,22 +123,22 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
 
 def discover(client: Client, archive: Archive) -> Scope:
     """The first event whose markets have every view, else every market that has data; ranges from the coverage."""
-    held = _held(archive)
+    stored = _stored(archive)
     events = client.events()
     for slug, title in zip(events["slug"], events["title"], strict=True):
         listed: Any = client.markets(event_slug=slug)
         tokens = zip(listed["market_id"], listed["token_ids"], strict=True)
         wide = {i for i, some in tokens if some is not None and len(some) > _MOST_TOKENS}
-        shown = [i for i in listed["market_id"] if i in held["books"] and i not in wide]
-        if shown and all(i in held[view] for view in VIEWS for i in shown):
+        shown = [i for i in listed["market_id"] if i in stored["books"] and i not in wide]
+        if shown and all(i in stored[view] for view in VIEWS for i in shown):
             _left_out(len(events) - 1, "further events")
             _left_out(len(listed) - len(shown) - len(wide), "markets without books")
             _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are requested token by token")
-            parts = {view: Part(shown, _last_week(view, held[view], shown)) for view in VIEWS}
+            parts = {view: Part(shown, _last_week(view, stored[view], shown)) for view in VIEWS}
             return Scope(f"event {slug}: {title}", parts, _first_pair(client, shown))
-    every = {view: _densest_week(view, markets) for view, markets in held.items()}
+    every = {view: _densest_week(view, markets) for view, markets in stored.items()}
     counts = ", ".join(f"{len(part.markets)} with {view}" for view, part in every.items())
-    most = max(every["books"].markets, key=lambda i: held["books"][i].points)
+    most = max(every["books"].markets, key=lambda i: stored["books"][i].points)
     return Scope(f"every market that has data: {counts}", every, most)
 
 
@@ -151,7 +151,7 @@ def _recorded(folder: Path, scratch: str) -> Archive:
         each = f", {points:,} points" if points < rows else ""
         merged = f" in {stored:,} buckets of 1m" if stored < points else ""
         print(f"  {Path(file).name}: {rows:,} rows of {kind}{each}{merged}")
-    missing = [view for view, markets in _held(archive).items() if not markets]
+    missing = [view for view, markets in _stored(archive).items() if not markets]
     if missing:
         raise ConfigError(f"{str(folder)!r} has no {' and no '.join(missing)}; the demo needs all three views.")
     return archive
@@ -208,47 +208,47 @@ def _first_pair(client: Client, markets: list[str]) -> str:
     return next((i for i in markets if len(client.market(i).get("tokens") or ()) == 2), markets[0])
 
 
-def _held(archive: Archive) -> dict[View, dict[str, Held]]:
+def _stored(archive: Archive) -> dict[View, dict[str, Stored]]:
     """Range and points of each market in each view."""
-    out: dict[View, dict[str, Held]] = {view: {} for view in VIEWS}
+    out: dict[View, dict[str, Stored]] = {view: {} for view in VIEWS}
     coverage: Any = archive.coverage(frame="polars")
     for row in coverage.iter_rows(named=True):
         rng = Range(to_micros(row["start"], "start"), to_micros(row["end"], "end"))
-        before = out[row["view"]].get(row["market_id"], Held(rng, 0))
+        before = out[row["view"]].get(row["market_id"], Stored(rng, 0))
         union = Range(min(before.rng.start, rng.start), max(before.rng.end, rng.end))
-        out[row["view"]][row["market_id"]] = Held(union, before.points + (row["rows"] or 0))
+        out[row["view"]][row["market_id"]] = Stored(union, before.points + (row["rows"] or 0))
     return out
 
 
-def _days(held: dict[str, Held]) -> Range:
+def _days(stored: dict[str, Stored]) -> Range:
     """The days from the first to the last point of any market."""
-    start, end = min(one.rng.start for one in held.values()), max(one.rng.end for one in held.values())
+    start, end = min(one.rng.start for one in stored.values()), max(one.rng.end for one in stored.values())
     return Range(start // _DAY * _DAY, -(-end // _DAY) * _DAY)
 
 
-def _densest_week(view: View, held: dict[str, Held]) -> Part:
+def _densest_week(view: View, stored: dict[str, Stored]) -> Part:
     """The markets and days with points, or of very many points the week with the most."""
-    whole, total = _days(held), sum(one.points for one in held.values())
+    whole, total = _days(stored), sum(one.points for one in stored.values())
     if total <= _MOST_POINTS:
-        return Part(list(held), whole)
+        return Part(list(stored), whole)
     weeks = [Range(start, start + 7 * _DAY) for start in range(whole.start, whole.end, _DAY)]
     week = max(
         weeks,
         key=lambda week: sum(
-            one.points for one in held.values() if week.start <= one.rng.start and one.rng.end <= week.end
+            one.points for one in stored.values() if week.start <= one.rng.start and one.rng.end <= week.end
         ),
     )
-    inside = [i for i, one in held.items() if one.rng.start < week.end and week.start < one.rng.end]
+    inside = [i for i, one in stored.items() if one.rng.start < week.end and week.start < one.rng.end]
     part = Part(inside, week)
     first, last = (f"{time:%Y-%m-%d}" for time in part.times)
     print(f"  Left out: {view} before {first} and from {last} on; of {total:,} points a week is shown.")
-    _left_out(len(held) - len(inside), f"markets without {view} in it")
+    _left_out(len(stored) - len(inside), f"markets without {view} in it")
     return part
 
 
-def _last_week(view: View, held: dict[str, Held], markets: list[str]) -> Range:
+def _last_week(view: View, stored: dict[str, Stored], markets: list[str]) -> Range:
     """The last week in which any of the markets has data, in whole days."""
-    whole = _days({i: held[i] for i in markets})
+    whole = _days({i: stored[i] for i in markets})
     _left_out((whole.end - whole.start) // _DAY - 7, f"days of {view}: only the last week is shown")
     return Range(max(whole.start, whole.end - 7 * _DAY), whole.end)
 

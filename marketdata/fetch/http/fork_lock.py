@@ -1,4 +1,4 @@
-"""Locks that are open in a forked child, where the thread that held one does not exist."""
+"""Locks that are open in a forked child, where the thread that had locked one does not exist."""
 
 from __future__ import annotations
 

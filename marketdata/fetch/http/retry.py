@@ -115,10 +115,10 @@ class Quota:
             self.left -= cost
             return cost
 
-    def give_back(self, taken: int) -> None:
+    def give_back(self, spent: int) -> None:
         """A request succeeded: it gives back all it took, and one more."""
         with self._lock:
-            self.left = min(self.size, self.left + taken + 1)
+            self.left = min(self.size, self.left + spent + 1)
 
 
 class Outage:

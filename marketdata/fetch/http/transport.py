@@ -150,7 +150,7 @@ class Transport:
             self.learn_limits()
         stop = stop or STOP.get()
         began = self._clock.monotonic()
-        tried, taken, given_up = 0, 0, self.outage.given_up
+        tried, spent, given_up = 0, 0, self.outage.given_up
         once: set[Again] = set()
         failure: Failure | None = None
         is_trying = False
@@ -170,7 +170,7 @@ class Transport:
                 outcome = self._attempt(path, tried, read)
                 if not isinstance(outcome, Failure):
                     self.outage.count(failed=False)
-                    self.quota.give_back(taken)
+                    self.quota.give_back(spent)
                     return outcome
                 failure = outcome
                 self.outage.count(failed=failure.again in FAILED)
@@ -179,7 +179,7 @@ class Transport:
                 if cost is None:
                     self.outage.given_up += tried > 1
                     break
-                taken += cost
+                spent += cost
                 once |= {failure.again} & ONCE
         finally:
             if is_trying:
