@@ -35,7 +35,9 @@ def serve_variants(archive: ServedArchive, variants: Mapping[str, str], *, reque
     chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
     key, plan = new_key(), AccessPlan("local", requests_per_minute)
     keys = Keys([Entry("local", digest(key.encode()), plan.name)], {plan.name: plan})
-    return start(build(archive, keys, pages=_VariedPages(archive, chosen)), api_key=key)
+    access = build(archive, keys)
+    access._app.state.parts = replace(access._app.state.parts, pages=_VariedPages(archive, chosen))
+    return start(access, api_key=key)
 
 
 def _checked(name: str, choice: str) -> bool:
