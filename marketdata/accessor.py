@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from marketdata import display
 from marketdata.points.columns import Data
 from marketdata.tidy import (
+    answers,
     asof,
     cross_token,
     event_windows,
@@ -168,6 +169,10 @@ class Accessor(_Suggestions, Generic[F]):
     def outcomes(self) -> F:
         """Payoffs of the tokens of market records; see `marketdata.outcomes`."""
         return outcomes.outcomes(self._frame)
+
+    def without_answers(self) -> F:
+        """Market records without what was known only later; see `marketdata.without_answers`."""
+        return answers.without_answers(self._frame)
 
     def time_to_resolution(self, outcomes: Any) -> F:
         """Add the time from each row to the resolution of its market; see `marketdata.time_to_resolution`."""

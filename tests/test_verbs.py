@@ -23,7 +23,17 @@ VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one)
 CHARTS = [name for name, one in vars(Plots).items() if inspect.isfunction(one) and not name.startswith("_")]
 FRAMES = {"pandas": pd.DataFrame(), "polars": pl.DataFrame(), "lazy": pl.LazyFrame()}
 # They have tests of their own on engines, or refuse them.
-APART_ON_ENGINES = {"resample", "complement", "asof_join", "align", "check", "pivot", "show", "outcomes"}
+APART_ON_ENGINES = {
+    "resample",
+    "complement",
+    "asof_join",
+    "align",
+    "check",
+    "pivot",
+    "show",
+    "outcomes",
+    "without_answers",
+}
 
 
 def parameters(function: object) -> list[tuple[str, object, object]]:

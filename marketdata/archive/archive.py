@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
-from marketdata.archive import files, ingest, maintenance, query, sql
+from marketdata.archive import files, ingest, maintenance, query, sql, universe
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round
@@ -683,32 +683,57 @@ class Archive(Generic[Frame]):
         return cast("Frame", query.of_kind(rows, frame or self._frame))
 
     @overload
-    def markets(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
+    def markets(
+        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: None = None
+    ) -> Frame: ...
 
     @overload
     def markets(
-        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
+        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: Literal["pandas"]
     ) -> PandasFrame: ...
 
     @overload
     def markets(
-        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
+        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: Literal["polars"]
     ) -> PolarsFrame: ...
 
     def markets(
-        self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
+        self,
+        event_slug: str | None = None,
+        search: str | None = None,
+        *,
+        at: Any = None,
+        frame: FrameKind | None = None,
     ) -> Any:
         """Records of markets as a frame, as from `Client.markets`.
 
         One row per market: ``market_id slug question status start_date end_date token_ids token_labels``, dates [UTC],
-        and further fields; of the event ``event_slug``, or with ``search`` in id, slug or question, in any case.
+        and further fields; of the event ``event_slug``, or with ``search`` in id, slug or question, in any case. With
+        ``at``, a time, those that had begun by then, also the closed ones, without the columns that were known only
+        later (see `marketdata.answers`); what was open then is in `universe`.
 
         Examples
         --------
         >>> archive.markets(search="harbour")["token_labels"].map(len).tolist()
         [2]
         """
-        return self._record_frame("markets", {"event_slug": event_slug}, search, frame)
+        return self._record_frame("markets", {"event_slug": event_slug}, search, frame, at=at)
+
+    def universe(self, at: Any, event_slug: str | None = None, search: str | None = None) -> Frame:
+        """The markets that could be traded at a time, by what was known then.
+
+        One row per market that had begun by ``at`` and had not closed: its record without outcome, closing time, final
+        volume and whatever else was known only later (see `marketdata.answers`). A market begins at its ``start_date``,
+        else ``created_at``, else with its first stored row; without any of these it is left out. Other fields have
+        their newest text; of ``Archive(path, as_of=...)`` that of then. A study that draws its markets from here has
+        those too that have not resolved. ``event_slug`` and ``search`` as for `markets`.
+
+        Examples
+        --------
+        >>> "resolved_token_id" in archive.universe("2025-12-31T12:00").columns
+        False
+        """
+        return self._record_frame("markets", {"event_slug": event_slug}, search, None, at=at, is_open=True)
 
     @overload
     def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
@@ -767,9 +792,17 @@ class Archive(Generic[Frame]):
         return self._record_frame("series", {}, search, frame)
 
     def _record_frame(
-        self, kind: RecordKind, filters: dict[str, str | None], search: str | None, frame: FrameKind | None
+        self,
+        kind: RecordKind,
+        filters: dict[str, str | None],
+        search: str | None,
+        frame: FrameKind | None,
+        *,
+        at: Any = None,
+        is_open: bool = False,
     ) -> Frame:
         from marketdata.accessor import register
+        from marketdata.tidy.answers import without_answers
         from marketdata.tidy.records import to_frame
 
         def is_meant(record: dict[str, Any]) -> bool:
@@ -780,7 +813,16 @@ class Archive(Generic[Frame]):
         chosen_kind = frame or self._frame
         register(chosen_kind)
         records = [record for record in self._stored.catalog[kind].records() if is_meant(record)]
-        return cast("Frame", to_frame(kind, records, chosen_kind))
+        if at is None:
+            return cast("Frame", to_frame(kind, records, chosen_kind))
+        records = universe.existed(records, to_micros(at, "at"), self._first_rows, is_open=is_open)
+        return cast("Frame", without_answers(to_frame(kind, records, chosen_kind)))
+
+    def _first_rows(self) -> dict[str, int]:
+        """Where the stored rows of each market begin [microseconds]."""
+        found = query.coverage_frame(self._stored.coverage, "polars")
+        found = found.filter(found["rows"].fill_null(1) > 0).sort("start").unique("market_id", keep="first")
+        return dict(zip(found["market_id"], found["start"].dt.timestamp("us"), strict=True))
 
     def export(
         self,

@@ -5,6 +5,7 @@ A record may have further fields, which are kept as they came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -20,7 +21,8 @@ class Field(NamedTuple):
     ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: whose
     records always have it (null where it is not known): all of a listing, the answer for one market, those of an
     archive; else some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has
-    it as a column too; a change needs new archives.
+    it as a column too; a change needs new archives. ``answer``: whether it was known only later than the market opened:
+    what becomes of the market, and when.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Field(NamedTuple):
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
     stored: bool = False
+    answer: bool = False
 
 
 _TITLE = Field("title", "text", "its name", searched=True, stored=True)
@@ -45,7 +48,7 @@ def _common(title: Field) -> tuple[Field, ...]:
         Field("id", "id", "canonical id", searched=True, stored=True),
         Field("slug", "id", "readable name in URLs", searched=True, stored=True),
         title,
-        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says"),
+        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", answer=True),
         Field("start_date", "date", "when it opens [UTC]"),
         Field("end_date", "date", "when it is scheduled to end [UTC]"),
     )
@@ -61,13 +64,15 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
         *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
-        Field("closed_at", "date", "when trading ended [UTC]", "market"),
-        Field("resolved_at", "date", "when its outcome was known [UTC]", "some"),
-        Field("resolved_token_id", "id", "the token that won", "market"),
-        Field("resolved_token_label", "text", "its label", "market"),
-        Field("payoffs", "numbers", "what a share of each token paid, as `token_ids` [USD, 0 to 1]", "some"),
+        Field("closed_at", "date", "when trading ended [UTC]", "market", answer=True),
+        Field("resolved_at", "date", "when its outcome was known [UTC]", "some", answer=True),
+        Field("resolved_token_id", "id", "the token that won", "market", answer=True),
+        Field("resolved_token_label", "text", "its label", "market", answer=True),
+        Field(
+            "payoffs", "numbers", "what a share of each token paid, as `token_ids` [USD, 0 to 1]", "some", answer=True
+        ),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
-        Field("updated_at", "date", "when its record was last changed [UTC]", "some"),
+        Field("updated_at", "date", "when its record was last changed [UTC]", "some", answer=True),
     ),
 }
 # Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
@@ -103,3 +108,20 @@ TEXT_LISTS = tuple(
 )
 NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
+
+_ANSWERS = {field.name: field.answer for _, field in _all()}
+# Of fields that are not in the table: words of which each says that the field was known later.
+_LATER_WORDS = {
+    "accepting", "active", "archived", "ask", "bid", "change", "closed", "comment", "comments", "expired", "finalized",
+    "interest", "last", "liquidity", "outcome", "payoff", "payoffs", "payout", "payouts", "prices", "resolved",
+    "result", "results", "settled", "settlement", "spread", "status", "tick", "traded", "trades", "updated",
+    "value", "volume", "winner", "winning", "won",
+}  # fmt: skip
+
+
+def is_answer(name: str) -> bool:
+    """Whether a column of records was known only later: as the table says, of further columns by their words."""
+    if name in _ANSWERS:
+        return _ANSWERS[name]
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return any(word.lower() in _LATER_WORDS for word in words)

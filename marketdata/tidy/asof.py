@@ -15,6 +15,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.answers import answers_of_records
 from marketdata.tidy.backends import (
     Result,
     Taken,
@@ -84,7 +85,7 @@ def asof_join(
     ----------
     left, right
         Frames of the same kind, ``right`` with one row per id and time (of books pass `bbo` or `to_wide`). NotTidyError
-        if it has two different ones.
+        if it has two different ones; ConfigError if it has market records with `answers`.
     on, suffix : str
         Time column of ``left``; ending of the names of columns of ``right`` that ``left`` has too.
     by : str or list of str, optional
@@ -163,6 +164,11 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     if missing or (how.by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
     require("The right frame", [] if KNOWN in others else ["ts"], others)
+    if later := answers_of_records([*others]):
+        raise ConfigError(
+            f"right has market records with {', '.join(map(repr, later))}, known only later; pass "
+            "md.without_answers(records) with the times at which they were known."
+        )
     if KNOWN not in others and how.width is None:
         raise ConfigError(
             "right_resolution is missing: the bucket width of right determines when its rows are known; or add it with "

@@ -1,0 +1,46 @@
+"""Which markets existed at a time, as far as their records say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from marketdata.archive.records import Record
+from marketdata.times import parse_iso
+
+_OVER = ("closed", "resolved")
+
+
+def existed(
+    records: Iterable[Record], at: int, stored: Callable[[], Mapping[str, int]], *, is_open: bool = False
+) -> list[Record]:
+    """The records of markets that had begun by a time [microseconds]; ``is_open``: and had not closed by then.
+
+    A market begins at ``start_date``, else ``created_at``, else with the first row that is ``stored`` of it.
+    """
+    first = cache(stored)
+    out = []
+    for record in records:
+        began = _time(record, "start_date", "created_at")
+        began = first().get(str(record["id"])) if began is None else began
+        if began is not None and began <= at and not (is_open and _closed_by(record, at)):
+            out.append(record)
+    return out
+
+
+def _closed_by(record: Record, at: int) -> bool:
+    """Whether trading had ended by then; a market that is over and does not say when had its scheduled end."""
+    over = record.get("status") in _OVER or record.get("resolved_token_id") is not None
+    closed = _time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
+    return closed is not None and closed <= at
+
+
+def _time(record: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these fields that is a time."""
+    for name in names:
+        try:
+            return parse_iso(record[name])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None

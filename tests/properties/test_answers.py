@@ -1,0 +1,152 @@
+"""What was known then: records without answers, and the markets of a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties.test_cross_token import in_kind
+
+import marketdata as md
+from marketdata.archive.universe import existed
+from marketdata.points.records import FIELDS, is_answer
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+KNOWN_THEN = [
+    "market_id", "slug", "question", "description", "start_date", "end_date", "event_id", "event_slug", "event_title",
+    "series_slug", "token_ids", "token_labels", "outcomes", "tags", "category", "topic", "created_at", "close_time",
+    "ends_at", "simulated", "neg_risk", "strike_rate", "resolution_source", "min_order_size",
+]  # fmt: skip
+KNOWN_LATER = [
+    "status", "closed_at", "closed", "closedTime", "resolved_at", "resolved_token_id", "payoffs", "payoff", "outcome",
+    "result", "outcomePrices", "winner", "winningToken", "volume", "volumeNum", "volume_24hr", "liquidity", "updatedAt",
+    "last_price", "bestBid", "yes_ask", "spread", "open_interest", "umaResolutionStatus", "expiration_value",
+    "updated_at", "lastTradePrice", "settlement_ts", "oneDayPriceChange", "tick_size",
+]  # fmt: skip
+
+
+def test_the_names_of_answers() -> None:
+    """Outcome, closing time, final volume and last prices, in the ways that venues write them; no other field."""
+    assert [name for name in KNOWN_THEN if is_answer(name)] == []
+    assert [name for name in KNOWN_LATER if not is_answer(name)] == []
+    assert {f.name for f in FIELDS["markets"] if f.answer} <= {*KNOWN_LATER, "resolved_token_label"}
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
+def test_records_without_answers_are_the_same_records(kind: str) -> None:
+    """Other columns and all rows stay, and the kind of frame."""
+    records = md.testing.markets("polars", markets=3).with_columns(volume=1.0, category=pl.lit("weather"))
+    given_: Any = in_kind(records, kind)
+    names = ["status", "closed_at", "resolved_token_id", "resolved_token_label", "volume"]
+    assert md.answers(given_) == names
+    left = md.without_answers(given_)
+    assert type(left) is type(given_)
+    assert nw.from_native(left).collect_schema().names() == [c for c in records.columns if c not in names]
+    data = nw.from_native(left)
+    assert len(data.collect() if isinstance(data, nw.LazyFrame) else data) == 3
+    assert md.answers(left) == []
+
+
+@pytest.mark.parametrize("engine", ["dask", "duckdb"])
+def test_records_of_an_engine_stay_in_it(engine: str) -> None:
+    """Nothing is computed."""
+    library = pytest.importorskip({"dask": "dask.dataframe"}.get(engine, engine))
+    records = md.testing.markets("pandas", markets=3).drop(columns=["token_ids", "token_labels"])
+    frame = library.from_pandas(records, npartitions=2) if engine == "dask" else library.from_df(records)
+    left: Any = md.without_answers(frame)
+    assert type(left) is type(frame)
+    assert list(left.columns) == ["market_id", "slug", "question", "start_date", "end_date", "event_slug"]
+    assert len(left) == 3
+
+
+def test_history_has_no_answers() -> None:
+    """Its volume was known at the end of its bucket."""
+    with pytest.raises(md.NotTidyError, match="available_at"):
+        md.answers(md.testing.metrics())
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "lazy"])
+def test_a_join_of_records_refuses_answers(kind: str) -> None:
+    """The error names them; without them the join is made, and no verb adds them to a frame."""
+    prices = md.testing.prices("polars", markets=2)
+    records = md.testing.markets("polars", markets=2).with_columns(available_at=pl.lit(START - dt.timedelta(days=1)))
+    one, known = in_kind(prices, kind), in_kind(records.drop("token_ids", "token_labels"), kind)
+    with pytest.raises(md.ConfigError, match=r"'status', 'closed_at', 'resolved_token_id'.*without_answers"):
+        md.asof_join(one, known, by="market_id")
+    joined = nw.from_native(md.asof_join(one, md.without_answers(known), by="market_id"))
+    names = joined.collect_schema().names()
+    assert "question" in names
+    assert not {"status", "closed_at", "resolved_token_id"} & {*names}
+    books = md.testing.books("polars").with_columns(resolved_token_id=pl.lit("11"), volume=1.0)
+    assert not {"resolved_token_id", "volume"} & {*md.features(books, ["mid", "spread"]).columns}
+
+
+hours = st.one_of(st.none(), st.integers(0, 6))
+
+
+@given(
+    markets=st.lists(st.tuples(hours, hours, hours, hours, hours, st.booleans()), max_size=6),
+    at=st.integers(0, 6),
+)
+def test_the_universe_of_a_time_by_a_plain_walk(markets: list[Any], at: int) -> None:
+    """A market has begun by its start, its record's creation or its first row, and is open until it closed."""
+
+    def time(hour: int | None) -> str | None:
+        return None if hour is None else (START + dt.timedelta(hours=hour)).isoformat()
+
+    records = [
+        {"id": str(i), "start_date": time(start), "created_at": time(made), "closed_at": time(closed),
+         "end_date": time(end), "status": "resolved" if over else "active"}
+        for i, (start, made, _, closed, end, over) in enumerate(markets)
+    ]  # fmt: skip
+    hour = 3_600_000_000
+    zero = int(START.timestamp()) * 10**6
+    first = {str(i): zero + rows * hour for i, (_, _, rows, *_) in enumerate(markets) if rows is not None}
+    begun, open_ = set(), set()
+    for i, (start, made, rows, closed, end, over) in enumerate(markets):
+        began = next((t for t in (start, made, rows) if t is not None), None)
+        if began is not None and began <= at:
+            begun.add(str(i))
+            ended = closed if closed is not None else end if over else None
+            if ended is None or ended > at:
+                open_.add(str(i))
+    for is_open, want in ((False, begun), (True, open_)):
+        found = existed(records, zero + at * hour, lambda: first, is_open=is_open)
+        assert {record["id"] for record in found} == want
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_an_archive_knows_the_markets_of_a_time(kind: Any) -> None:
+    """Those that had begun and had not closed, without any answer, and none before the first."""
+    archive = md.simulate(events=3, days=1, frame=kind)
+    records = {m["id"]: m for m in archive.records("markets")}
+    for at in ("2025-12-31T01:00:00Z", "2025-12-31T12:00:00Z", "2025-12-31T23:30:00Z"):
+        begun = {i for i, m in records.items() if m["start_date"] <= at}
+        still = {i for i in begun if m_is_open(records[i], at)}
+        assert {*archive.markets(at=at)["market_id"]} == begun
+        assert {*archive.universe(at)["market_id"]} == still
+        assert md.answers(archive.universe(at)) == md.answers(archive.markets(at=at)) == []
+    assert begun > still > set()
+    assert len(archive.universe("2020-01-01")) == 0
+    slug = next(iter(records.values()))["event_slug"]
+    assert {*archive.universe(at, slug)["event_slug"]} == {slug}
+    assert len(archive.markets(at=at, search="florin")) <= len(archive.markets(search="florin"))
+
+
+def m_is_open(record: dict[str, Any], at: str) -> bool:
+    """Whether trading goes on."""
+    return record["closed_at"] is None or record["closed_at"] > at
+
+
+def test_a_market_without_dates_begins_with_its_rows(tmp_path: Any) -> None:
+    """A market of which nothing is stored either is not known to have existed."""
+    archive = md.Archive(tmp_path, frame="polars")
+    markets = md.testing.markets("polars", markets=2).drop("start_date", "end_date", "closed_at", "status")
+    archive.add(markets=markets, prices=md.testing.prices("polars", buckets=2))
+    assert archive.markets(at=START)["market_id"].to_list() == ["rain"]
+    assert len(archive.markets(at=START - dt.timedelta(seconds=1))) == 0
