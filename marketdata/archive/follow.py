@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from marketdata.archive import maintenance
 from marketdata.archive.coverage.policy import FINALIZE_AFTER
 from marketdata.archive.pull import Pull, check_base
 from marketdata.archive.selection import Selection, is_fresh
@@ -68,7 +67,6 @@ class Follower:
             run.fill(self._markets, self._views, wanted)
             if is_new:
                 run.raise_unknown(self._markets)
-            maintenance.compact_tail(self._store)
         except MarketDataError as problem:
             if not self._may_pass(problem):
                 raise

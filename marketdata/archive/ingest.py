@@ -46,6 +46,11 @@ def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> 
 
 def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
+    with store.steady():
+        return _add_points(store, view, data, replace=replace, complete=complete)
+
+
+def _add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
     markets, base = store.catalog["markets"], store.base
     read = identified(view, _columns(view, data, markets), markets)
     _check_values(view, read)
@@ -68,7 +73,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, com
             PartialCoverageWarning,
         )
         state = CoverageState.UNPROVEN
-    store.upsert(view, columns, base, state, whole=replace)
+    store.upsert(view, columns, state, whole=replace)
     return len(read), len(columns)
 
 

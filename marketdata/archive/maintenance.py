@@ -31,9 +31,6 @@ from marketdata.times import Range
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000
-# A follower joins files of less than this size once there are so many.
-_TAIL_FILES = 64
-_TAIL_BYTES = 500_000
 # What `verify` reads at once.
 _READ_BYTES = 16_000_000
 _COVERAGE = "coverage"
@@ -65,17 +62,6 @@ def compact(store: ArchiveStore) -> int:
         gone += before - len(coverage.version().files)
     for table in store.tables.values():
         table.checkpoint()
-    return gone
-
-
-def compact_tail(store: ArchiveStore) -> int:
-    """Join small files once there are many; returns how many files fewer there are."""
-    gone = 0
-    for view, table in store.points.items():
-        small = [file for file in table.version().files if file.size < _TAIL_BYTES]
-        if len(small) > _TAIL_FILES:
-            with store.writer(view):
-                gone += sum(_compact(table, view, batch) for batch in _batches(small))
     return gone
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +22,13 @@ from marketdata.archive.coverage.policy import HOLE, MINUTE, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.locks import lock
-from marketdata.archive.storage.parquet import DataFile
-from marketdata.archive.storage.schema import SCHEMAS, level_weights, to_table, tokens_of
+from marketdata.archive.storage.parquet import DataFile, cuts
+from marketdata.archive.storage.schema import SCHEMAS, from_tables, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
-from marketdata.errors import ArchiveError, ConfigError
-from marketdata.points.columns import Data, Token
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
+from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.records import KINDS, RecordKind
-from marketdata.points.views import VIEWS, View, empty
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
 
@@ -39,8 +40,49 @@ _WAIT = 600.0
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 # What stays as it is when points are added to it.
 _STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
-# Which rows of a file a write replaces.
-Gone = Callable[[pa.Table], Any]
+# From so many small files on, in a folder or an object store, a write joins them.
+_TAIL_FILES, _TAIL_REMOTE = 64, 4
+_TAIL_BYTES = 500_000
+_FILE_BYTES = 8_000_000
+# Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
+_BATCH_BYTES = 100_000_000
+_PORTION = 8_000_000
+
+
+class Rows(NamedTuple):
+    """Ids and times of stored rows: ``codes`` are places in ``tokens``."""
+
+    tokens: Sequence[Token]
+    codes: Any
+    ts: Any
+
+
+@dataclass
+class Change:
+    """Sorted times of the points of a market: those written, and those stored in the ranges that stay or go."""
+
+    new: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    stay: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    gone: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @staticmethod
+    def count(times: Ints, within: Range | CoverageRecord) -> int:
+        """How many of the times are in a range."""
+        first, last = np.searchsorted(times, (within.start, within.end))
+        return int(last - first)
+
+    def counted(self, record: CoverageRecord) -> CoverageRecord:
+        """The record with its number of points, if it has none."""
+        if record.rows is not None:
+            return record
+        return record._replace(rows=self.count(self.new, record) + self.count(self.stay, record))
+
+
+_NO_CHANGE = Change()
+Coverage = Mapping[str, Sequence[CoverageRecord]]
+# Which stored rows in the ranges stay; the records of a market after a write.
+Keep = Callable[[Rows, Coverage], Any]
+After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
 
 class ArchiveStore:
@@ -126,6 +168,14 @@ class ArchiveStore:
         """One writer of a view or another table at a time, among the processes of one machine."""
         return lock(self.root, name, _WAIT, f"writing {name}")
 
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """In an object store look for newer versions of each table once in the block."""
+        with contextlib.ExitStack() as stack:
+            for table in self.tables.values():
+                stack.enter_context(table.steady())
+            yield
+
     def commit(self, view: View, columns: Data, intervals: Sequence[Interval], *, fetched_at: int | None = None) -> int:
         """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
 
@@ -135,254 +185,238 @@ class ArchiveStore:
         """
         if not intervals:
             return 0
-        ranges: dict[str, list[Range]] = {}
-        for one in intervals:
-            ranges.setdefault(one.market_id, []).append(Range(one.start, one.end))
-        if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
-            raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
-        parts = by_market(columns)
         now = time.time_ns() // 1000 if fetched_at is None else fetched_at
         fresh: dict[str, list[CoverageRecord]] = {}
+        for one in intervals:
+            record = CoverageRecord(one.start, one.end, one.state, None, now, 0, one.tries)
+            fresh.setdefault(one.market_id, []).append(record)
+        ranges = {market: [record.range for record in some] for market, some in fresh.items()}
+        if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
+            raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
+        is_fetched = _membership(columns, self.base)
 
-        def prepare() -> None:
-            nothing = empty(view)
-            for one in intervals:
-                part = parts.get(one.market_id, nothing).between(one.start, one.end)
-                fresh.setdefault(one.market_id, []).append(
-                    CoverageRecord(one.start, one.end, one.state, len(part), now, 0, one.tries)
-                )
+        def keep(rows: Rows, before: Coverage) -> Any:
+            own = {m: [r.range for r in some if r.state in _OWN] for m, some in before.items()}
+            return query.inside(*rows, own) & ~is_fetched(*rows)
 
-        base = self.base
-        is_fetched = _membership(columns, base)
-
-        def own(records: Iterable[CoverageRecord]) -> list[Range]:
-            return union(p.range for p in records if p.state in _OWN)
-
-        def kept(tokens: Sequence[Token], codes: Any, ts: Any, where: Mapping[str, Sequence[Range]]) -> Any:
-            return query.inside(tokens, codes, ts, where) & ~is_fetched(tokens, codes, ts)
-
-        def gone(rows: pa.Table) -> Any:
-            tokens, codes = tokens_of(view, rows)
-            ts, names = _times(rows), {token.market_id for token in tokens} & ranges.keys()
-            where = {market: own(self.coverage.records(view, market)) for market in names}
-            return query.inside(tokens, codes, ts, ranges) & ~kept(tokens, codes, ts, where)
-
-        def after(market: str, before: Sequence[CoverageRecord], version: Version) -> list[CoverageRecord]:
-            left = list(before)
-            for record in fresh[market]:
-                left = [part for old in left for part in cut(old, record.start, record.end)]
-            out = [*(old for old in left if old not in before), *fresh[market]]
-            where = [part for one in union(ranges[market]) for part in own(within(before, one))]
-            if not where:
-                return out
-            hull = Range(where[0].start, where[-1].end)
-            held = query.read(self.points[view], view, market, hull, version=version)
-            times = held.ts[kept(held.tokens, held.token, held.ts, {market: where})]
-            for run in _runs(times, where):
+        def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
+            out = list(fresh[market])
+            own = (r.range for one in union(ranges[market]) for r in within(before, one) if r.state in _OWN)
+            for run in _runs(change.stay, union(own)):
                 for one in within(fresh[market], run):
-                    out = [part for old in out for part in cut(old, one.start, one.end)]
-                    out.append(recorded_beside(one))
+                    out = [*(part for old in out for part in cut(old, one.start, one.end)), recorded_beside(one)]
             return out
 
-        return self._replace(view, columns, base, gone, ranges, after, prepare)
+        return self.replace(view, columns, ranges, keep, after)
 
-    def upsert(
-        self, view: View, columns: Data, base: BucketWidth, state: CoverageState, *, whole: bool = False
-    ) -> None:
-        """Add points at ``base``: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
+    def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> None:
+        """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
         Complete ranges stay so; the rest of each market, from its first to its last minute, gets ``state``.
         """
         columns = columns.sort()
-        parts = by_market(columns)
-        hulls = {m: [minutes_of(part)] for m, part in parts.items()}
+        hulls = {market: minutes_of(part) for market, part in by_market(columns).items()}
         spans = _spans(columns)
         places = {_identity(token): code for code, token in enumerate(columns.tokens)}
         now = time.time_ns() // 1000
-        is_added = _membership(columns, base)
+        is_added = _membership(columns, self.base)
 
-        def gone(rows: pa.Table) -> Any:
-            tokens, codes = tokens_of(view, rows)
+        def keep(rows: Rows, _: Coverage) -> Any:
             if not whole:
-                return is_added(tokens, codes, _times(rows))
-            same = np.array([places.get(_identity(token), -1) for token in tokens] or [-1])[codes]
-            ts = _times(rows)
-            return (same >= 0) & (ts >= spans[same, 0]) & (ts <= spans[same, 1])
+                return ~is_added(*rows)
+            same = np.array([places.get(_identity(token), -1) for token in rows.tokens] or [-1])[rows.codes]
+            return (same < 0) | (rows.ts < spans[same, 0]) | (rows.ts > spans[same, 1])
 
-        def after(market: str, before: Sequence[CoverageRecord], _: Version) -> list[CoverageRecord]:
-            (hull,) = hulls[market]
-            near = within(before, hull)
-            complete = [] if state == CoverageState.FINAL else [p.range for p in near if p.state in _STAYS]
-            out = [CoverageRecord(*r, state, None, now, 0) for r in subtract([hull], complete)]
-            for old in before:
-                if any(old.start <= r.start and r.end <= old.end for r in complete):
-                    out.append(old._replace(rows=None))
-                else:
-                    out += [part for part in cut(old, *hull) if part is not old]
+        def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
+            hull = hulls[market]
+            complete = [] if state == CoverageState.FINAL else [r for r in before if r.state in _STAYS]
+            out = [CoverageRecord(*r, state, None, now, 0) for r in subtract([hull], [r.range for r in complete])]
+            for old in complete:
+                grown = change.count(change.new, old.range) - change.count(change.gone, old.range)
+                if grown and old.rows is not None:
+                    out.append(old._replace(rows=old.rows + grown))
             return out
 
-        self._replace(view, columns, base, gone, hulls, after, lambda: None)
+        self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, keep, after)
+
+    def replace(
+        self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
+    ) -> int:
+        """Replace the points in the ranges of markets, but those that ``keep`` selects, in one commit; then record.
+
+        ``after`` gives the records of a market whose coverage has records and a change of points; those without
+        ``rows`` are counted. What is stored is read once, and again if another commit came first. Nothing is ever
+        recorded that is not stored: a process that ends before the records are written leaves what was known, where
+        that is still true, or less. Returns by how many points there are more.
+        """
+        with self.steady():
+            return self._replace(view, columns, ranges, keep, after)
 
     def _replace(
-        self,
-        view: View,
-        columns: Data,
-        base: BucketWidth,
-        gone: Gone,
-        ranges: Mapping[str, Sequence[Range]],
-        after: Callable[[str, Sequence[CoverageRecord], Version], Sequence[CoverageRecord]],
-        prepare: Callable[[], None],
+        self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
     ) -> int:
-        """Replace rows in one commit, then record their coverage in another; returns how many rows there are more.
-
-        Nothing is ever recorded that is not stored: what will be replaced is first recorded as unproven, then the
-        points are committed, then their coverage. A process that ends in between leaves a range that a pull fetches
-        again. ``gone`` and ``ranges``: which rows are replaced, and where per market; ``after`` maps the records of a
-        market before to those after, whose rows are counted if None. ``prepare`` runs while files are written, before
-        ``after``.
-        """
         table = self.points[view]
-        self.fix_base(base)  # what cannot be recorded is not written
-        table.create(self.metadata_of(base))
-        new: list[DataFile] = []
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                prepared = pool.submit(prepare)
-                if len(columns):
-                    rows = to_table(columns)
-                    known = set(table.version().schema.names)
-                    table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
-                    new = table.put(rows, level_weights(rows, view))
-                prepared.result()
-            with self.writer(view):
-                before = {market: self.coverage.records(view, market) for market in ranges}
-                growth: list[int] = []
-                version = table.plan(self._plan(view, new, gone, ranges, growth))
-                mine, new = new, []
-                records = {market: list(after(market, before[market], version)) for market in ranges}
-                self._count(view, records, version, columns, mine)
-                self.coverage.append(
-                    {
-                        (view, market): [r._replace(seq=2 * version.number) for r in some]
-                        for market, some in records.items()
-                    }
-                )
-        finally:
-            table.discard(new)
-        return growth[-1]
-
-    def _count(
-        self,
-        view: View,
-        records: dict[str, list[CoverageRecord]],
-        version: Version,
-        columns: Data,
-        mine: Sequence[DataFile],
-    ) -> None:
-        """Fill in rows that are None, from the points that were written or are stored."""
-        open_ = {m: [r for r in some if r.rows is None] for m, some in records.items()}
-        hulls = {m: Range(min(r.start for r in s), max(r.end for r in s)) for m, s in open_.items() if s}
-        if not hulls:
-            return
-        markets = sorted(hulls)
-        hull = Range(min(r.start for r in hulls.values()), max(r.end for r in hulls.values()))
-        stored: set[str] = set()
-        for file in version.files:
-            if file not in mine and file.may_hold(markets, *hull):
-                near = file.markets_near(markets)
-                stored.update(m for m in near if file.may_hold([m], *hulls[m]))
-        parts = by_market(columns)
-        if stored:
-            parts |= by_market(
-                query.read(self.points[view], view, stored, {m: hulls[m] for m in stored}, version=version)
-            )
-        nothing = empty(view)
-        for market in hulls:
-            part = parts.get(market, nothing)
-            for i, record in enumerate(records[market]):
-                if record.rows is None:
-                    records[market][i] = record._replace(rows=len(part.between(record.start, record.end)))
-
-    def _plan(
-        self,
-        view: View,
-        new: Sequence[DataFile],
-        gone: Gone,
-        ranges: Mapping[str, Sequence[Range]],
-        growth: list[int],
-    ) -> Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None]:
-        """The plan of a replacement; each plan appends to ``growth`` how many rows there will be more."""
-        table = self.points[view]
-        # What is left of each file, for plans on two versions that touch the same files.
-        left: dict[DataFile, list[DataFile]] = {}
+        self.fix_base(self.base)  # what cannot be recorded is not written
+        table.create(self.metadata_of(self.base))
+        new = self._put(view, columns)
+        parts = {market: np.sort(part.ts) for market, part in by_market(columns).items()}
+        records: dict[CoverageKey, list[CoverageRecord]] = {}
+        growth = 0
 
         def plan(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
-            drops: list[DataFile] = []
-            for file, rows in _touched(table, version, gone, ranges, left):
-                if rows is not None:
-                    left[file] = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
-                drops.append(file)
-            adds = [*new, *(part for file in drops for part in left[file])]
-            dropped = sum(table.footer(file).metadata.num_rows for file in drops)
-            growth.append(sum(file.rows for file in adds) - dropped)
-            if not adds and not drops:
+            nonlocal records, growth
+            before = {market: self.coverage.records(view, market) for market in ranges}
+            drops, left, changes = self._changes(view, version, ranges, keep, before)
+            for market, times in parts.items():
+                changes.setdefault(market, Change()).new = times
+            records = {}
+            for market in ranges:
+                change = changes.get(market, _NO_CHANGE)
+                records[view, market] = [change.counted(r) for r in after(market, before[market], change)]
+            growth = len(columns) - sum(len(change.gone) for change in changes.values())
+            if not (new or drops):
                 return None
-            self._unprove(view, ranges, version)
-            return adds, drops
+            joined = _small(table, version, drops)
+            self._unprove(view, ranges, before, records, version, is_replaced=bool(drops))
+            return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined]
 
-        return plan
+        try:
+            with self.writer(view):
+                version = table.plan(plan)
+                new = []
+                seq = 2 * version.number
+                self.coverage.append({key: [r._replace(seq=seq) for r in some] for key, some in records.items()})
+        finally:
+            table.discard(new)
+        return growth
 
-    def _unprove(self, view: View, ranges: Mapping[str, Sequence[Range]], version: Version) -> None:
-        """Record as unproven what is about to be replaced."""
+    def _put(self, view: View, columns: Data) -> list[DataFile]:
+        """Write points to new files, some at a time: their rows take as much memory again."""
+        table, new = self.points[view], list[DataFile]()
+        try:
+            for part in _portions(columns):
+                rows = to_table(part)
+                known = set(table.version().schema.names)
+                table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
+                new += table.put(rows, level_weights(rows, view))
+        except BaseException:
+            table.discard(new)
+            raise
+        return new
+
+    def _changes(
+        self, view: View, version: Version, ranges: Mapping[str, Sequence[Range]], keep: Keep, before: Coverage
+    ) -> tuple[list[DataFile], list[pa.Table], dict[str, Change]]:
+        """Files with rows to replace, the rows of each that stay, and the times of all rows in the ranges by market."""
+        drops, left, changes = list[DataFile](), list[pa.Table](), dict[str, Change]()
+        table = self.points[view]
+        hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
+        for file in table.touched(version, hulls):
+            found = table.read(file)
+            rows = Rows(*tokens_of(view, found), found.column("ts").cast(pa.int64()).to_numpy())
+            here = query.inside(*rows, ranges)
+            rows = Rows(rows.tokens, rows.codes[here], rows.ts[here])
+            stays = keep(rows, before)
+            for market, times, kept in _each_market(rows, stays):
+                change = changes.setdefault(market, Change())
+                change.stay, change.gone = np.append(change.stay, times[kept]), np.append(change.gone, times[~kept])
+            if not stays.all():
+                here[here] = ~stays
+                drops.append(file)
+                left.append(found.filter(pa.array(~here)))
+        for change in changes.values():
+            change.stay, change.gone = np.sort(change.stay), np.sort(change.gone)
+        return drops, left, changes
+
+    def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
+        """New files of the rows that stay of others, some at a time."""
+        out, batch = list[DataFile](), list[pa.Table]()
+        try:
+            for n, part in enumerate(parts):
+                batch.append(part)
+                if n + 1 < len(parts) and sum(some.nbytes for some in batch) < _BATCH_BYTES:
+                    continue
+                rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
+                if rows.num_rows:
+                    out += self.points[view].put(rows, level_weights(rows, view))
+                batch = []
+        except BaseException:
+            self.points[view].discard(out)
+            raise
+        return out
+
+    def _unprove(
+        self,
+        view: View,
+        ranges: Mapping[str, Sequence[Range]],
+        before: Coverage,
+        after: Mapping[CoverageKey, Sequence[CoverageRecord]],
+        version: Version,
+        *,
+        is_replaced: bool,
+    ) -> None:
+        """Record, before points are committed, less of ranges of which too much would be known."""
         # Ordered after all of this version and before those of the planned one, so that a slower writer of an older
         # version cannot undo it. In an object store, without locks, such a writer may still commit: there the records
         # are written also where nothing is known yet.
-        seq = 2 * version.number + 1
-        now = time.time_ns() // 1000
+        seq, may_race = 2 * version.number + 1, is_replaced and self.points[view].remote
         out: dict[CoverageKey, list[CoverageRecord]] = {}
-        for market, wanted in ranges.items():
-            for one in union(wanted):
-                known = [
-                    p for p in within(self.coverage.records(view, market), one) if p.state != CoverageState.MISSING
+        for key, records in after.items():
+            for record in (part for one in union(ranges[key[1]]) for part in within(records, one)):
+                known = within(before[key[1]], record.range)
+                less = [
+                    old._replace(state=CoverageState.UNPROVEN, rows=None)
+                    for old in known
+                    if may_race or not _still_true(old, record)
                 ]
-                records = [
-                    p._replace(state=CoverageState.UNPROVEN, rows=None, seq=seq)
-                    for p in known
-                    if p.state != CoverageState.UNPROVEN or p.rows is not None or p.seq < seq
-                ]
-                if self.points[view].remote:
-                    bare = subtract([one], [p.range for p in known])
-                    records += [CoverageRecord(*r, CoverageState.MISSING, None, now, seq) for r in bare]
-                if records:
-                    out.setdefault((view, market), []).extend(records)
+                if may_race:
+                    bare = subtract([record.range], [old.range for old in known])
+                    less += [CoverageRecord(*r, CoverageState.MISSING, None, record.fetched_at, 0) for r in bare]
+                out.setdefault(key, []).extend(one._replace(seq=seq) for one in less)
         self.coverage.append(out)
 
 
-def _touched(
-    table: Table,
-    version: Version,
-    gone: Gone,
-    ranges: Mapping[str, Sequence[Range]],
-    seen: Container[DataFile],
-) -> Iterable[tuple[DataFile, pa.Table | None]]:
-    """Files with replaced rows, and the rows to keep; None for files that were processed before."""
-    markets = sorted(ranges)
-    hulls = {m: (min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
-    if not hulls:
-        return
-    first, last = min(start for start, _ in hulls.values()), max(end for _, end in hulls.values())
-    for file in version.files:
-        if not file.may_hold(markets, first, last):
-            continue
-        if file in seen:
-            yield file, None
-            continue
-        if not table.footer(file).groups(markets, first, last):
-            continue
-        rows = table.read(file)
-        replaced = gone(rows)
-        if replaced.any():
-            yield file, rows.filter(pa.array(~replaced))
+def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
+    """The times of the rows of each market, and which of these stay."""
+    names: dict[str, int] = {}
+    market = np.array([names.setdefault(t.market_id, len(names)) for t in rows.tokens] or [0])[rows.codes]
+    order = np.argsort(market, kind="stable")
+    edges = np.searchsorted(market[order], np.arange(len(names) + 1))
+    for name, (a, b) in zip(names, itertools.pairwise(edges.tolist()), strict=True):
+        if a < b:
+            yield name, rows.ts[order[a:b]], stays[order[a:b]]
+
+
+def _still_true(old: CoverageRecord, new: CoverageRecord) -> bool:
+    """Whether a record is still true, or says no more, of points that the new record is about."""
+    if old.state == CoverageState.PROVISIONAL:
+        return new.state in (CoverageState.PROVISIONAL, CoverageState.FINAL, CoverageState.EMPTY)
+    if old.state == CoverageState.EMPTY:
+        return new.rows == 0
+    return old.state == CoverageState.MISSING or (old.state == CoverageState.UNPROVEN and old.rows is None)
+
+
+def _small(table: Table, version: Version, drops: Sequence[DataFile]) -> dict[DataFile, pa.Table]:
+    """Small files to join once there are many, with their rows: as much as one file may have."""
+    small = [file for file in version.files if file.size < _TAIL_BYTES and file not in drops]
+    if len(small) < (_TAIL_REMOTE if table.remote else _TAIL_FILES):
+        return {}
+    size, out = 0, dict[DataFile, pa.Table]()
+    for file in small:
+        size += file.size
+        if size > _FILE_BYTES:
+            break
+        with contextlib.suppress(ArchiveCorruptError):  # it stays as it is, for `verify` to find
+            out[file] = table.read(file)
+    return out
+
+
+def _portions(columns: Data) -> Iterator[Data]:
+    """Columns in portions of whole tokens, of some million rows or levels."""
+    sides = columns.bids.counts + columns.asks.counts if isinstance(columns, Books) else np.ones(len(columns), np.int64)
+    weights = np.diff(np.concatenate(([0], np.cumsum(sides)))[columns.bounds])
+    for first, end in cuts(np.maximum(weights, 1), _PORTION):
+        yield columns.part(first, end)
 
 
 def _identity(token: Token) -> tuple[str | None, ...]:
@@ -421,10 +455,6 @@ def _spans(columns: Data) -> Any:
     if len(columns):
         out[:-1, 0], out[:-1, 1] = columns.ts[columns.starts], columns.ts[columns.bounds[1:] - 1]
     return out
-
-
-def _times(rows: pa.Table) -> Any:
-    return rows.column("ts").cast(pa.int64()).to_numpy()
 
 
 def minutes_of(columns: Data) -> Range:

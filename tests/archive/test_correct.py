@@ -617,6 +617,7 @@ def test_points_that_are_added_again_after_a_write_that_was_cut_off_are_recorded
 ) -> None:
     """An add that ended before its points leaves an unproven range; the same add again makes it recorded."""
     archive.add(prices=prices(M, 0, 60))
+    other = columns_of("prices", M, [(1, n) for n in range(30)], [0.75] * 30)
     real = Table.commit
 
     def dying(self: Table, *args: Any, **kwargs: Any) -> Any:
@@ -627,9 +628,9 @@ def test_points_that_are_added_again_after_a_write_that_was_cut_off_are_recorded
     with monkeypatch.context() as patch:
         patch.setattr(Table, "commit", dying)
         with pytest.raises(KeyboardInterrupt):
-            archive.add(prices=prices(M, 0, 30, value=0.75))
+            archive.add(prices=other)
     assert states(archive) == [(0, 30, "unproven"), (30, 60, "recorded")]
-    archive.add(prices=prices(M, 0, 30, value=0.75))
+    archive.add(prices=other)
     assert states(archive) == [(0, 30, "recorded"), (30, 60, "recorded")]
     assert archive.prices(M, on_missing="raise").height == archive.prices(M, on_missing="partial").height
 

@@ -104,7 +104,7 @@ def test_a_failed_write_at_any_call_leaves_what_was_there(
 ) -> None:
     """When the n-th write of a file fails, an error of the archive says so, and all earlier commits are readable."""
     real = Store.write
-    for nth in range(4):
+    for nth in range(3):
         archive = Archive(tmp_path / f"{wrong}-{nth}", frame="polars")
         archive.add(books=books(M, 0, 10))
         before, calls = held(archive), iter(range(100))
@@ -120,8 +120,8 @@ def test_a_failed_write_at_any_call_leaves_what_was_there(
                 archive.add(books=books(M, 5, 20, size=2.0))
         assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
         after = held(Archive(archive.location, frame="polars"))
-        # The writes are: unproven coverage, the new rows, the rows that stay, and after them the coverage record.
-        assert nth == 3 or after == before
+        # The writes are: the new rows, the rows that stay, and after them the coverage record.
+        assert nth == 2 or after == before
         assert Archive(archive.location, frame="polars").verify().is_empty()
         archive.add(books=books(M, 5, 20, size=2.0))
         want = {**before, **points_of("books", books(M, 5, 20, size=2.0))}
@@ -273,7 +273,8 @@ def test_damage_is_not_read_out_of_words(filled: Archive, monkeypatch: pytest.Mo
                 verb()
             except ArchiveError as problem:
                 said.append(type(problem))
-        assert set(said) == {ArchiveError}
+        # Where the log cannot be read on from where it was, it is read from the start.
+        assert set(said) == (set() if where == "update_incremental" else {ArchiveError})
     assert {k: v for k, v in held(one).items() if k in before}.keys() == before.keys()
     assert again(filled).verify().is_empty()
 

@@ -190,13 +190,14 @@ def test_a_past_that_is_no_longer_kept_is_refused(archive: Archive, tmp_path: Pa
     """as_of= before what is left of the log says the earliest time that can be read, which is then read."""
     for n in range(12):
         archive.add(prices=prices(M, n, 10))
+    long_ago = time.time() - 40 * 86_400
     for path in Path(archive.location).rglob("*.json"):
-        os.utime(path, (time.time() - 40 * 86_400,) * 2)
+        os.utime(path, (long_ago,) * 2)
     archive.compact()
     archive.add(prices=prices(M, 0, 5, value=0.3))
     archive.compact()
     shutil.copytree(archive.location, tmp_path / "copy", copy_function=shutil.copyfile)
-    month = dt.datetime.now(dt.UTC) - dt.timedelta(days=35)
+    month = dt.datetime.now(dt.UTC) - dt.timedelta(days=45)
     for location, then in ((archive.location, month), (archive.location, 0), (tmp_path / "copy", month)):
         past: Any = Archive(location, frame="polars", as_of=then)
         for read in (lambda a: a.prices([M]), lambda a: a.coverage(), lambda a: a.scan("prices")):

@@ -262,7 +262,7 @@ def test_a_source_that_is_late_is_asked_again(archive: Archive, source: Living) 
 
 def test_a_long_follow_leaves_few_files(archive: Archive, source: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """The small files of many rounds become large ones as it goes."""
-    monkeypatch.setattr("marketdata.archive.maintenance._TAIL_FILES", 8)
+    monkeypatch.setattr("marketdata.archive.store._TAIL_FILES", 8)
     for _ in itertools.islice(follow(archive, source), 30):
         assert len(archive.files("prices")) <= 10
 

@@ -52,7 +52,9 @@ def commit(archive: Archive, table: str, back: int) -> Path:
 
 
 def hole(path: Path) -> None:
-    path.unlink()
+    path.unlink(missing_ok=True)
+    for checkpoint in path.parent.glob("*checkpoint*"):
+        checkpoint.unlink(missing_ok=True)
 
 
 def emptied(path: Path) -> None:
@@ -159,8 +161,8 @@ def test_a_checkpoint_that_is_damaged_loses_nothing(archive: Archive, harm: Call
     archive.add(books=books(M, 3, 10, size=40.0))
     before = held(archive)
     for table in ("books", "coverage"):
-        (checkpoint,) = (Path(archive.location) / table / "_delta_log").glob("*.checkpoint.parquet")
-        harm(checkpoint)
+        for checkpoint in (Path(archive.location) / table / "_delta_log").glob("*.checkpoint.parquet"):
+            harm(checkpoint)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PartialCoverageWarning)
         assert Archive(archive.location, frame="polars").rebuild().is_empty()

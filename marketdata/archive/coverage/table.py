@@ -35,7 +35,8 @@ SCHEMA = pa.schema(
         ("commit", pa.int64()),
     ]
 )
-_MANY_FILES = 64
+# From so many files on, in a folder or an object store, a commit joins them.
+_MANY_FILES, _MANY_REMOTE = 64, 4
 _FEW = 16
 # In an object store, where there are no locks, a writer that has committed points but not yet their coverage is at
 # most so old; what is younger is not merged, because such a writer's record would have to go between.
@@ -104,7 +105,9 @@ class CoverageTable:
             return _merged(rows) if merge else rows
 
     def _refresh(self) -> None:
-        version = self.table.version()
+        self._show(self.table.version())
+
+    def _show(self, version: Version) -> None:
         if version.number == self._shown:
             return
         paths = {f.path: f for f in version.files}
@@ -124,15 +127,21 @@ class CoverageTable:
             return
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
-            commit = version.number + 1
-            rows = record_table((key, r._replace(commit=commit)) for key, some in records.items() for r in some)
-            return self._put(rows), []
+            new = [(key, r._replace(commit=version.number + 1)) for key, some in records.items() for r in some]
+            if len(version.files) < (_MANY_REMOTE if self.table.remote else _MANY_FILES):
+                return self._put(record_table(new)), []
+            # In the same commit the others become one file: this one starts with what it read.
+            rows = self._joined(version)
+            return self._put(pa.concat_tables([rows, record_table(new)])), list(version.files)
 
-        if len(self.table.plan(make).files) > _MANY_FILES:
-            self.compact()
+        self.table.plan(make)
 
     def _put(self, rows: pa.Table) -> list[DataFile]:
-        return self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+        files = self.table.put(rows, np.ones(rows.num_rows, dtype=np.int64)) if rows.num_rows else []
+        if len(files) == 1:
+            with self._lock:
+                self._files[files[0].path] = rows
+        return files
 
     def renumber(self) -> None:
         """Order all records before those of the first version of any table."""
@@ -142,25 +151,23 @@ class CoverageTable:
             for name in ("seq", "commit"):
                 zeros = pa.array(np.zeros(rows.num_rows, dtype=np.int64))
                 rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), zeros)
-            return self._put(rows) if rows.num_rows else [], list(version.files)
+            return self._put(rows), list(version.files)
 
         self.table.plan(make)
 
     def compact(self) -> None:
         """All records in one file, and touching ones of one state as one."""
+        self.table.plan(lambda version: (self._put(self._joined(version)), list(version.files)), data_change=False)
 
-        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
-            with self._lock:
-                self._refresh()
-                if self._shown != version.number:
-                    return [], []  # another commit came meanwhile, so this one is refused and made again
-                rows = self.all(merge=not self.table.remote)
-                if self.table.remote:
-                    old = pa.array(_ints(rows, "fetched_at") < time.time_ns() // 1000 - _IN_FLIGHT)
-                    rows = _sorted(pa.concat_tables([_merged(rows.filter(old)), rows.filter(pc.invert(old))]))
-                return self._put(rows) if rows.num_rows else [], list(version.files)
-
-        self.table.plan(make, data_change=False)
+    def _joined(self, version: Version) -> pa.Table:
+        """The records of a version, touching ones of a state as one."""
+        with self._lock:
+            self._show(version)
+            rows = self.all(merge=False)
+            if not self.table.remote:
+                return _merged(rows)
+            old = pa.array(_ints(rows, "fetched_at") < time.time_ns() // 1000 - _IN_FLIGHT)
+            return _sorted(pa.concat_tables([_merged(rows.filter(old)), rows.filter(pc.invert(old))]))
 
 
 def record_table(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pa.Table:

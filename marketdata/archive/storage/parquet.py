@@ -128,6 +128,10 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+# First and last time of the rows of each market.
+Spans = dict[str, tuple[int, int]]
+
+
 class DataFile(NamedTuple):
     """A file that a commit names, with its statistics in the commit."""
 
@@ -175,15 +179,15 @@ class Footer:
         return [i for i in near if markets is None or _near(markets, self.market_min[i], self.market_max[i])]
 
 
-def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iterator[DataFile]:
-    """Write rows to new files; ``weights`` are level rows per row."""
+def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iterator[tuple[DataFile, Spans]]:
+    """Write rows to new files, each with the spans of its markets; ``weights`` are level rows per row."""
     for start, stop in cuts(weights, FILE_LEVELS):
         part = table.slice(start, stop - start)
         identity = uuid.uuid4().hex
         body = _encoded(part, identity, weights[start:stop], effort)
         name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
-        yield DataFile(name, len(body), part.num_rows, *_extremes(part))
+        yield DataFile(name, len(body), part.num_rows, *_extremes(part)), spans_of(part)
 
 
 def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memoryview:
@@ -246,6 +250,24 @@ def _extremes(table: pa.Table) -> tuple[str | None, str | None, int, int]:
         ts = table.column("ts").cast(pa.int64()).to_numpy()
         first, last = int(ts.min()), int(ts.max())
     return low, high, first, last
+
+
+def spans_of(rows: pa.Table) -> Spans:
+    """First and last time of each market of the rows; those of a market are beside each other."""
+    out: Spans = {}
+    for batch in rows.to_batches() if {"market_id", "ts"} <= set(rows.schema.names) else ():
+        ids = batch.column("market_id")
+        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
+        codes, ts = ids.indices.fill_null(-1).to_numpy(), batch.column("ts").view(pa.int64()).to_numpy()
+        starts = np.flatnonzero(np.diff(codes, prepend=-2))
+        if len(starts):
+            low, high = np.minimum.reduceat(ts, starts).tolist(), np.maximum.reduceat(ts, starts).tolist()
+            names = ids.dictionary.to_pylist()
+            for code, first, last in zip(codes[starts].tolist(), low, high, strict=True):
+                if code >= 0:
+                    known = out.get(names[code], (first, last))
+                    out[names[code]] = min(first, known[0]), max(last, known[1])
+    return out
 
 
 def _used(column: pa.ChunkedArray) -> set[Any]:
@@ -354,17 +376,25 @@ def _footer(metadata: Any, end: int) -> Footer:
     return Footer(metadata, ids, rows, [*starts, end], low, high, ts_min, ts_max)
 
 
-def read_groups(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
-    """Rows of some row groups (None: all), every page checksum compared; ArchiveCorruptError if a page is damaged."""
+def read_groups(
+    store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None = None
+) -> pa.Table:
+    """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
     # As long as the file, with just these row groups in it: untouched pages cost no memory.
     body = np.zeros(file.size, dtype=np.uint8).data
     with errors.reading(_what(file)), store.open(file.path) as source:
         for start, stop in _runs(range(footer.metadata.num_row_groups) if groups is None else groups):
             _fetched(source, footer.starts[start], footer.starts[stop], body)
-    return _rows(body, file, footer, groups)
+    return _rows(body, file, footer, groups, names)
 
 
-def _rows(body: memoryview, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> pa.Table:
+def _rows(
+    body: memoryview,
+    file: DataFile,
+    footer: Footer,
+    groups: Sequence[int] | None,
+    names: Sequence[str] | None = None,
+) -> pa.Table:
     some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
     with errors.parsing(_what(file)):
         reader = pq.ParquetFile(
@@ -373,7 +403,7 @@ def _rows(body: memoryview, file: DataFile, footer: Footer, groups: Sequence[int
             read_dictionary=footer.ids,
             page_checksum_verification=True,
         )
-        rows = reader.read_row_groups(some, use_threads=len(some) >= _MANY_GROUPS)
+        rows = reader.read_row_groups(some, columns=names, use_threads=len(some) >= _MANY_GROUPS)
         # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
         if rows.num_rows != sum(footer.rows[i] for i in some):

@@ -11,11 +11,11 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,12 +26,14 @@ from marketdata.archive.storage.parquet import (
     WRITE_EFFORT,
     DataFile,
     Footer,
+    Spans,
     Store,
     flush,
     is_url,
     read_footer,
     read_groups,
     read_whole,
+    spans_of,
     statistics,
     write_rows,
 )
@@ -43,14 +45,15 @@ from marketdata.errors import (
     PartialCoverageWarning,
     warn,
 )
-from marketdata.times import to_datetime, to_text
+from marketdata.times import Range, to_datetime, to_text
 
+_Known = TypeVar("_Known")
 _FOOTERS = 4096
 _TRIES = 100
 # A log is read so often before it is taken as damaged.
 _MOST_READS = 3
-# Reading a checkpoint takes as many requests as reading so many commits.
-_MANY_COMMITS = 10
+# After so many commits the state of the table is written as one file: opening it reads this and the commits since.
+_CHECKPOINT, _CHECKPOINT_REMOTE = 10, 5
 _REBUILD = "Run archive.rebuild() to make it anew from the data files."
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
@@ -101,6 +104,9 @@ class Table:
         # The mark of the newest known commit.
         self._seen: tuple[int, ...] | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._spans: OrderedDict[str, Spans] = OrderedDict()
+        # In how many `steady` blocks it is, and whether the newest version was looked for in them.
+        self._steady, self._looked = 0, False
         self._lock = threading.RLock()
         # Files of commits in an object store that may be made, or may yet be made.
         self._offered: set[str] = set()
@@ -122,6 +128,9 @@ class Table:
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
         with self._lock:
+            if self.remote and self._steady and self._looked:
+                return self._version
+            self._looked = True
             opened = self._handle is None and self.damage is None
             if opened:
                 self._open()
@@ -139,6 +148,18 @@ class Table:
             if self._follows() and self._version.number == before:
                 raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """Look for a newer version once in the block, and again where a commit is refused: each look is a request."""
+        with self._lock:
+            self._steady += 1
+            self._looked &= self._steady > 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._steady -= 1
 
     def _follows(self) -> bool:
         return self._handle is not None and self._as_of is None and self.damage is None
@@ -258,8 +279,8 @@ class Table:
         self._seen = self._newest()
 
     def _is_whole(self, version: Version) -> bool:
-        """Whether a version has the files that its last commit says."""
-        return (self._info(version.number) or {}).get(_FILES) in (None, version.fingerprint)
+        """Whether a version has the files that its last commit says; an object store keeps checksums of its own."""
+        return self.remote or (self._info(version.number) or {}).get(_FILES) in (None, version.fingerprint)
 
     def _info(self, number: int) -> dict[str, Any] | None:
         """What a commit says of itself, None if there is none; read by number: a handle's history is of the newest."""
@@ -316,12 +337,9 @@ class Table:
             if not self.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             schema = marked(self._nothing.schema, metadata)
-            properties = _properties({_FILES: Version(0, (), schema).fingerprint})
             for attempt in range(3):
                 try:
-                    DeltaTable.create(
-                        self.uri, schema, mode="ignore", storage_options=self._options, commit_properties=properties
-                    )  # fmt: skip
+                    DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
                     break
                 except (DeltaError, OSError):
                     # Of two that create at once the slower one fails, and then finds the table.
@@ -343,7 +361,11 @@ class Table:
         actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
         actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in version.files if f.path in gone]
         with errors.writing(f"Committing to {self.uri}"), self._lock:
-            if self._handle is None or self._handle.version() != version.number:
+            if self._handle is None or self._version.number != version.number:
+                return None
+            if self._handle.version() < version.number:
+                self._handle.update_incremental()  # to the last commit of its own, or beyond
+            if self._handle.version() != version.number:
                 return None
             identity, mine = uuid.uuid4().hex, {file.path for file in adds}
             self._offered |= mine
@@ -351,6 +373,7 @@ class Table:
                 self._handle.create_write_transaction(
                     actions, "append", self._handle.schema(),
                     commit_properties=_properties({_FILES: after.fingerprint, _COMMIT: identity}),
+                    post_commithook_properties=_no_hooks(),
                 )  # fmt: skip
             except (DeltaError, OSError):
                 # If the answer of an object store was lost, the commit may be made, or the request still be under way.
@@ -364,12 +387,12 @@ class Table:
                     return None
             self._offered -= mine
             self._flush(after.number)
-            self._handle.update_incremental()
-            if self._handle.version() == after.number:
-                self._version = after
-                self._seen = self._newest()
-            else:
-                self._load(self._handle)
+            # The handle follows when it is needed again.
+            self._version = after
+            self._seen = self._newest()
+        if after.number % (_CHECKPOINT_REMOTE if self.remote else _CHECKPOINT) == 0:
+            with contextlib.suppress(ArchiveError):  # the commit is made, and a later one writes it
+                self.checkpoint()
         return after
 
     def _flush(self, number: int) -> None:
@@ -405,6 +428,7 @@ class Table:
                 if done is not None:
                     tried = ()
                     return done
+                self._looked = False
                 # The loser waits, longer each time, so that all get their turn.
                 time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
         finally:
@@ -429,7 +453,9 @@ class Table:
         out: list[DataFile] = []
         try:
             with errors.writing(f"Writing to {self.uri}"):
-                out.extend(write_rows(self.store, rows, weights, effort))
+                for file, spans in write_rows(self.store, rows, weights, effort):
+                    out.append(file)
+                    self._remember(self._spans, file, spans)
         except BaseException:
             self.discard(out)
             raise
@@ -437,18 +463,38 @@ class Table:
 
     def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
         """The footer of a file; files never change, so it is read once."""
-        with self._lock:
-            known = None if fresh else self._footers.get(file.path)
-            if known is not None:
-                self._footers.move_to_end(file.path)
-                return known
+        known = None if fresh else self._footers.get(file.path)
+        if known is not None:
+            return known
         with self._past():
-            found = read_footer(self.store, file)
+            return self._remember(self._footers, file, read_footer(self.store, file))
+
+    def _remember(self, known: OrderedDict[str, _Known], file: DataFile, found: _Known) -> _Known:
+        """What is known of a file, for the files that were read or written last."""
         with self._lock:
-            self._footers[file.path] = found
-            while len(self._footers) > _FOOTERS:
-                self._footers.popitem(last=False)
+            known[file.path] = found
+            while len(known) > _FOOTERS:
+                known.popitem(last=False)
         return found
+
+    def touched(self, version: Version, hulls: Mapping[str, Range]) -> Iterator[DataFile]:
+        """The files with rows of a market between the first and the last of its wanted times."""
+        markets = sorted(hulls)
+        first = min((r.start for r in hulls.values()), default=0)
+        last = max((r.end for r in hulls.values()), default=0)
+        for file in version.files:
+            if not file.may_hold(markets, first, last):
+                continue
+            spans = self._spans.get(file.path)
+            if spans is None:
+                groups = self.footer(file).groups(markets, first, last)
+                if not groups:
+                    continue
+                # Statistics of ids that are hashes exclude nothing; files never change, so this is read once.
+                ids = read_groups(self.store, file, self.footer(file), None, ("market_id", "ts"))
+                spans = self._remember(self._spans, file, spans_of(ids))
+            if any(spans[m][0] < hulls[m].end and spans[m][1] >= hulls[m].start for m in spans.keys() & hulls.keys()):
+                yield file
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, with page checksums compared."""
@@ -500,12 +546,11 @@ class Table:
                 missing = [f for f in fields if f.name not in version.schema.names]
                 if not missing:
                     return
-                after = Version(0, version.files, pa.schema([*version.schema, *missing]))
                 with errors.writing(f"Adding columns to {self.uri}"):
                     try:
+                        self._handle.update_incremental()
                         self._handle.alter.add_columns(
-                            [DeltaField.from_arrow(f) for f in missing],
-                            commit_properties=_properties({_FILES: after.fingerprint}),
+                            [DeltaField.from_arrow(f) for f in missing], commit_properties=_properties()
                         )
                     except (CommitFailedError, DeltaError) as problem:
                         # Another writer may have added the same column, or committed anything.
@@ -517,34 +562,49 @@ class Table:
     def vacuum(self, hours: int, *, dry_run: bool = False) -> list[str]:
         """Remove files that no version of the last hours names; returns their names."""
         with errors.writing(f"Vacuuming {self.uri}"), self._lock:
+            if self.damage is None:
+                self._handle.update_incremental()
             found: list[str] = self._handle.vacuum(
-                retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False,
-                commit_properties=_properties({_FILES: self.version().fingerprint}),
-            )  # fmt: skip
+                retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False
+            )
             return found
 
     def checkpoint(self) -> None:
-        """Write the state of a long log as one file; without it, opening the table reads each commit twice."""
-        if self._as_of is not None or self.version().number < _MANY_COMMITS or self.damage is not None:
+        """Write the state of the table as one file; without it, opening the table reads each commit twice."""
+        from deltalake import DeltaTable
+
+        if self._as_of is not None or self.version().number < _CHECKPOINT_REMOTE or self.damage is not None:
             return
         with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
+            self._handle.update_incremental()
             self._handle.create_checkpoint()
+            self._handle.cleanup_metadata()
             if not self.remote:
                 flush(self._log / f"{self._handle.version():020d}.checkpoint.parquet")
                 flush(self._log)
+            # A handle reads all commits since it was opened, at each of its own.
+            self._load(DeltaTable(self.uri, storage_options=self._options))
 
     def reopen(self) -> None:
         """Forget what was read of the table."""
         with self._lock:
             self._handle, self._version, self.damage = None, self._nothing, None
             self._footers.clear()
+            self._spans.clear()
 
 
-def _properties(metadata: dict[str, str]) -> Any:
+def _properties(metadata: dict[str, str] | None = None) -> Any:
     from deltalake import CommitProperties
 
     # No retries: the library would commit on a newer version than the plan was made on.
-    return CommitProperties(custom_metadata=dict(metadata), max_commit_retries=0)
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+
+
+def _no_hooks() -> Any:
+    from deltalake import PostCommitHookProperties
+
+    # A failure of theirs would look like one of the commit.
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def _version_of(handle: Any, uri: str) -> Version:
