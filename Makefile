@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test skipped lint audit package bench soak docs engines constraints clean
+.PHONY: help demo test skipped lint audit package bench soak docs engines handover constraints clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; takes no
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
 
+handover: $(VENV)/handover.stamp ## strategies in nautilus_trader, hftbacktest and vectorbt, by Python 3.12 or newer
+	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/test_backtest.py
+
 constraints: $(VENV)/venv.stamp ## choose the newest versions anew, with their hashes
 	$(BIN)/python .ci/constraints.py > .ci/constraints.txt
 
@@ -81,6 +84,15 @@ $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
 
 $(VENV)/bench.stamp: $(VENV)/test.stamp
 	$(PIP) --group bench
+	@touch $@
+
+# The engines of others ask for a newer Python than we do: where there is none, their tests are said not to have run.
+$(VENV)/handover.stamp: pyproject.toml $(VENV)/venv.stamp
+	@for python in $(PYTHON) python3.14 python3.13 python3.12 "$$HOME"/.pyenv/versions/*/bin/python; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then found=$$python; break; fi; done; \
+	if [ -z "$$found" ]; then echo "NOT RUN: nautilus_trader and hftbacktest need Python 3.12 or newer, and there is none here." >&2; exit 0; fi; \
+	$$found -m venv $(VENV)/handover && $(VENV)/handover/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1" && \
+	$(VENV)/handover/bin/python -m pip install -q --no-compile -e ".[archive,plot]" --group handover
 	@touch $@
 
 # The vendor's client, which bench compares with, needs other versions than we do.

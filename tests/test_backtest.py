@@ -12,7 +12,6 @@ import pytest
 from coded import levels_of
 from hypothesis import given
 from kinds import KINDS, few, of_kind, rows
-from test_packaging import ROOT, Environment
 
 import marketdata as md
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
@@ -213,7 +212,7 @@ def small() -> pl.DataFrame:
 
 def test_hftbacktest_reads_the_array() -> None:
     """The package's own book has the best prices of each snapshot, and none where a side is missing."""
-    hft = pytest.importorskip("hftbacktest", reason="hftbacktest is not installed")
+    hft = pytest.importorskip("hftbacktest", reason="hftbacktest is not installed: make handover")
     array = md.to_hftbacktest(small(), "1m", latency=0.001)
     assert array.dtype == hft.types.event_dtype
     asset = hft.BacktestAsset().data(array).linear_asset(1.0).constant_order_latency(0, 0)
@@ -232,7 +231,7 @@ def test_hftbacktest_reads_the_array() -> None:
 
 def test_nautilus_trader_reads_the_records() -> None:
     """The package's own types take the records and give them back."""
-    data = pytest.importorskip("nautilus_trader.model.data", reason="nautilus_trader is not installed")
+    data = pytest.importorskip("nautilus_trader.model.data", reason="nautilus_trader is not installed: make handover")
     for kind, make in (("QuoteTick", md.to_nautilus_quotes), ("OrderBookDepth10", md.to_nautilus_depth)):
         type_ = getattr(data, kind)
         for record in make(small(), "1m"):
@@ -246,7 +245,7 @@ def test_nautilus_trader_reads_the_records() -> None:
 
 def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
     """One call writes instruments, quotes and books, and the package's catalog gives the same numbers back."""
-    catalogs = pytest.importorskip("nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed")
+    catalogs = pytest.importorskip("nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed: make handover")
     books, markets = md.testing.books("polars", markets=2), md.testing.markets("polars", markets=3)
     # The first snapshot of each token has an empty side: its zeros must not decide the decimals of the file.
     first = (pl.col("side") == "bid") & (pl.col("ts") == books["ts"].min())
@@ -277,9 +276,17 @@ def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
         md.write_nautilus_catalog(tmp_path / "other", books, "1m", markets.head(1), fees=0)
 
 
-def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
-    """The package's engine runs over what was written, and fills a market order at the best ask."""
-    pytest.importorskip("nautilus_trader", reason="nautilus_trader is not installed")
+def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
+    """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
+    first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))
+    (fill,) = md.execute(first.with_columns(size=size), books, "1m", latency=0, fees=0).fills.to_dicts()
+    return fill["shares"], fill["notional"]
+
+
+@pytest.mark.parametrize("size", [250, 350, 900])
+def test_nautilus_trader_fills_what_execute_fills(tmp_path: Path, size: int) -> None:
+    """A strategy buys in the package's engine, level by level, the shares and at the cost that `md.execute` says."""
+    pytest.importorskip("nautilus_trader", reason="nautilus_trader is not installed: make handover")
     from nautilus_trader.backtest.engine import BacktestEngine
     from nautilus_trader.config import BacktestEngineConfig, LoggingConfig
     from nautilus_trader.model.currencies import USDC
@@ -289,33 +296,50 @@ def test_nautilus_trader_trades_on_the_catalog(tmp_path: Path) -> None:
     from nautilus_trader.persistence.catalog import ParquetDataCatalog
     from nautilus_trader.trading.strategy import Strategy
 
+    yes, fills = InstrumentId.from_str("11.MARKETDATA"), []
+
     class Buyer(Strategy):  # type: ignore[misc]
-        fills: list[tuple[float, float]] = []  # noqa: RUF012
-
         def on_start(self) -> None:
-            self.subscribe_quote_ticks(InstrumentId.from_str("11.MARKETDATA"))
+            self.subscribe_order_book_depth(yes, book_type=BookType.L2_MBP)
 
-        def on_quote_tick(self, _: object) -> None:
-            if not self.fills and self.cache.orders_total_count() == 0:
-                instrument = self.cache.instrument(InstrumentId.from_str("11.MARKETDATA"))
-                self.submit_order(self.order_factory.market(instrument.id, OrderSide.BUY, instrument.make_qty(10)))
+        def on_order_book_depth(self, _: object) -> None:
+            if self.cache.orders_total_count() == 0:
+                instrument = self.cache.instrument(yes)
+                self.submit_order(self.order_factory.market(yes, OrderSide.BUY, instrument.make_qty(size)))
 
-        def on_order_filled(self, event: object) -> None:
-            self.fills.append((float(event.last_px), float(event.last_qty)))  # type: ignore[attr-defined]
+        def on_order_filled(self, event: Any) -> None:
+            fills.append((float(event.last_qty), float(event.last_px)))
 
-    md.write_nautilus_catalog(tmp_path, md.testing.books("polars"), "1m", md.testing.markets("polars"), fees=0)
+    books = md.testing.books("polars", buckets=1)
+    md.write_nautilus_catalog(tmp_path, books, "1m", md.testing.markets("polars"), fees=0)
     catalog = ParquetDataCatalog(str(tmp_path))
     engine = BacktestEngine(BacktestEngineConfig(logging=LoggingConfig(bypass_logging=True)))
     money = [Money(1_000, USDC)]
-    engine.add_venue(Venue("MARKETDATA"), OmsType.NETTING, AccountType.CASH, money, book_type=BookType.L1_MBP)
+    engine.add_venue(Venue("MARKETDATA"), OmsType.NETTING, AccountType.CASH, money, book_type=BookType.L2_MBP)
     for instrument in catalog.instruments():
         engine.add_instrument(instrument)
-    engine.add_data(catalog.quote_ticks())
-    strategy = Buyer()
-    engine.add_strategy(strategy)
+    engine.add_data(catalog.order_book_depth10())
+    engine.add_strategy(Buyer())
     engine.run()
-    assert strategy.fills == [(0.41, 10.0)]
     engine.dispose()
+    shares = sum(quantity for quantity, _ in fills)
+    cost = sum(quantity * price for quantity, price in fills)
+    assert (shares, pytest.approx(cost)) == bought(books, float(size))
+
+
+def test_hftbacktest_fills_what_execute_fills() -> None:
+    """An order for what rests at the best ask is filled at the cost that `md.execute` says."""
+    hft = pytest.importorskip("hftbacktest", reason="hftbacktest is not installed: make handover")
+    books = md.testing.books("polars", buckets=1)
+    array = md.to_hftbacktest(books.filter(token_label="Yes"), "1m")
+    asset = hft.BacktestAsset().data(array).linear_asset(1.0).constant_order_latency(0, 0)
+    asset = asset.risk_adverse_queue_model().partial_fill_exchange().trading_value_fee_model(0, 0)
+    backtest = hft.HashMapMarketDepthBacktest([asset.tick_size(0.01).lot_size(0.01)])
+    backtest.elapse(1_000_000_000)
+    backtest.submit_buy_order(0, 1, 0.43, 250.0, hft.order.IOC, hft.LIMIT, True)
+    state = backtest.state_values(0)
+    assert (state.position, pytest.approx(-state.balance)) == bought(books, 250.0)
+    backtest.close()
 
 
 def test_instruments_are_one_per_token() -> None:
@@ -357,19 +381,9 @@ def test_an_id_of_two_markets_is_no_instrument() -> None:
 
 def test_vectorbt_takes_the_matrix() -> None:
     """A portfolio over the matrix buys and holds at its prices."""
-    vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed")
+    vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed: make handover")
     archive = md.simulate(events=1, days=1)
     prices = md.pivot(md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward"))
     held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
     growth = prices.iloc[-1] / prices.iloc[0] - 1
     assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())
-
-
-@pytest.mark.soak
-def test_the_packages_take_what_is_converted(tmp_path: Path) -> None:
-    """In an environment with all three packages no test of this file is skipped, and all pass."""
-    env = Environment(tmp_path / "env")
-    env.pip(f"{ROOT}[archive,plot]", "hftbacktest", "vectorbt>=1.2", "pytest", "pytest-socket", "hypothesis")
-    env.pip("--no-deps", "nautilus_trader", "msgspec", "portion")  # it asks for an older pandas, which it does not load
-    done = env.run("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", ROOT / "tests" / "test_backtest.py", cwd=ROOT)
-    assert "skipped" not in done.stdout
