@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marketdata.points.columns import Books, Ints, Token
+from marketdata.points.columns import Ints, Token
 from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes
 
 _NAN = (float("nan"), float("nan"))
@@ -16,14 +16,13 @@ _NAN = (float("nan"), float("nan"))
 
 @dataclass
 class Batch:
-    """Rows of a recording: changes of a feed that goes on between its messages, or whole books that do not stand.
+    """Changes of a recording, in the order of their messages.
 
     ``heard`` are the times at which the feed is known to have gone on; ``messages`` counts what was read, ``left_out``
     by kind what is no book; ``markets`` are records as `Archive.add` takes them.
     """
 
     changes: Changes | None = None
-    books: Books | None = None
     heard: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     messages: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -41,13 +40,15 @@ class Rows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def snapshot(self, token: Token, ts: int, seen: int, bids: list[Any], asks: list[Any]) -> None:
+    def snapshot(
+        self, token: Token, ts: int, seen: int, bids: list[Any], asks: list[Any], stated: tuple[float, float] = _NAN
+    ) -> None:
         """A whole book of (price, size) pairs in any order."""
         code = self._tokens.setdefault(token, len(self._tokens))
         levels = [(side, *level) for side, levels in enumerate((bids, asks)) for level in levels]
         event = SNAPSHOT
         for side, price, size in levels or [(0, *_NAN)]:
-            self._rows.append((code, ts, seen, event, side, price, size, _NAN))
+            self._rows.append((code, ts, seen, event, side, price, size, stated))
             event = CHANGE
 
     def change(

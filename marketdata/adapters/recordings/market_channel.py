@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from marketdata.adapters.recordings.batch import Batch, Rows
+from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Token
 from marketdata.points.rebuild import ASKS, BIDS
@@ -218,3 +219,13 @@ def _market(message: Mapping[str, Any]) -> dict[str, Any]:
         "token_labels": listed("outcomes", "token_labels"),
     }
     return {name: value for name, value in record.items() if value}
+
+
+def is_message(file: RecordingFile) -> bool:
+    """Whether the first message of a file is one of a market channel; one that does not say its kind is not."""
+    if file.form != "json":
+        return False
+    for message, _, _ in _messages(file.first_message, None, {}):
+        known = message.get("event_type") or {"price_changes", "changes"} & message.keys()
+        return bool(known or (message is not file.first_message and _shape(message) == _BOOK))
+    return False

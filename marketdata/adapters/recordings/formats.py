@@ -1,0 +1,107 @@
+"""The table of formats: how a file of each is recognised by its columns, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from marketdata.adapters.recordings import tables
+from marketdata.adapters.recordings.batch import Batch
+from marketdata.adapters.recordings.columns import LABEL, MARKET, SEEN_TIME, TOKEN, VENUE_TIME, first
+from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
+from marketdata.adapters.recordings.market_channel import MessageReader, is_message
+from marketdata.errors import ConfigError
+
+# Changes that are collected before they are given.
+_CHANGES = 1 << 19
+
+
+class Format(NamedTuple):
+    """A shape of recordings.
+
+    ``fits`` looks at the columns, or at the first message; ``read`` gives a file in parts, by a clock ("timestamp",
+    "received", or the name of a column). ``stands``: whether the file has every change, so that a book stands until the
+    next one; else each book is that of its own moment.
+    """
+
+    name: str
+    fits: Callable[[RecordingFile], bool]
+    read: Callable[[RecordingFile, str], Iterator[Batch]]
+    stands: bool
+
+
+def _market_channel(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    reader = MessageReader(clock)
+    try:
+        for found in file.messages():
+            if found is None:
+                reader.damaged()
+            else:
+                reader.add(found)
+            if len(reader) >= _CHANGES:
+                yield reader.taken()
+    except DamagedFileError:
+        yield reader.taken()
+        raise
+    yield reader.taken()
+
+
+def _has(*names: str) -> Callable[[RecordingFile], bool]:
+    return lambda file: set(names) <= set(file.columns)
+
+
+def _has_time(file: RecordingFile) -> bool:
+    return first(file.columns, (*VENUE_TIME, *SEEN_TIME)) is not None
+
+
+def _is_snapshots(file: RecordingFile) -> bool:
+    names = set(file.columns)
+    sides = {*tables.BIDS_NAMES} & names and {*tables.ASKS_NAMES} & names
+    named = {*TOKEN} & names or ({*MARKET} & names and {*LABEL} & names)
+    return bool((sides or {*tables.BOOK_NAMES} & names) and named) and "event_type" not in names and _has_time(file)
+
+
+def _is_levels(file: RecordingFile) -> bool:
+    names = set(file.columns)
+    sized = {"side", "price"} <= names and {*tables.SIZE_NAMES} & names
+    is_tidy = {"ts", "token_id", "level", "size"} <= names
+    return bool(sized and {"level", "level_index", "rank"} & names) and not is_tidy and _has_time(file)
+
+
+def _is_incremental(file: RecordingFile) -> bool:
+    names = set(file.columns)
+    return {"is_snapshot", "side", "price"} <= names and bool({*tables.SIZE_NAMES} & names)
+
+
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format("market-channel", is_message, _market_channel, stands=True),
+        Format("event-files", _has(*tables.EVENT_COLUMNS), tables.event_files, stands=True),
+        Format("incremental", _is_incremental, tables.incremental, stands=True),
+        Format("snapshots", _is_snapshots, tables.snapshots, stands=False),
+        Format("levels", _is_levels, tables.level_rows, stands=False),
+        Format("wide-snapshots", _has("bids[0].price", "asks[0].price"), tables.wide_snapshots, stands=False),
+        Format(
+            "outcome-bids",
+            lambda f: bool({*tables.YES_NAMES} & {*f.columns} and {*tables.NO_NAMES} & {*f.columns}),
+            tables.outcome_bids,
+            stands=False,
+        ),
+    )
+}
+
+
+def format_of(file: RecordingFile, name: str | None = None) -> Format | None:
+    """The format of a file, or that of a name; None if none fits; ConfigError if several do, or it is unreadable."""
+    if name is not None:
+        if name not in FORMATS:
+            raise ConfigError(f"does not exist; allowed are {', '.join(FORMATS)}.", argument="format", value=name)
+        return FORMATS[name]
+    if file.form is None:
+        raise ConfigError(f"{file.path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
+    fitting = [one for one in FORMATS.values() if one.fits(file)]
+    if len(fitting) > 1:
+        names = " and ".join(one.name for one in fitting)
+        raise ConfigError(f"{file.path.name!r} could be of the formats {names}; name one with format=.")
+    return fitting[0] if fitting else None

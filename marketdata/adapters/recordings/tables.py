@@ -1,0 +1,306 @@
+"""Tables of recordings: hourly event files, incremental CSV, snapshots in several forms, bids of both outcomes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+import simdjson
+
+from marketdata.adapters.recordings.batch import Batch, Rows
+from marketdata.adapters.recordings.columns import (
+    MARKET,
+    QUESTION,
+    SLUG,
+    clocks,
+    coded,
+    first,
+    micros,
+    numbers,
+    tokens,
+)
+from marketdata.adapters.recordings.files import RecordingFile
+from marketdata.errors import ConfigError
+from marketdata.points.columns import Codes, Floats, Ints, Token, ranges
+from marketdata.points.rebuild import ASKS, BIDS, CHANGE, SNAPSHOT, Changes
+
+EVENT_COLUMNS = ("timestamp_received", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
+_EVENT_READ = (*EVENT_COLUMNS, "timestamp", "market", "best_bid", "best_ask")
+BIDS_NAMES, ASKS_NAMES = ("bids", "bid_levels", "buys"), ("asks", "ask_levels", "sells")
+BOOK_NAMES = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book")
+YES_NAMES, NO_NAMES = ("yes_levels", "yes_bids", "yes"), ("no_levels", "no_bids", "no")
+SIZE_NAMES = ("size", "amount", "quantity", "qty")
+WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
+_SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
+# Times of arrival are kept to a tenth of a second: they tell holes of many seconds.
+_TENTH = 100_000
+
+
+def event_files(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Hourly event files: rows of book, price_change and other events, by token."""
+    parts = [np.unique(micros(f["timestamp_received"]) // _TENTH) for f in file.frames(["timestamp_received"])]
+    heard = np.unique(np.concatenate(parts)) * _TENTH if parts else np.empty(0, np.int64)
+    yield Batch(heard=heard)
+    for frame in file.frames(_EVENT_READ):
+        kinds = frame["event_type"].cast(pl.String)
+        left_out = Counter({k: n for k, n in kinds.value_counts().iter_rows() if k not in ("book", "price_change")})
+        is_level = kinds.is_in(["book", "price_change"])
+        rows = frame.filter(is_level) if left_out else frame
+        is_book = (rows["event_type"].cast(pl.String) == "book").to_numpy()
+        ts, seen = clocks(rows, clock)
+        names, token = coded(rows["asset_id"], rows["market"] if "market" in rows.columns else None)
+        who = tuple(Token((market or "").strip("\0 "), name, None) for name, market in names)
+        books = [
+            [(side, *level) for side, name in enumerate(("bids", "asks")) for level in levels_of(cell[name])]
+            for cell in rows.filter(is_book).select("bids", "asks").iter_rows(named=True)
+        ]
+        yield Batch(_interleaved(who, token, ts, seen, is_book, books, rows), messages=len(frame), left_out=left_out)
+
+
+def _interleaved(
+    who: tuple[Token, ...],
+    token: Codes,
+    ts: Ints,
+    seen: Ints,
+    is_book: Any,
+    books: list[list[tuple[int, float, float]]],
+    rows: pl.DataFrame,
+) -> Changes:
+    """Changes of rows of which some are whole books, in their order."""
+    width = np.ones(len(rows), np.int64)
+    width[is_book] = [max(len(book), 1) for book in books]
+    of = np.repeat(np.arange(len(rows)), width)
+    begins = np.cumsum(width) - width
+    side = _sides(rows["side"])[of]
+    price, size = numbers(rows["price"])[of], numbers(rows["size"])[of]
+    at = ranges(begins[is_book], width[is_book])
+    flat = np.array([level for book in books for level in book or [(0, np.nan, np.nan)]]).reshape(-1, 3)
+    side[at], price[at], size[at] = flat[:, 0], flat[:, 1], flat[:, 2]
+    event = np.full(len(of), CHANGE, np.int8)
+    event[begins[is_book]] = SNAPSHOT
+    stated = np.full((len(of), 2), np.nan)
+    if {"best_bid", "best_ask"} <= set(rows.columns):
+        stated = np.stack((numbers(rows["best_bid"]), numbers(rows["best_ask"])), axis=1)[of]
+        stated[at] = np.nan
+        stated[stated[:, 1] == 0, 1] = 1.0
+    return Changes(who, token[of], ts[of], seen[of], event, side, price, size, stated)
+
+
+def _sides(column: pl.Series) -> Any:
+    """Sides as numbers; one that is missing is that of bids."""
+    texts = column.cast(pl.String).str.to_lowercase()
+    return texts.replace_strict(_SIDES, default=BIDS, return_dtype=pl.Int8).fill_null(BIDS).to_numpy().copy()
+
+
+def incremental(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """CSV or Parquet with a row per changed level, and ``is_snapshot``."""
+    known: dict[Token, tuple[bool, int]] = {}
+    amount = first(file.columns, SIZE_NAMES) or "amount"
+    for frame in file.frames():
+        ts, seen = clocks(frame, clock)
+        who, token = tokens(frame)
+        flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
+        order = np.argsort(token, kind="stable")
+        heads = np.append(True, np.diff(token[order]) != 0) if len(order) else np.empty(0, bool)
+        before = np.append(False, flags[order][:-1]) & (np.append(0, seen[order][:-1]) == seen[order])
+        for at in np.flatnonzero(heads).tolist():
+            one = who[int(token[order[at]])]
+            before[at] = known.get(one) == (True, int(seen[order[at]]))
+        for at in np.flatnonzero(np.append(heads[1:], True)).tolist():
+            known[who[int(token[order[at]])]] = bool(flags[order[at]]), int(seen[order[at]])
+        event = np.empty(len(order), np.int8)
+        event[order] = np.where(flags[order] & ~before, SNAPSHOT, CHANGE)
+        changes = Changes(
+            who,
+            token,
+            ts,
+            seen,
+            event,
+            _sides(frame["side"]),
+            numbers(frame["price"]),
+            numbers(frame[amount]),
+            _nothing(len(frame)),
+        )
+        yield Batch(changes, heard=np.unique(seen), messages=len(frame))
+
+
+def snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Tables with a book a row: as JSON text, lists of pairs or lists of structs."""
+    for frame in _rows_of(file):
+        names = frame.columns
+        bids, asks, book = (first(names, some) for some in (BIDS_NAMES, ASKS_NAMES, BOOK_NAMES))
+        ts, seen = clocks(frame, clock)
+        who, token = tokens(frame)
+        cells: Iterable[tuple[Any, Any]]
+        if bids and asks:
+            cells = frame.select(bids, asks).iter_rows()
+        else:
+            cells = (_both(cell) for cell in frame[str(book)].to_list())
+        stated = [numbers(frame[c]) if c in names else np.full(len(frame), np.nan) for c in ("best_bid", "best_ask")]
+        yield _batch(who, token, ts, seen, cells, np.stack(stated, axis=1), _markets(frame))
+
+
+def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Tables with the bids of both outcomes: an ask of Yes at p is a bid of No at 1 - p."""
+    for frame in _rows_of(file):
+        names = frame.columns
+        yes, no = first(names, YES_NAMES), first(names, NO_NAMES)
+        name = first(names, ("ticker", "market_ticker", *MARKET, "symbol"))
+        if name is None:
+            raise ConfigError(f"{file.path.name!r} names no market ({', '.join(MARKET)}); its columns are {names}.")
+        ts, seen = clocks(frame, clock)
+        found, codes = coded(frame[name])
+        who = tuple(Token(str(m), f"{m}:{label.lower()}", label) for (m,) in found for label in ("Yes", "No"))
+        both = [tuple(_dollars(levels_of(cell)) for cell in row) for row in frame.select(yes, no).iter_rows()]
+        cells = [
+            (side, [(round(1 - price, 9), size) for price, size in other])
+            for one in both
+            for side, other in (one, one[::-1])
+        ]
+        token = np.repeat(2 * codes, 2)
+        token[1::2] += 1
+        batch = _batch(who, token, np.repeat(ts, 2), np.repeat(seen, 2), cells, _nothing(len(token)), _pairs(found))
+        batch.messages //= 2
+        yield batch
+
+
+def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Tables with a row per level of a snapshot."""
+    known: dict[Token, int] = {}
+    for frame in file.frames():
+        ts, seen = clocks(frame, clock)
+        who, token = tokens(frame)
+        order = np.lexsort((ts, token))
+        at, of = ts[order], token[order]
+        heads = np.append(True, of[1:] != of[:-1])[: len(of)]
+        begins = heads | np.append(True, at[1:] != at[:-1])[: len(of)]
+        # A snapshot that the part before began goes on.
+        for place in np.flatnonzero(heads).tolist():
+            begins[place] = known.get(who[int(of[place])]) != int(at[place])
+        known = {who[int(of[place])]: int(at[place]) for place in np.flatnonzero(np.append(heads[1:], True)).tolist()}
+        event = np.empty(len(order), np.int8)
+        event[order] = np.where(begins, SNAPSHOT, CHANGE)
+        size = numbers(frame[first(frame.columns, SIZE_NAMES) or "size"])
+        changes = Changes(
+            who, token, ts, seen, event, _sides(frame["side"]), numbers(frame["price"]), size, _nothing(len(frame))
+        )
+        yield Batch(changes.take(order), heard=np.unique(seen), messages=len(frame))
+
+
+def wide_snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Tables with a column per level: ``bids[0].price``, ``bids[0].amount`` and so on."""
+    pairs = sorted({match.groups()[:2] for name in file.columns if (match := WIDE.fullmatch(name))})
+    for frame in file.frames():
+        ts, seen = clocks(frame, clock)
+        who, token = tokens(frame)
+        price, size = (
+            np.stack([numbers(frame[f"{side}[{i}].{value}"]) for side, i in pairs], axis=1).ravel()
+            for value in ("price", "amount")
+        )
+        width = len(pairs)
+        side = np.tile(np.array([_SIDES[side] for side, _ in pairs], np.int8), len(frame))
+        event = np.full(len(price), CHANGE, np.int8)
+        event[::width] = SNAPSHOT
+        token, ts, arrived = np.repeat(token, width), np.repeat(ts, width), np.repeat(seen, width)
+        changes = Changes(who, token, ts, arrived, event, side, price, size, _nothing(len(price)))
+        yield Batch(changes, heard=np.unique(seen), messages=len(frame))
+
+
+def _nothing(count: int) -> Floats:
+    """No stated best prices."""
+    return np.full((count, 2), np.nan)
+
+
+def _rows_of(file: RecordingFile) -> Iterator[pl.DataFrame]:
+    """Rows as frames, of JSON lines too."""
+    if file.form != "json":
+        yield from file.frames()
+        return
+    rows: list[Any] = []
+    for message in file.messages():
+        rows += message if isinstance(message, list) else [message]
+        if len(rows) >= 1 << 14:
+            yield pl.DataFrame([r for r in rows if isinstance(r, Mapping)], infer_schema_length=None)
+            rows = []
+    if rows:
+        yield pl.DataFrame([r for r in rows if isinstance(r, Mapping)], infer_schema_length=None)
+
+
+def _batch(
+    who: tuple[Token, ...],
+    token: Codes,
+    ts: Ints,
+    seen: Ints,
+    cells: Iterable[tuple[Any, Any]],
+    stated: Floats,
+    markets: list[dict[str, Any]],
+) -> Batch:
+    """Whole books, one a row."""
+    rows, damaged = Rows(), 0
+    keys = zip(token.tolist(), ts.tolist(), seen.tolist(), stated.tolist(), strict=True)
+    for (code, at, arrived, best), (bids, asks) in zip(keys, cells, strict=True):
+        try:
+            rows.snapshot(who[code], at, arrived, levels_of(bids), levels_of(asks), (best[0], best[1]))
+        except (KeyError, TypeError, ValueError):
+            damaged += 1
+    left_out = Counter({"damaged": damaged} if damaged else {})
+    return Batch(rows.taken(), heard=np.unique(seen), messages=len(token), left_out=left_out, markets=markets)
+
+
+def levels_of(cell: Any) -> list[tuple[float, float]]:
+    """The (price, size) pairs of a side: JSON text, pairs, structs, or a mapping of prices to sizes."""
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, str | bytes):
+        found: Any = simdjson.loads(cell)
+        return levels_of(found if found is not None else [])
+    if isinstance(cell, Mapping):
+        return [(float(price), float(size)) for price, size in cell.items()]
+    return [_level(one) for one in cell]
+
+
+def _level(one: Any) -> tuple[float, float]:
+    if isinstance(one, Mapping):
+        price = next(one[name] for name in ("price", "p", "px") if name in one)
+        size = next(one[name] for name in (*SIZE_NAMES, "s", "sz", "count") if name in one)
+        return float(price), float(size)
+    price, size = one[0], one[1]
+    return float(price), float(size)
+
+
+def _both(cell: Any) -> tuple[Any, Any]:
+    """Bids and asks of a book as JSON text or a struct."""
+    found: Any = simdjson.loads(cell) if isinstance(cell, str) else cell
+    bids, asks = (next((found[name] for name in names if name in found), None) for names in (BIDS_NAMES, ASKS_NAMES))
+    return bids, asks
+
+
+def _dollars(levels: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Prices in dollars; whole numbers from 1 on are cents."""
+    if levels and all(price >= 1 and price == int(price) for price, _ in levels):
+        return [(price / 100, size) for price, size in levels]
+    return levels
+
+
+def _markets(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Records of the markets that the rows name with a question or a slug."""
+    names = frame.columns
+    market, question, slug = (first(names, some) for some in (MARKET, QUESTION, SLUG))
+    if market is None or not (question or (slug and slug != market)):
+        return []
+    wanted = {k: c for k, c in {"market_id": market, "question": question, "slug": slug}.items() if c}
+    distinct = frame.select(pl.col(c).cast(pl.String).alias(k) for k, c in wanted.items()).unique("market_id")
+    return [{k: v for k, v in row.items() if v} for row in distinct.iter_rows(named=True) if row["market_id"]]
+
+
+def _pairs(found: list[tuple[str | None, ...]]) -> list[dict[str, Any]]:
+    """Records of markets of two outcomes."""
+    return [
+        {"market_id": m, "slug": m, "token_ids": [f"{m}:yes", f"{m}:no"], "token_labels": ["Yes", "No"]}
+        for (m,) in found
+        if m
+    ]
