@@ -84,7 +84,7 @@ def test_other_messages_are_counted_by_kind() -> None:
     batch = reader.taken()
     assert batch.messages == 7
     assert batch.left_out == {
-        "tick_size_change": 1, "last_trade_price": 1, "best_bid_ask": 1, "damaged": 1, "unknown": 1
+        "tick_size_change": 1, "last_trade_price": 1, "best_bid_ask": 1, "damaged": 2
     }  # fmt: skip
     assert batch.odd == {"price off the tick": 1}
     assert batch.changes is not None

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
-from marketdata.archive import files, ingest, maintenance, query, sql, universe
+from marketdata.archive import files, ingest, maintenance, query, recordings, sql, universe
 from marketdata.archive.coverage.policy import whole_minutes
-from marketdata.archive.files import AddedFile
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, fetched_frame, wanted_range
 from marketdata.archive.query import Missing, checked_missing, checked_views
@@ -29,8 +28,8 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
-from marketdata.points.arguments import choice, names, whole
+from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.points.arguments import choice, names, number, whole
 from marketdata.points.columns import Books, Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
@@ -195,38 +194,87 @@ class Archive(Generic[Frame]):
             if data is not None:
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
-    def add_files(self, paths: Any, *, token_id: str | None = None, clock: str = "timestamp") -> list[AddedFile]:
-        """Add files or folders of them: Parquet, CSV, JSON lines of tidy columns, or raw book messages of a collector.
+    def add_files(
+        self,
+        paths: Any,
+        *,
+        format: str | None = None,  # noqa: A002  as the option of the command is called
+        markets: Any = None,
+        clock: str = "timestamp",
+        token_id: str | None = None,
+        max_gap: str = "5m",
+        max_age: str = "1h",
+        unchanged: bool = True,
+        max_disagreement: float = 0.01,
+        progress: bool | None = None,
+        frame: FrameKind | None = None,
+    ) -> Any:
+        """Add files of tidy rows, and recordings of order books that others published; see `marketdata.rebuild`.
 
-        Returns a list of AddedFile ``file kind rows points stored``: its rows or messages, how many points these are,
-        and how many points are stored. ConfigError, before anything is added, if one of ``paths`` is missing or of no
-        known kind; other errors as `add`. Of raw messages without a token ``token_id`` is the token; ``clock`` is their
-        field with a Unix time in s, ms, us or ns.
+        Tidy rows are Parquet, CSV or JSON lines of the columns that `add` takes. Recordings are rebuilt, file after
+        file in the order of their names, into the last book of each bucket: messages of a market channel, hourly event
+        files, incremental CSV, tables of snapshots and of the bids of both outcomes, also ``.gz`` and ``.zst``. From a
+        gap to the next snapshot there is no book, and the range is not covered. A file that was added before is left
+        out, and an import that was stopped continues with the first file that it had not finished. Tokens of no known
+        market are markets of their own, named by the token.
+
+        Returns a frame with a row per file: ``file kind format rows points stored changes gaps disagreements left_out
+        note``: its rows or messages, the points or books these are, and those stored; of recordings the changed levels,
+        the gaps, the books whose best prices are not those that messages state, what was left out by kind, and what
+        else was found; ``rows`` is null of a file that was left out. Of folders and patterns a file that cannot be read
+        is a RecordingWarning and a note; a path that was given is a ConfigError before anything is added. NotTidyError
+        above ``max_disagreement``, naming the first; other errors as `add`.
+
+        Parameters
+        ----------
+        paths : path or list of paths
+            Files, folders with all that is in them, and patterns such as ``"2026-*/*.parquet"``.
+        format : str, optional
+            Name of the format of all files, where columns fit several; see the guide on recordings.
+        markets : path, frame or list of dict, optional
+            Records of the markets, as `add` takes them.
+        clock : str
+            "timestamp", the time of the venue, "received", or the name of a column or field.
+        token_id : str, optional
+            The token of raw book messages that name none.
+        max_gap, max_age : str
+            Longest time between two messages, of whatever token, and of one token, over which a book stands.
+        unchanged : bool
+            Whether buckets without a message of the token have its book.
+        max_disagreement : float
+            Share of books that may have other best prices than messages state.
+        progress, frame : bool, {"pandas", "polars"}
+            Show a progress bar, by default in a terminal; kind of the result.
 
         Examples
         --------
         >>> import tempfile
         >>> archive, path = md.Archive(tempfile.mkdtemp()), f"{tempfile.mkdtemp()}/markets.parquet"
         >>> md.testing.markets("polars").write_parquet(path)
-        >>> [(added.kind, added.rows) for added in archive.add_files(path)]
-        [('markets', 1)]
+        >>> archive.add_files(path)[["kind", "rows"]].to_numpy().tolist()
+        [['markets', 1]]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
         for one in some:
             if not isinstance(one, str | os.PathLike):
                 raise ConfigError("is refused; allowed are paths of files and folders.", argument="paths", value=one)
-        added = []
-        for one in files.found(some, token_id, clock):
-            points = stored = one.rows
-            if one.kind in VIEWS:
-                try:
-                    points, stored = ingest.add_points(self._store, one.kind, one.data, replace=False, complete=False)
-                except NotTidyError as problem:
-                    raise NotTidyError(f"{one.path.name!r}: {problem}") from problem
-            else:
-                self.add(**{one.kind: one.data})
-            added.append(AddedFile(str(one.path), one.kind, one.rows, points, stored))
-        return added
+        chosen = frame_kind(frame or self._frame)
+        options = recordings.Options(
+            clock,
+            to_duration(max_gap, "max_gap", least="1s"),
+            to_duration(max_age, "max_age", least="1s"),
+            unchanged,
+            number("max_disagreement", max_disagreement, least=0.0),
+        )
+        if isinstance(markets, str | os.PathLike):
+            (found,) = files.found([markets], None, clock)
+            markets = found.data
+        if markets is not None:
+            self.add(markets=markets)
+        added = recordings.add_files(
+            self._store, map(Path, some), options, token_id=token_id, format=format, progress=progress
+        )
+        return query.frame_of([tuple(one) for one in added], recordings.COLUMNS, chosen)
 
     def pull(
         self,

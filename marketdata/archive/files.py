@@ -42,16 +42,6 @@ class Found(NamedTuple):
     rows: int
 
 
-class AddedFile(NamedTuple):
-    """What ``Archive.add_files`` did with a file."""
-
-    file: str
-    kind: FileKind
-    rows: int
-    points: int
-    stored: int
-
-
 def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
     """Read files and folders of files; records first, then points. ConfigError if one is missing or unreadable."""
     files = [file for path in paths for file in _files(Path(path))]
@@ -183,7 +173,8 @@ def kind_of(columns: Iterable[str], name: str) -> FileKind:
     raise ConfigError(
         f"{name!r} holds nothing that an archive takes: its columns are {sorted(have)}. Tidy columns are: books "
         "ts token_id side level price size; prices ts token_id price; metrics ts market_id "
-        f"{' '.join(METRICS)}; markets market_id slug question token_ids token_labels."
+        f"{' '.join(METRICS)}; markets market_id slug question token_ids token_labels. Columns of recordings of order "
+        "books are in the guide on them: rename yours to these."
     )
 
 

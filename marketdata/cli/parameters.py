@@ -60,25 +60,20 @@ def is_archive(path: str) -> bool:
     return "://" in path or any(Path(path).glob("*/_delta_log"))
 
 
-def recordings(paths: Iterable[Path]) -> list[Path]:
-    """Files to import: those named, and of folders those named like their content; ConfigError without any."""
+def recordings(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Paths to import: of a folder with files that are named like their content, these alone."""
     from marketdata.archive.files import ENDS, ORDER
 
     out: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise ConfigError(f"{str(path)!r} does not exist.")
-        if not path.is_dir():
-            out.append(path)
-            continue
-        inside = sorted(file for file in path.iterdir() if file.is_file() and file.suffix in ENDS)
+    for path in map(Path, paths):
+        inside = (
+            sorted(file for file in path.iterdir() if file.is_file() and file.suffix in ENDS) if path.is_dir() else []
+        )
         known = [file for file in inside if file.stem in ORDER]
-        if not known:
-            raise ConfigError(f"{str(path)!r} has no file called {', '.join(ORDER)} that ends in {', '.join(ENDS)}.")
-        for file in inside:
+        for file in inside if known else ():
             if file not in known:
                 typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)
-        out += known
+        out += known or [path]
     return out
 
 

@@ -122,8 +122,9 @@ class Rebuilder:
     unchanged: bool = True
     open: Changes = field(default_factory=no_changes)
     alive: int | None = None
-    # Until when it went on at the last `end`, and where it has not gone on since.
+    # Until when it went on at the last `end`; whether a token that was open then came since; and the holes since.
     before: int | None = None
+    met: bool = False
     holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     tally: Tally = field(default_factory=Tally)
 
@@ -134,7 +135,7 @@ class Rebuilder:
         times = np.sort(seen)
         if self.alive is not None and times[0] < self.alive - self.max_gap:
             yield from self.finish()
-            self.open, self.alive, self.before, self.holes = no_changes(), None, None, np.empty((0, 2), np.int64)
+            self.open, self.alive, self.before, self.holes = no_changes(), None, None, self.holes[:0]
         if self.alive is not None:
             times = np.append(self.alive, times[times > self.alive])
         wide = np.flatnonzero(np.diff(times) > self.max_gap)
@@ -149,13 +150,17 @@ class Rebuilder:
         self.tally.changes += int(np.count_nonzero(~np.isnan(changes.price)))
         self.tally.gaps += int(np.count_nonzero(changes.event == GAP))
         rest = self.open.take(~here)
+        self.met |= bool(here.any())
         yield from self._rebuilt(joined([self.open.take(here), changes]), closing="none")
         self.open = joined([rest, self.open])
 
     def end(self) -> Iterator[Books]:
-        """The end of a file: books that no longer stand come out, and are forgotten."""
+        """The end of a file: books that no longer stand come out, and are forgotten.
+
+        A file with none of the tokens that were open before it is of another recording, in which these do not stand.
+        """
         yield from self._closed("over")
-        self.before, self.holes = self.alive, self.holes[:0]
+        self.before, self.holes, self.met = self.alive, self.holes[:0], False
 
     def finish(self) -> Iterator[Books]:
         """All that stands until now; books stay open, in case that the recording goes on."""
@@ -183,7 +188,7 @@ class Rebuilder:
         """Until when books of these last rows stand, and for which of them that is over already."""
         alive = seen if self.alive is None else np.maximum(self.alive, seen)
         limit, over = alive, np.zeros(len(ts), bool)
-        if self.before is not None:
+        if self.before is not None and not self.met:
             over = (seen <= self.before) & (alive > self.before)
             limit = np.where(over, self.before, limit)
         if len(self.holes):

@@ -43,7 +43,7 @@ def test_what_is_exported_can_be_added_again(archive: Archive, tmp_path: Path, v
     path = tmp_path / f"out{end}"
     archive.export(view, path)
     other = Archive(tmp_path / "other", frame="polars")
-    assert other.add_files(path)[0][1] == view
+    assert other.add_files(path)["kind"].to_list() == [view]
     assert held(other, view) == held(archive, view)
     rows = [a.coverage().drop("fetched_at").rows() for a in (archive, other)]
     assert rows[0] == rows[1]
@@ -137,10 +137,8 @@ def test_a_folder_is_added_in_the_right_order(archive: Archive, tmp_path: Path) 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(f"ts,token_id,price\n2026-01-01T00:00:00Z,{TOKEN},0.25\n")
     (tmp_path / "in" / "z.json").write_text(json.dumps(MARKET))
-    assert [(kind, rows) for _, kind, rows, _, _ in archive.add_files(tmp_path / "in")] == [
-        ("markets", 1),
-        ("prices", 1),
-    ]
+    added = archive.add_files(tmp_path / "in", frame="polars")
+    assert added.select("kind", "rows").rows() == [("markets", 1), ("prices", 1)]
     assert archive.prices("s")["token_id"].to_list() == [TOKEN]
 
 

@@ -72,7 +72,10 @@ def _iso(column: pl.Series) -> pl.Series:
 
 def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Codes]:
     """The distinct rows of some columns of texts, and the number of that of each row."""
-    some = [None if c is None else c.cast(pl.Categorical) for c in columns]
+    some = [
+        None if c is None else (c if c.dtype == pl.Categorical else c.cast(pl.String).cast(pl.Categorical))
+        for c in columns
+    ]
     key = np.zeros(next(len(c) for c in some if c is not None), np.int64)
     for column in some:
         if column is not None:

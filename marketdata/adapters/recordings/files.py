@@ -28,6 +28,8 @@ ENDS = tuple(
     f"{end}{packed}" for end in _FORMS for packed in ("", *_PACKED) if not (packed and end in (".parquet", ".pq"))
 )
 _ROWS = 1 << 19
+# Columns of few different texts.
+_REPEATED = ("asset_id", "event_type", "side")
 _CSV_BLOCK = 1 << 24
 _CUT = "ends in the middle of its data: fetch it again. What came before the end was read."
 
@@ -41,7 +43,6 @@ class RecordingFile:
     """A file by its name: its form, and its columns or the fields of its first message."""
 
     path: Path
-    # The rows of one token: the name of the file, where the rows name none.
 
     @property
     def form(self) -> Form | None:
@@ -167,7 +168,8 @@ class RecordingFile:
         if not self.path.stat().st_size:
             raise self._empty()
         try:
-            return pq.ParquetFile(self.path, read_dictionary=["asset_id", "event_type", "side", "token_id"])
+            names = pq.read_schema(self.path).names
+            return pq.ParquetFile(self.path, read_dictionary=[name for name in _REPEATED if name in names])
         except (OSError, pa.ArrowInvalid) as problem:
             raise ConfigError(
                 f"{self.path.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it "

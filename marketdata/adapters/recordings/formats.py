@@ -58,6 +58,8 @@ def _is_snapshots(file: RecordingFile) -> bool:
     names = set(file.columns)
     sides = {*tables.BIDS_NAMES} & names and {*tables.ASKS_NAMES} & names
     named = {*TOKEN} & names or ({*MARKET} & names and {*LABEL} & names)
+    if file.form == "json" and {"bids", "asks"} <= names and not {*MARKET} & names:
+        return False  # book messages of a collector, which an archive takes as they are
     return bool((sides or {*tables.BOOK_NAMES} & names) and named) and "event_type" not in names and _has_time(file)
 
 

@@ -158,7 +158,11 @@ def _messages(
         for one in found:
             yield from _messages(one, seen, outer)
     elif isinstance(found, str | bytes):
-        yield from _messages(json.loads(found), seen, outer)
+        try:
+            inner = json.loads(found)
+        except ValueError:
+            inner = None
+        yield from _messages(inner if isinstance(inner, Mapping | list) else None, seen, outer)
     elif isinstance(found, Mapping) and not (found.get("event_type") or {"bids", "asks"} <= found.keys()):
         name = next((name for name in _INNER if isinstance(found.get(name), str | bytes | list | Mapping)), None)
         if name is None or (isinstance(found[name], str) and found[name].lstrip()[:1] not in ("{", "[")):
@@ -172,7 +176,7 @@ def _messages(
     elif isinstance(found, Mapping):
         yield found, seen, outer
     else:
-        yield {}, seen, outer
+        yield {"event_type": _DAMAGED}, seen, outer
 
 
 def _shape(message: Mapping[str, Any]) -> str:
@@ -223,7 +227,7 @@ def _market(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_message(file: RecordingFile) -> bool:
     """Whether the first message of a file is one of a market channel; one that does not say its kind is not."""
-    if file.form != "json":
+    if file.form != "json" or not isinstance(file.first_message, Mapping):
         return False
     for message, _, _ in _messages(file.first_message, None, {}):
         known = message.get("event_type") or {"price_changes", "changes"} & message.keys()

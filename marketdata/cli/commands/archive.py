@@ -6,7 +6,6 @@ import contextlib
 import signal
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -205,33 +204,63 @@ def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_
 def import_(
     archive: Folder,
     source: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="Files, or folders of files, of records and points.")
+        list[str],
+        typer.Argument(metavar="PATHS", help="Files, folders and patterns, of records, points and recordings."),
     ],
     base: Annotated[
         Literal["1m", "1s"] | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")
     ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Format of the recordings, where several fit.", show_default=False)
+    ] = None,
+    markets: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Records of the markets.", show_default=False)
+    ] = None,
+    clock: Annotated[str, typer.Option(help="timestamp (of the venue), received, or a column.")] = "timestamp",
+    max_gap: Annotated[str, typer.Option(help="Longest hole in a recording over which books stand.")] = "5m",
+    max_age: Annotated[str, typer.Option(help="Longest silence of a token over which its book stands.")] = "1h",
+    max_disagreement: Annotated[
+        float, typer.Option(help="Share of books that may have other best prices than messages state.")
+    ] = 0.01,
     *,
+    changed_only: Annotated[
+        bool, typer.Option("--changed-only", help="No books in buckets without a message of their token.")
+    ] = False,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Add recorded files to an archive, which the first import creates.
+    """Add files to an archive, which the first import creates: tidy rows, and recordings that others published.
 
-    Files are .parquet, .csv, .json, .ndjson or .jsonl; of a folder those called markets, events, series, books, prices
-    and metrics. Shown are the rows of each file, the points these are, and the points stored at the base.
+    Names end in .parquet, .csv, .json, .ndjson or .jsonl, the last four also with .gz or .zst. Of a folder with files
+    called markets, events, series, books, prices and metrics these are taken, else all. Shown are the rows or messages
+    of each file, the points these are, the points stored at the base, and of recordings changes, gaps, books that
+    disagree with what is stated, and what was left out. A file is imported once; an import that was stopped continues.
+    Exit code 1 if a file of a folder or pattern cannot be read.
 
     \b
     Examples:
       marketdata import history markets.ndjson books.parquet
-      marketdata import seconds recordings/ --base 1s
+      marketdata import history recordings/
+      marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
-    import polars as pl
-
     from marketdata.archive import Archive
-    from marketdata.archive.files import AddedFile
+    from marketdata.archive.recordings import is_left_out
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    added = Archive(archive, frame="polars", base=base).add_files(recordings(source))
-    output.show(pl.DataFrame(added, list(AddedFile._fields), orient="row"), fmt, _EVERY_ROW)
+    added = Archive(archive, frame="polars", base=base).add_files(
+        recordings(source),
+        format=form,
+        markets=markets,
+        clock=clock,
+        max_gap=max_gap,
+        max_age=max_age,
+        unchanged=not changed_only,
+        max_disagreement=max_disagreement,
+    )
+    is_tidy = bool((added["format"] == "tidy").all())
+    output.show(added, fmt, _EVERY_ROW, columns=added.columns[:2] + added.columns[3:6] if is_tidy else None)
+    if any(is_left_out(rows, note) for rows, note in added.select("rows", "note").rows()):
+        raise typer.Exit(1)
 
 
 def export(

@@ -147,7 +147,8 @@ def _recorded(folder: Path, scratch: str) -> Archive:
     from marketdata.archive import Archive
 
     archive = Archive(scratch)
-    for file, kind, rows, points, stored in archive.add_files(recordings([folder])):
+    added = archive.add_files(recordings([folder]), frame="polars")
+    for file, kind, rows, points, stored in added.select("file", "kind", "rows", "points", "stored").rows():
         each = f", {points:,} points" if points < rows else ""
         merged = f" in {stored:,} buckets of 1m" if stored < points else ""
         print(f"  {Path(file).name}: {rows:,} rows of {kind}{each}{merged}")

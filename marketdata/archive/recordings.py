@@ -1,0 +1,442 @@
+"""Files into an archive: tidy rows, and recordings of others, file after file, continued where it was stopped."""
+
+from __future__ import annotations
+
+import copy
+import glob
+import hashlib
+import io
+import json
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from marketdata.adapters.recordings.batch import Batch
+from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
+from marketdata.adapters.recordings.formats import Format, format_of
+from marketdata.archive import files, ingest
+from marketdata.archive.storage.parquet import Store, is_url
+from marketdata.archive.store import ArchiveStore
+from marketdata.display import progress_bar
+from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
+from marketdata.points.columns import Books, Token, joined
+from marketdata.points.rebuild import Changes, Rebuilder, Tally, cleaned
+from marketdata.points.views import VIEWS
+from marketdata.tidy.rebuild import disagreement
+from marketdata.times import SECOND
+
+# Levels of books that are added to the archive at a time.
+_LEVELS = 3_000_000
+_MINUTE = 60 * SECOND
+_EVER = 1 << 61
+_ENDS = 1 << 20
+BEFORE = "imported before"
+OTHER = f"of another kind; names that end in {', '.join(ENDS)} are read"
+
+
+class Options(NamedTuple):
+    """How recordings are read; a file is imported again if one of the first four differs."""
+
+    clock: str
+    max_gap: int
+    max_age: int
+    unchanged: bool
+    max_disagreement: float
+
+
+class ImportedFile(NamedTuple):
+    """What ``Archive.add_files`` did with a file; numbers are None where they do not apply, or it was left out."""
+
+    file: str
+    kind: str | None
+    format: str | None
+    rows: int | None
+    points: int | None
+    stored: int | None
+    changes: int | None = None
+    gaps: int | None = None
+    disagreements: int | None = None
+    left_out: str | None = None
+    note: str | None = None
+
+
+COLUMNS = {
+    name: "text" if name in ("file", "kind", "format", "left_out", "note") else "count" for name in ImportedFile._fields
+}
+
+
+class Import:
+    """One import of recordings into an archive, which is the only one while it runs."""
+
+    def __init__(self, store: ArchiveStore, options: Options) -> None:
+        self._store, self._options = store, options
+        self._journal = Journal(store)
+        self._feed = Rebuilder(store.base, options.max_gap, options.max_age, options.unchanged)
+        self._journal.restore(self._feed, self._key)
+        self._placed: dict[Token, Token] = {}
+        self._strangers: set[str] = set()
+
+    @property
+    def _key(self) -> str:
+        return json.dumps([self._store.base.text, *self._options[:4]])
+
+    def add(
+        self, some: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
+    ) -> list[ImportedFile]:
+        """Add files in this order; a file that cannot be read is an error if it was ``named``, else said of it."""
+        out: list[ImportedFile] = []
+        digests = [_digest(file.path, f"{self._key} {chosen.name}") for file, chosen in some]
+        wanted = [digest not in self._journal.files and digest not in digests[:i] for i, digest in enumerate(digests)]
+        last = max((i for i, is_wanted in enumerate(wanted) if is_wanted), default=-1)
+        sizes = [
+            file.path.stat().st_size if is_wanted else 0 for (file, _), is_wanted in zip(some, wanted, strict=True)
+        ]
+        with progress_bar(
+            total=sum(sizes), unit="B", unit_scale=True, disable=None if progress is None else not progress
+        ) as bar:
+            for i, (file, chosen) in enumerate(some):
+                bar.set_description(f"file {i + 1} of {len(some)}")
+                if wanted[i]:
+                    out.append(self._add(file, chosen, digests[i], is_last=i == last, is_named=file.path in named))
+                else:
+                    out.append(ImportedFile(str(file.path), "books", chosen.name, None, None, None, note=BEFORE))
+                bar.set_postfix(rows=sum(one.rows or 0 for one in out), refresh=False)
+                bar.update(sizes[i])
+        return out
+
+    def _add(self, file: RecordingFile, chosen: Format, digest: str, *, is_last: bool, is_named: bool) -> ImportedFile:
+        kept = copy.copy(self._feed)
+        try:
+            done = _File(self, file, chosen).add(is_last=is_last)
+        except ConfigError as problem:
+            self._feed = kept
+            told = _of_file(problem, file.path)
+            for part in self._feed.finish() if is_last else ():
+                self.put(part, stand=self._feed.unchanged)
+            if is_named:
+                raise told from problem
+            return refused(file.path, told)
+        self._journal.write(digest, self._feed, self._key)
+        return done
+
+    def place(self, token: Token) -> Token:
+        """The token with the market that the archive knows it of, or that the file names, or one of its own."""
+        if token not in self._placed:
+            markets, name = self._store.catalog["markets"], str(token.token_id)
+            found = markets.token(name)
+            if found is not None and len(markets.markets_of(name)) == 1:
+                market = str(found[0]["id"])
+            else:
+                market = token.market_id or name
+                if not token.market_id:
+                    self._strangers.add(name)
+            self._placed[token] = Token(market, name, token.token_label)
+        return self._placed[token]
+
+    def learn(self, markets: list[dict[str, Any]]) -> None:
+        """Store records that a file tells of."""
+        ingest.add_records(self._store, markets, None, None)
+        self._placed.clear()
+
+    def put(self, books: Books, *, stand: bool) -> int:
+        """Add books; stretches that a gap divides are added one by one, so that no range has the gap in it."""
+        out, most = 0, max(self._store.base.micros, _MINUTE)
+        for part in stretches(books, most if stand else max(most, self._options.max_age)):
+            out += ingest.add_points(self._store, "books", part, replace=False, complete=False)[1]
+        return out
+
+    @property
+    def feed(self) -> Rebuilder:
+        """The books that are open from file to file."""
+        return self._feed
+
+    @property
+    def store(self) -> ArchiveStore:
+        """Where books go."""
+        return self._store
+
+    @property
+    def options(self) -> Options:
+        """How files are read."""
+        return self._options
+
+    def strangers(self, tokens: set[Token]) -> int:
+        """How many tokens are of no known market."""
+        return len({t.token_id for t in tokens} & self._strangers)
+
+
+class _File:
+    """One file on its way into the archive."""
+
+    def __init__(self, run: Import, file: RecordingFile, chosen: Format) -> None:
+        self._run, self._file, self._format = run, file, chosen
+        width = run.store.base
+        # A book of a snapshot table is that of its own moment.
+        self.feed = run.feed if chosen.stands else Rebuilder(width, _EVER, _EVER, unchanged=False)
+        self.feed.tally = Tally()
+        self._parts: list[Books] = []
+        self._levels = self._books = self._stored = self._messages = 0
+        self._left_out, self._odd = Counter[str](), Counter[str]()
+        self._tokens: set[Token] = set()
+        self._note = ""
+
+    def add(self, *, is_last: bool) -> ImportedFile:
+        """Read the file to its end; of the last one also what stands there."""
+        try:
+            for batch in self._format.read(self._file, self._run.options.clock):
+                self._take(batch)
+        except DamagedFileError as problem:
+            if not self._messages:
+                raise
+            self._note = problem.problem
+        if self._format.stands:
+            self._keep(self.feed.end())
+        if is_last or not self._format.stands:
+            self._keep(self.feed.finish())
+        self._flush()
+        return self._report()
+
+    def _take(self, batch: Batch) -> None:
+        self._messages += batch.messages
+        self._left_out += batch.left_out
+        self._odd += batch.odd
+        if batch.markets:
+            self._run.learn(batch.markets)
+        self._keep(self.feed.heard(batch.heard))
+        if batch.changes is not None and len(batch.changes):
+            changes, odd = cleaned(batch.changes)
+            self._left_out.update(odd)
+            tokens = tuple(map(self._run.place, changes.tokens))
+            self._tokens.update(tokens)
+            self._keep(self.feed.push(replace(changes, tokens=tokens)))
+
+    def _keep(self, parts: Iterator[Books]) -> None:
+        for part in parts:
+            self._parts.append(part)
+            self._books += len(part)
+            self._levels += len(part.bids.price)
+            if self._levels >= _LEVELS:
+                self._flush()
+
+    def _flush(self) -> None:
+        tally = self.feed.tally
+        if tally.disagreements > self._run.options.max_disagreement * tally.checked:
+            raise NotTidyError(
+                f"{self._file.path.name!r}: {disagreement(tally)}; allowed are "
+                f"{100 * self._run.options.max_disagreement:g} %. If a part of the recording is missing there, give a "
+                "smaller max_gap; max_disagreement=1 takes the books as they are.",
+            )
+        if self._parts:
+            parts, self._parts, self._levels = self._parts, [], 0
+            self._stored += self._run.put(joined(parts).sort(), stand=self.feed.unchanged)
+
+    def _report(self) -> ImportedFile:
+        tally = self.feed.tally
+        said = {
+            "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd,
+            "token of no known market, kept as a market of its own": self._run.strangers(self._tokens),
+        }  # fmt: skip
+        notes = [*filter(None, [self._note]), *(f"{count:,} {what}" for what, count in said.items() if count)]
+        return ImportedFile(
+            str(self._file.path),
+            "books",
+            self._format.name,
+            self._messages,
+            self._books,
+            self._stored,
+            tally.changes,
+            tally.gaps,
+            tally.disagreements,
+            ", ".join(f"{count:,} {kind}" for kind, count in self._left_out.most_common()) or None,
+            "; ".join(notes) or None,
+        )
+
+
+class Journal:
+    """Which files are in the archive, and the books that were open at the end of the last one: one file, replaced."""
+
+    def __init__(self, store: ArchiveStore) -> None:
+        self._place = Store(f"{store.root.rstrip('/')}/imports", store.options)
+        self.files: set[str] = set()
+        self._state: dict[str, Any] = {}
+        self._arrays: dict[str, Any] = {}
+        try:
+            with self._place.open(_JOURNAL) as file:
+                body = file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with np.load(io.BytesIO(body), allow_pickle=False) as found:
+            self._state = json.loads(bytes(found["state"]).decode())
+            self._arrays = {name: found[name] for name in found.files if name != "state"}
+        self.files = set(self._state["files"])
+
+    def restore(self, feed: Rebuilder, key: str) -> None:
+        """The open books of the last import, if it was of these options."""
+        if self._state.get("key") == key:
+            tokens = tuple(Token(*one) for one in self._state["tokens"])
+            feed.open = Changes(tokens, **self._arrays)
+            feed.alive, feed.before = self._state["alive"], self._state["before"]
+
+    def write(self, digest: str | None, feed: Rebuilder, key: str) -> None:
+        """A file is in the archive, and these books are open."""
+        if digest is not None:
+            self.files.add(digest)
+        state = {
+            "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "alive": feed.alive,
+            "before": feed.before,
+        }  # fmt: skip
+        body = io.BytesIO()
+        arrays = {f.name: getattr(feed.open, f.name) for f in fields(Changes) if f.name != "tokens"}
+        np.savez(body, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
+        if is_url(self._place.uri):
+            self._place.write(_JOURNAL, body.getbuffer())
+            return
+        folder = Path(self._place.uri.removeprefix("file://"))
+        folder.mkdir(parents=True, exist_ok=True)
+        made = f"{uuid.uuid4().hex}.part"
+        self._place.write(made, body.getbuffer())
+        (folder / made).replace(folder / _JOURNAL)
+
+
+_JOURNAL = "journal.npz"
+
+
+def stretches(books: Books, most: int) -> Iterator[Books]:
+    """The books of all markets without what comes after a gap above ``most`` [microseconds], then that, and so on."""
+    names: dict[str, int] = {}
+    market = np.array([names.setdefault(t.market_id, len(names)) for t in books.tokens] or [0])[books.token]
+    order = np.lexsort((books.ts, market))
+    step = (np.diff(books.ts[order]) > most) & (np.diff(market[order]) == 0)
+    number = np.append(0, np.cumsum(step))[: len(order)]
+    heads = np.append(True, np.diff(market[order]) != 0)[: len(order)]
+    number = number - np.maximum.accumulate(np.where(heads, number, 0))
+    run = np.empty(len(order), np.int64)
+    run[order] = number
+    if not run.any():
+        yield books
+        return
+    for one in range(int(run.max()) + 1):
+        yield books.take(np.flatnonzero(run == one))
+
+
+def refused(path: Path, problem: Exception) -> ImportedFile:
+    """The row of a file that was left out."""
+    text = problem.problem if isinstance(problem, ConfigError) else str(problem)
+    return ImportedFile(str(path), None, None, None, None, None, note=text)
+
+
+def _of_file(problem: ConfigError, path: Path) -> ConfigError:
+    """The same error, which names the file."""
+    if path.name in problem.problem:
+        return problem
+    return ConfigError(f"{path.name!r}: {problem.problem}")
+
+
+def is_left_out(rows: int | None, note: str | None) -> bool:
+    """Whether a row of the report is of a file that should have been read."""
+    return rows is None and note not in (BEFORE, OTHER)
+
+
+def _in_order(paths: Iterable[Path]) -> list[Path]:
+    """Files by name, numbers in names by their value."""
+
+    def key(path: Path) -> list[tuple[int, str]]:
+        return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
+
+    return sorted(paths, key=key)
+
+
+def _digest(path: Path, key: str) -> str:
+    """What tells a file from others: its size, and how it begins and ends."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        head = file.read(_ENDS)
+        file.seek(max(size - _ENDS, 0))
+        return hashlib.blake2b(f"{size} {key} ".encode() + head + file.read(), digest_size=16).hexdigest()
+
+
+def _expanded(paths: Iterable[Path]) -> tuple[list[Path], set[Path]]:
+    """The files of paths, folders and patterns, each once, and those that were named; ConfigError without any."""
+    out: list[Path] = []
+    named = set()
+    for path in paths:
+        if path.is_dir():
+            inside = _in_order(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
+            if not any(RecordingFile(p).form for p in inside):
+                raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
+            out += inside
+        elif glob.has_magic(str(path)) and not path.exists():
+            found = _in_order(p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file())  # noqa: PTH207  of any folder
+            if not found:
+                raise ConfigError(f"{str(path)!r} matches no file.")
+            out += found
+        elif not path.is_file():
+            raise ConfigError(f"{str(path)!r} does not exist.")
+        else:
+            out.append(path)
+            named.add(path)
+    return list(dict.fromkeys(out)), named
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def add_files(
+    store: ArchiveStore,
+    paths: Iterable[Path],
+    options: Options,
+    *,
+    token_id: str | None,
+    format: str | None,  # noqa: A002  as the option of the command is called
+    progress: bool | None,
+) -> list[ImportedFile]:
+    """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
+    every, named = _expanded(paths)
+    tidy: list[files.Found] = []
+    recordings: list[tuple[RecordingFile, Format]] = []
+    out: list[ImportedFile] = []
+    for path in every:
+        file = RecordingFile(path)
+        if file.form is None and path not in named:
+            out.append(refused(path, ConfigError(OTHER)))
+            continue
+        try:
+            chosen = format_of(file, format) if file.form else None
+            if chosen is not None:
+                recordings.append((file, chosen))
+            else:
+                tidy += files.found([path], token_id, options.clock)
+        except ConfigError as problem:
+            if path in named:
+                raise
+            out.append(refused(path, problem))
+    out += [_add_tidy(store, found) for found in sorted(tidy, key=lambda one: files.ORDER.index(one.kind))]
+    if recordings:
+        with store.writer("recordings"):
+            out += Import(store, options).add(recordings, named=named, progress=progress)
+    left = [one for one in out if is_left_out(one.rows, one.note)]
+    if left and not any(one.format for one in out):
+        raise ConfigError("None of the files can be read. " + " ".join(str(one.note) for one in left[:3]))
+    for one in left:
+        warn(f"Left out {one.note}", RecordingWarning)
+    return out
+
+
+def _add_tidy(store: ArchiveStore, one: files.Found) -> ImportedFile:
+    points = stored = one.rows
+    if one.kind in VIEWS:
+        try:
+            points, stored = ingest.add_points(store, one.kind, one.data, replace=False, complete=False)
+        except NotTidyError as problem:
+            raise NotTidyError(f"{one.path.name!r}: {problem}") from problem
+    else:
+        kinds = ("markets", "events", "series")
+        ingest.add_records(store, *(one.data if kind == one.kind else None for kind in kinds))
+    return ImportedFile(str(one.path), one.kind, "tidy", one.rows, points, stored)
