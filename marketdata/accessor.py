@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from marketdata import display
 from marketdata.points.columns import Data
+from marketdata.points.returns import How
 from marketdata.tidy import (
     answers,
     asof,
@@ -299,7 +300,7 @@ class Accessor(_Suggestions, Generic[F]):
         """First, greatest, least and last value of each bucket; see `marketdata.ohlc`."""
         return returns.ohlc(self._frame, resolution, value, resolution_of=resolution_of)
 
-    def returns(self, value: str | None = None, *, how: returns.How = "simple", resolution: str | None = None) -> F:
+    def returns(self, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
         """Change of a value from the row before; see `marketdata.returns`."""
         return returns.returns(self._frame, value, how=how, resolution=resolution)
 

@@ -14,6 +14,7 @@ From top to bottom; a layer may import its own and lower ones::
     display                        how frames are shown
     plot
     tidy
+    adapters                       frames, lists and engines to columns and back: the only modules that know a library
     fetch
     wire
     adapters                       formats and libraries of others as points
@@ -46,6 +47,7 @@ LAYERS = (
     ("adapters",),
     ("wire",),
     ("fetch",),
+    ("adapters",),
     ("tidy",),
     ("plot",),
     ("display",),
@@ -63,6 +65,7 @@ LAYER = {name: layer for layer, packages in enumerate(LAYERS) for name in packag
 FORBIDDEN = {
     "fetch": {"tidy"},
     "tidy": {"fetch"},
+    "adapters": {"fetch"},
     "client": {"archive"},
     "archive": {"client", "fetch"},
     "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars", "dask"},
@@ -147,3 +150,15 @@ def test_data_and_rules_have_types() -> None:
         for name, path in rules.items()
     }
     assert [name for name, found in names.items() if "Any" in found] == []
+
+
+def test_points_know_no_library() -> None:
+    """Modules of points import the standard library, numpy and lower layers."""
+    allowed = {*sys.stdlib_module_names, "numpy", "marketdata"}
+    for name, path in MODULES.items():
+        if package(name) != "points":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert {n.split(".")[0] for n in names} <= allowed, f"{name} imports {names}"

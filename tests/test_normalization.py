@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.tidy import normalization
+from marketdata.adapters import normalization
 
 
 @pytest.mark.parametrize("dtype", [pl.UInt8, pl.Int8, pl.UInt16, pl.Int16, pl.UInt32, pl.Int64, pl.UInt64, pl.Float32])

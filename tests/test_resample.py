@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 from test_foreign_frames import book, prices
 
 import marketdata as md
+from marketdata.adapters.dispatch import Overlap, run
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Overlap, run
 from marketdata.tidy.resample import _of_parts, _reduced
 
 

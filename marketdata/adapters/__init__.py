@@ -1,1 +1,1 @@
-"""Data of others as points: the only rooms that know a library or a format by name."""
+"""Data of others as points and back: the only modules that know a library or a format by name."""

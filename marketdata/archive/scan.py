@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from marketdata.adapters.engines import plain_types
+from marketdata.adapters.partitions import home
 from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
 from marketdata.archive.storage.schema import id_columns, to_table
 from marketdata.archive.storage.tables import Table, Version
@@ -21,9 +23,7 @@ from marketdata.points.columns import Books, Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.engines import plain_types
 from marketdata.tidy.frames import to_frame
-from marketdata.tidy.partitions import home
 from marketdata.times import Range, to_datetime, to_micros
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from marketdata.adapters import normalization
 from marketdata.errors import ConfigError, not_installed
 from marketdata.plot.chart import (
     ASK,
@@ -34,7 +35,7 @@ from marketdata.plot.chart import (
 from marketdata.points import schema
 from marketdata.points.arguments import choice
 from marketdata.points.resample import run_ends
-from marketdata.tidy import forecast_scores, normalization, shapes
+from marketdata.tidy import forecast_scores, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.cross_token import probabilities
 from marketdata.tidy.quotes import bbo

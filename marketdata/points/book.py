@@ -31,7 +31,7 @@ TOP: dict[str, Callable[[Books], Floats]] = {
 }
 
 
-def bbo(books: Books) -> Values:
+def bbo(books: Books) -> dict[str, Floats]:
     """Best bid and offer."""
     return {name: column(books) for name, column in TOP.items()}
 

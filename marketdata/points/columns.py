@@ -282,6 +282,10 @@ class Books(Columns):
         begins = np.where(counts > 0, self._begins, ends - counts)
         return int(counts.sum()) == len(self.bids.price) and bool((begins == ends - counts).all())
 
+    def series(self, values: Mapping[str, NDArray[np.float64]]) -> Series:
+        """Numbers of each entry as a series of the same tokens and times."""
+        return Series(self.tokens, self.bounds, self.ts, values, place=self.place)
+
     def cut(self, levels: int) -> Books:
         """At most the best ``levels`` levels of each side."""
         return replace(self, bids=self.bids.head(levels), asks=self.asks.head(levels))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Books, Data, Floats, Ints, ranges
+from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series, ranges
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
 
@@ -109,6 +110,30 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
         total = np.add.reduceat(np.where(missing, 0.0, values) * weights, starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
+
+
+def buckets(columns: Columns, width: BucketWidth) -> Ints:
+    """Where the buckets of each token begin."""
+    return bucket_starts(columns.ts - width.offset if width.offset else columns.ts, columns.starts, width.micros)
+
+
+def last_of(columns: Columns, width: BucketWidth) -> Ints:
+    """Rule 2: the entries with the greatest time of each token and bucket."""
+    return last_rows(columns.ts, buckets(columns, width), columns.starts)
+
+
+def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Series:
+    """Rules 3 and 4: the mean of each value in each bucket, by its counts if it has them, and the counts behind it."""
+    starts = buckets(series, width)
+    found = {}
+    for name in values:
+        count = series.values.get(name + COUNT)
+        weights = None if count is None else np.nan_to_num(count, nan=1.0)
+        found[name], found[name + COUNT] = means(series.values[name], weights, starts)  # type: ignore[assignment] # whole
+    out = series.take(starts)
+    return replace(
+        out, ts=width.floor(out.ts), values={c: found[c] for c in sorted(found, key=lambda c: c not in values)}
+    )
 
 
 def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:

@@ -56,6 +56,13 @@ def outside_0_1(values: Floats) -> NDArray[np.bool_]:
     return out
 
 
+def refuse_cents(name: str, values: Floats) -> None:
+    """NotTidyError where a column is no probability."""
+    wrong = outside_0_1(values)
+    if wrong.any():
+        raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
+
+
 def check_names(columns: Iterable[str]) -> None:
     """Refuse a frame that has two columns of one name (NotTidyError)."""
     present = list(columns)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory, series_of
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
 from marketdata.points.arguments import number
-from marketdata.points.columns import Ints, Side
+from marketdata.points.columns import Columns, Ints, Side
 from marketdata.points.fees import Schedule, schedule
-from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, require
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import closed, in_memory, opened, series_of
 from marketdata.tidy.grids import own_times, refuse_off_grid
-from marketdata.tidy.measures import books_of, top
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.table import EagerTable, refuse_cents
 from marketdata.times import to_text
 
 _TIME = pl.Datetime("us", "UTC")
@@ -89,8 +88,8 @@ def account(
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
     width, start = BucketWidth.of(resolution), number("cash", cash, least=-np.inf)
-    rows = in_memory(prices)
-    quotes = _quotes(rows, None if fees is None else schedule(fees))
+    own = in_memory(prices, ("nested", "books", "bbo", "prices"))
+    quotes = _quotes(own, None if fees is None else schedule(fees))
     for one in quotes.values():
         refuse_off_grid(one.ts, width, "give the bucket width of the prices")
     every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
@@ -112,11 +111,11 @@ def account(
         "profit_sold": sum_.money + sum_.sale,
         "drawdown": rules.drawdown(equity),
     }
-    kind = nw.from_native(rows).drop("side", strict=False).to_native()
+    kind = own.without("side")
     by_market = _by(times, "market_id", paths, first, {who: who[0] for who in paths})
     by_event = None if events is None else _by(times, "event_id", paths, first, _events(events, list(paths)))
-    frames = (_frame(times, columns), by_market, by_event)
-    return Account(*(None if frame is None else closed(frame, kind) for frame in frames))
+    tables = (_frame(times, columns), by_market, by_event)
+    return Account(*(None if table is None else frames.of_table(kind, table) for table in tables))
 
 
 def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll: Any = None) -> Any:
@@ -160,23 +159,20 @@ def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll
     return out if out.ndim else float(out)
 
 
-def _quotes(rows: Any, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
+def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
     """What was known of each token, from books, bbo or prices."""
-    table = opened(rows, ("nested", "books", "bbo", "prices"))
-    if table.kind == "prices":
-        table, value = probability_of(table)
-        return {
-            token: Quotes(table.array("ts")[run], table.array(value)[run]) for token, run in _runs(table, table.groups)
-        }
-    refuse_cents(top(table), "best_bid", "best_ask")
-    heads, books = books_of(table)
-    starts, ts = group_starts(heads.array("market_id"), heads.array("token_id")), heads.array("ts")
+    if frame.kind == "prices":
+        series, value = probability_of(frame)
+        return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _runs(series)}
+    books = frames.books(frame)
+    for name, top in (("best_bid", books.bids), ("best_ask", books.asks)):
+        refuse_cents(name, top.best)
     out = {}
-    for token, run in _runs(heads, starts):
+    for token, run in _runs(books):
         side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)
         own = None if fees is None else fees.of_market(token[0])
         charge = None if own is None else _charge(own)
-        out[token] = Quotes(ts[run], books.mid[run], side, charge)
+        out[token] = Quotes(books.ts[run], books.mid[run], side, charge)
     return out
 
 
@@ -184,10 +180,9 @@ def _charge(fees: Schedule) -> Any:
     return lambda price, shares, _book: fees(price, shares)
 
 
-def _runs(table: EagerTable, starts: Ints) -> list[tuple[tuple[str, str], slice]]:
-    ids = zip(*(map(str, table.texts(c, starts)) for c in ID_COLUMNS[:2]), strict=True)
-    runs = zip(starts.tolist(), run_ends(starts, len(table)).tolist(), strict=True)
-    return [((market, token), slice(a, b)) for (market, token), (a, b) in zip(ids, runs, strict=True)]
+def _runs(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
+    runs = pairwise(columns.bounds.tolist())
+    return [((t.market_id, str(t.token_id)), slice(a, b)) for t, (a, b) in zip(columns.tokens, runs, strict=True)]
 
 
 def _tokens(
@@ -195,9 +190,9 @@ def _tokens(
 ) -> dict[tuple[str, str], rules.Token]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILLS)
-    ts, shares, notional, fee = (table.array(c) for c in ("ts", "shares", "notional", "fee"))
+    ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
     refuse_off_grid(ts, width, "give the bucket width of the fills")
-    sides = np.array([str(side) for side in table.source.raw("side")], object)
+    sides = np.array([str(side) for side in table.raw("side")], object)
     if len(wrong := np.flatnonzero(~np.isin(sides, ("buy", "sell")))):
         raise NotTidyError(f"side is 'buy' or 'sell' in a frame of fills; row {wrong[0]} has {sides[wrong[0]]!r}.")
     of = defaultdict(list)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from narwhals.stable.v2.dependencies import is_dask_dataframe
 
+from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
@@ -28,7 +29,6 @@ from marketdata.tidy.backends import (
     run,
     source_of,
 )
-from marketdata.tidy.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_duration

@@ -25,11 +25,12 @@ from narwhals.stable.v2.dependencies import (
     is_pyarrow_table,
 )
 
+from marketdata.adapters import engines, partitions
+from marketdata.adapters.normalization import from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
-from marketdata.tidy import engines, nested, partitions
-from marketdata.tidy.normalization import from_codes
+from marketdata.tidy import nested
 from marketdata.tidy.table import EagerTable
 
 if TYPE_CHECKING:

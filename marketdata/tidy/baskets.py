@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from marketdata.adapters import frames
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import baskets
 from marketdata.points.arguments import number
 from marketdata.points.baskets import Event, Legs
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books
 from marketdata.points.fees import ALLOWED, Schedule, schedule
-from marketdata.points.schema import ID_COLUMNS, require
-from marketdata.tidy.backends import Result, beside
-from marketdata.tidy.measures import books_of, series, top, with_tokens
+from marketdata.points.schema import refuse_cents, require
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.table import EagerTable, refuse_cents
 
 # The names that the venue's own records have for the same.
 _EXCLUSIVE = ("exclusive", "negRisk", "neg_risk")
@@ -82,42 +80,35 @@ def size_of(size: Any) -> float | None:
     return None if size is None else number("size", size)
 
 
-def overround(table: EagerTable, events: Sequence[Event]) -> pl.DataFrame:
+def overround(frame: Frame, events: Sequence[Event]) -> Any:
     """See `cross_token.overround`."""
-    legs, books = _legs(table, events)
-    return _frame(legs, baskets.prices(legs, books))
+    legs, books = _legs(frame, events)
+    return _to_frame(frame, legs, baskets.prices(legs, books))
 
 
-def arbitrage(table: EagerTable, events: Sequence[Event], fees: Schedule, size: float | None) -> pl.DataFrame:
+def arbitrage(frame: Frame, events: Sequence[Event], fees: Schedule, size: float | None) -> Any:
     """See `cross_token.arbitrage`."""
-    legs, books = _legs(table, events)
-    return _frame(legs, baskets.costs(legs, books, fees, size))
+    legs, books = _legs(frame, events)
+    return _to_frame(frame, legs, baskets.costs(legs, books, fees, size))
 
 
-def probabilities(table: EagerTable, events: Sequence[Event]) -> Result:
+def probabilities(frame: Frame, events: Sequence[Event]) -> Any:
     """See `cross_token.probabilities`."""
-    table, value = probability_of(table)
-    heads = table.groups
-    ids = zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True)
-    tokens = [Token(str(market), token) for market, token in ids]
-    legs = Legs.of(events, tokens, table.token_numbers, table.array("ts"))
+    series, value = probability_of(frame)
+    legs = Legs.of(events, series.tokens, series.token, series.ts)
     rows = np.flatnonzero(legs.side == baskets.YES)
-    values = baskets.probabilities(legs, table.array(value))[rows]
-    return beside(table.take(rows), ["ts", *ID_COLUMNS], [series("probability", values)])
+    values = baskets.probabilities(legs, series.values[value])[rows]
+    return frames.to_frame(frame, series.take(rows), {"probability": values})
 
 
-def _legs(table: EagerTable, events: Sequence[Event]) -> tuple[Legs, Books]:
-    refuse_cents(top(table), "best_bid", "best_ask")
-    heads, books = books_of(table)
-    books = with_tokens(heads, books)
-    return Legs.of(events, books.tokens, books.token, heads.array("ts")), books
+def _legs(frame: Frame, events: Sequence[Event]) -> tuple[Legs, Books]:
+    books = frames.books(frame)
+    for name, side in (("best_bid", books.bids), ("best_ask", books.asks)):
+        refuse_cents(name, side.best)
+    return Legs.of(events, books.tokens, books.token, books.ts), books
 
 
-def _frame(legs: Legs, values: dict[str, NDArray[Any]]) -> pl.DataFrame:
+def _to_frame(frame: Frame, legs: Legs, values: Mapping[str, NDArray[Any]]) -> Any:
     event, ts, _ = legs.groups()
-    names = np.array([one.event_id for one in legs.events], object)
-    return pl.DataFrame([
-        pl.Series("ts", ts, dtype=pl.Int64).cast(pl.Datetime("us", "UTC")),
-        pl.Series("event_id", names[event].tolist(), dtype=pl.String),
-        *(series(name, column) for name, column in values.items()),
-    ])  # fmt: skip
+    names = [legs.events[i].event_id for i in event.tolist()]
+    return frame.build({"ts": frames.times(ts), "event_id": names, **values}, len(names))

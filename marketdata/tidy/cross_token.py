@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-import polars as pl
-
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import run
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import cross_token as rules
 from marketdata.points.arguments import whole
-from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, TOLERANCE
+from marketdata.points.columns import Series
+from marketdata.points.cross_token import Counts
+from marketdata.points.schema import BOOKS, refuse_cents
 from marketdata.tidy import baskets
-from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.table import EagerTable, refuse_cents
 
 F = TypeVar("F")
 By = Literal["market", "event"]
-Counts = int | Mapping[str, int] | None
-_MARKET = ("market_id", "ts")
-_SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
-_HELD, _ALL = "__held", "__all"
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -44,33 +40,11 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
 
 
-def _mirrored(table: EagerTable, counts: Counts) -> pl.DataFrame:
-    book = table.book()
-    refuse_cents(book, "price")
-    data = book.frame()
-    ids = data.select(*ID_COLUMNS).unique()
-    pairs = ids.join(ids.rename({c: f"__{c}" for c in ID_COLUMNS[1:]}), on="market_id")
-    pairs = pairs.filter(pl.col("token_id") != pl.col("__token_id"))
-    known = _known(ids, counts).with_columns(good=((pl.col(_HELD) == 2) & (pl.col(_ALL) == 2)).fill_null(value=False))
-    wrong = known.filter(~pl.col("good"))
-    if len(wrong):
-        names = sorted(map(str, wrong["market_id"].cast(pl.String).to_list()))[:3]
-        raise ConfigError(
-            f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(names)}; a "
-            "complement is of a market with two tokens, both of them in the frame."
-        )
-    data = data.join(pairs.drop("token_label"), on=["market_id", "token_id"])
-    is_ask = pl.col("side").cast(pl.String) == ASK
-    flipped = pl.when(is_ask).then(pl.lit(BID)).otherwise(pl.lit(ASK))
-    side = data.collect_schema()["side"]
-    data = data.with_columns(
-        token_id=pl.col("__token_id"),
-        token_label=pl.col("__token_label"),
-        side=flipped if side == pl.String else flipped.cast(side),
-        price=1.0 - pl.col("price"),
-        __order=~is_ask,
-    )
-    return data.sort(*ID_COLUMNS, "ts", "__order", "level", nulls_last=True).select(*BOOKS)
+def _mirrored(frame: Frame, counts: Counts) -> Any:
+    rows = frames.level_rows(frame)
+    refuse_cents("price", rows.levels.price)
+    entries, levels = rules.complement(rows.entries, rows.sides, rows.levels, counts)
+    return frames.to_frame(frame, entries, frames.level_values(levels), BOOKS)
 
 
 def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
@@ -162,14 +136,20 @@ def arbitrage(
     return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
 
 
-def _free_money(table: EagerTable, counts: Counts) -> pl.DataFrame:
-    out = _sums(table, counts, sizes=True)
-    buy = (pl.col("ask_sum") < 1 - TOLERANCE).fill_null(value=False)
-    sell = (pl.col("bid_sum") > 1 + TOLERANCE).fill_null(value=False)
-    size = pl.when(buy).then(pl.col("__ask_size")).otherwise(pl.when(sell).then(pl.col("__bid_size")))
-    gain = pl.when(buy).then(1 - pl.col("ask_sum")).otherwise(pl.when(sell).then(pl.col("bid_sum") - 1))
-    names = ("ts", "market_id", "buy_all", "sell_all", "size", "gain")
-    return out.with_columns(buy_all=buy, sell_all=sell, size=size, gain=gain).select(*names)
+def _free_money(frame: Frame, counts: Counts) -> Any:
+    return _to_frame(frame, rules.free_money(_best(frame), counts), ("buy_all", "sell_all", "size", "gain"))
+
+
+def _best(frame: Frame) -> Series:
+    best = top(frame)
+    for name in ("best_bid", "best_ask"):
+        refuse_cents(name, best.values[name])
+    return best
+
+
+def _to_frame(frame: Frame, found: Series, names: Sequence[str]) -> Any:
+    values = {"ts": frames.times(found.ts), **found.values}
+    return frames.to_frame(frame, found, values, ["ts", "market_id", *names])
 
 
 def _token_counts(tokens: Any) -> Counts:
@@ -191,36 +171,8 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
-def _known(ids: pl.DataFrame, counts: Counts) -> pl.DataFrame:
-    """Per market: the tokens in the frame, and how many it has; null where that is not known."""
-    out = ids.select(*ID_COLUMNS[:2]).unique().group_by("market_id").agg(pl.len().cast(pl.Int64).alias(_HELD))
-    held, has = pl.col(_HELD), pl.col(_ALL)
-    if counts is None:
-        return out.with_columns(pl.when(held > 1).then(held).alias(_ALL))
-    if isinstance(counts, int):
-        return out.with_columns(pl.when(held <= counts).then(pl.lit(counts)).alias(_ALL))
-    small = pl.DataFrame(
-        {"market_id": pl.Series([*counts], dtype=pl.String), _ALL: pl.Series([*counts.values()], dtype=pl.Int64)}
-    )
-    small = small.with_columns(pl.col("market_id").cast(out.schema["market_id"], strict=False))
-    out = out.join(small, on="market_id", how="left")
-    return out.with_columns(pl.when(held <= has).then(has).alias(_ALL))
-
-
-def _sums(table: EagerTable, counts: Counts, *, sizes: bool = False) -> pl.DataFrame:
-    best = top(table)
-    refuse_cents(best, "best_bid", "best_ask")
-    data = best.frame()
-    values = {name: pl.col(c).fill_null(0.0) for name, c in _SUMS.items()}
-    there = {f"__{c}": (~pl.col(c).is_null()).cast(pl.Int64) for c in _SUMS.values()}
-    least = {f"__{side}_size": pl.col(f"best_{side}_size") for side in (BID, ASK)} if sizes else {}
-    rows = data.select(*_MARKET, **values, **there, **least).group_by(*_MARKET)
-    out = rows.agg(pl.len().alias("tokens"), pl.col(*values, *there).sum(), *(pl.col(c).min() for c in least))
-    out = out.join(_known(data, counts), on="market_id").with_columns(pl.col("tokens").cast(pl.Int64))
-    complete = {name: pl.col(f"__{c}") == pl.col(_ALL) for name, c in _SUMS.items()}
-    out = out.with_columns(pl.when(whole).then(pl.col(name)).alias(name) for name, whole in complete.items())
-    out = out.with_columns(overround=pl.col("ask_sum") - 1).sort(*_MARKET, nulls_last=True)
-    return out.select("ts", "market_id", "tokens", *_SUMS, "overround", *least)
+def _sums(frame: Frame, counts: Counts) -> Any:
+    return _to_frame(frame, rules.sums(_best(frame), counts), ("tokens", *rules.SUMS, "overround"))
 
 
 def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
@@ -245,24 +197,6 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
     return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
 
-def _scaled(table: EagerTable, counts: Counts) -> Result:
-    """Sums over the rows of a market and time, which a stable sort brings together."""
-    table, value = probability_of(table)
-    heads = table.take(table.groups)
-    ids = pl.DataFrame([heads.column(c) for c in ID_COLUMNS[:2]])
-    known = _known(ids, counts)
-    tokens = ids.join(known, on="market_id", how="left", maintain_order="left")[_ALL].fill_null(0).to_numpy()
-    lengths = run_ends(table.groups, len(table)) - table.groups
-    market = np.repeat(np.cumsum(np.diff(heads.array("market_id"), prepend=-1) != 0), lengths)
-    ts, values = table.array("ts"), table.array(value)
-    order = np.lexsort((ts, market))
-    starts = group_starts(market[order], ts[order])
-    sorted_values = values[order]
-    there, total = ~np.isnan(sorted_values), np.nan_to_num(sorted_values, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    if len(starts):
-        there, total = np.add.reduceat(there.astype(np.int64), starts), np.add.reduceat(total, starts)
-    whole = (there == np.repeat(tokens, lengths)[order[starts]]) & (total > 0)
-    scale = np.empty(len(ts))
-    scale[order] = np.repeat(np.where(whole, total, np.nan), run_ends(starts, len(ts)) - starts)
-    probability = pl.Series("probability", values / scale, nan_to_null=True)
-    return beside(table, ["ts", *ID_COLUMNS], [probability])
+def _scaled(frame: Frame, counts: Counts) -> Any:
+    series, value = probability_of(frame)
+    return frames.to_frame(frame, series, {"probability": rules.shares(series, value, counts)})

@@ -11,19 +11,20 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import polars as pl
-from narwhals.stable.v2.dependencies import is_dask_dataframe
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import at_once, in_memory, is_dask, is_in_memory, read, run
+from marketdata.adapters.engines import is_engine
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
 from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Series
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
-from marketdata.tidy.backends import at_once, closed, read, run, source_of
-from marketdata.tidy.engines import is_engine
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, Tokens, resolution_times, tokens_of
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
 
 F = TypeVar("F")
@@ -172,21 +173,21 @@ class _Groups(NamedTuple):
     def keys(self) -> list[str]:
         return [*self.by, *(() if self.edges is None else (_HORIZON,))]
 
-    def of_rows(self, table: EagerTable, heads: EagerTable) -> dict[str, pl.Series]:
+    def of_rows(self, series: Series) -> dict[str, pl.Series]:
         """The horizon of each row, from 0; null after the resolution and without its time."""
         if self.edges is None:
             return {}
-        ends = np.array([self.ends.get(str(market), -1) for market in heads.texts("market_id")], np.int64)
-        end = ends[table.token_numbers]
-        left = end - table.array("ts")
+        ends = np.array([self.ends.get(market, -1) for market, *_ in series.tokens], np.int64)
+        end = ends[series.token]
+        left = end - series.ts
         at = np.searchsorted(np.array(self.edges), left, side="right") - 1
         return {_HORIZON: pl.select(pl.when(pl.Series((end >= 0) & (left >= 0))).then(pl.Series(at))).to_series()}
 
-    def of_markets(self, heads: EagerTable) -> list[pl.Series]:
+    def of_markets(self, series: Series) -> list[pl.Series]:
         """The columns of the outcomes for each token."""
-        markets = heads.texts("market_id")
         return [
-            pl.Series(name, [held.get(str(m)) for m in markets], dtype=dtype) for name, (held, dtype) in self.by.items()
+            pl.Series(name, [held.get(t.market_id) for t in series.tokens], dtype=dtype)
+            for name, (held, dtype) in self.by.items()
         ]
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -270,7 +271,7 @@ def _score(
 def _counting(frame: Any, options: _Options, *, together: bool) -> Callable[[Tokens], Payoff]:
     """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
     count = partial(_counted, outcomes=options.outcomes, of=options.of, together=together)
-    if source_of(frame) is not None:
+    if is_in_memory(frame):
         return count
     known = count(tokens_of(frame))
     return lambda _: known
@@ -301,29 +302,33 @@ def _counted(tokens: Tokens, *, outcomes: Any, of: str, together: bool) -> Payof
 
 
 def _rows(
-    table: EagerTable,
+    frame: Frame,
     counted: Callable[[Tokens], Payoff],
     groups: _Groups,
     clip: float | None,
     loss: scores.Loss | None = None,
-) -> tuple[EagerTable, pl.DataFrame]:
-    """The first row of each token, and of each forecast that counts its token, value, payoff, horizon and loss."""
-    table, value = probability_of(table)
-    heads = table.take(table.groups)
-    paid = counted(zip(*(heads.texts(c) for c in ID_COLUMNS), strict=True))
-    payoff = [paid.get(token, np.nan) for token in zip(*(heads.texts(c) for c in ID_COLUMNS[:2]), strict=True)]
+) -> tuple[Series, pl.DataFrame]:
+    """The prices, and of each forecast that counts its token, value, payoff, horizon and loss."""
+    series, value = probability_of(frame)
+    tokens = [(market, str(token), label) for market, token, label in series.tokens]
+    paid = counted(tokens)
+    payoff = [paid.get(token[:2], np.nan) for token in tokens]
     # Rows are added up by the number of their token, a sorted column, and then by ids.
-    number_of = table.token_numbers
-    p, y = table.array(value), np.array(payoff, float)[number_of]
+    p, y = series.values[value], np.array(payoff, float)[series.token]
     p = p if clip is None else np.clip(p, clip, 1 - clip)
-    columns = {_TOKEN: pl.Series(number_of).set_sorted(), _P: p, _PAID: y}
+    columns = {_TOKEN: pl.Series(series.token).set_sorted(), _P: p, _PAID: y}
     if loss is not None:
         columns[_ERROR] = loss(p, y)
-    return heads, pl.DataFrame({**columns, **groups.of_rows(table, heads)}, nan_to_null=True).drop_nulls()
+    return series, pl.DataFrame({**columns, **groups.of_rows(series)}, nan_to_null=True).drop_nulls()
+
+
+def _ids(series: Series, names: Sequence[str]) -> list[pl.Series]:
+    """The ids of each token."""
+    return [pl.Series(name, [getattr(t, name) for t in series.tokens], dtype=pl.Categorical) for name in names]
 
 
 def _means(
-    table: EagerTable,
+    frame: Frame,
     *,
     counted: Callable[[Tokens], Payoff],
     groups: _Groups,
@@ -331,43 +336,46 @@ def _means(
     name: str,
     loss: scores.Loss,
     clip: float | None,
-) -> pl.DataFrame:
-    heads, rows = _rows(table, counted, groups, clip, loss)
+) -> Any:
+    series, rows = _rows(frame, counted, groups, clip, loss)
     of_rows = [c for c in groups.keys if c == _HORIZON]
     small = rows.group_by(_TOKEN, *of_rows).agg(pl.len().cast(pl.Int64).alias("points"), pl.col(_PAID, _ERROR).sum())
-    owners = [one.gather(small[_TOKEN]) for one in (*(heads.column(c) for c in ids), *groups.of_markets(heads))]
+    owners = [one.gather(small[_TOKEN]) for one in (*_ids(series, ids), *groups.of_markets(series))]
     sums = small.with_columns(*owners).group_by(*ids, *groups.keys).agg(pl.col("points", _PAID, _ERROR).sum())
     out = groups.named(sums.sort(*ids, *groups.keys, nulls_last=True))
     means = [(pl.col(c) / pl.col("points")).alias(n) for c, n in ((_PAID, "outcome"), (_ERROR, name))]
     outcome = ("outcome",) if "token_id" in ids else ()
-    return out.with_columns(means).select(*ids, *groups.names, *outcome, "points", name)
+    return frames.of_table(frame, out.with_columns(means).select(*ids, *groups.names, *outcome, "points", name))
 
 
 def _forecasts(
-    table: EagerTable, *, counted: Callable[[Tokens], Payoff], groups: _Groups, clip: float | None = None
+    frame: Frame, *, counted: Callable[[Tokens], Payoff], groups: _Groups, clip: float | None = None
 ) -> pl.DataFrame:
     """The forecasts that count: how many are of the same market, group, value and payoff."""
-    heads, rows = _rows(table, counted, groups, clip)
+    series, rows = _rows(frame, counted, groups, clip)
     keys = [_P, _PAID, *(c for c in groups.keys if c == _HORIZON)]
     small = rows.group_by(_TOKEN, *keys).agg(pl.len().cast(pl.Int64).alias("points"))
-    owners = [one.gather(small[_TOKEN]) for one in (heads.column("market_id"), *groups.of_markets(heads))]
+    owners = [one.gather(small[_TOKEN]) for one in (*_ids(series, ["market_id"]), *groups.of_markets(series))]
     return small.with_columns(*owners).group_by("market_id", *groups.by, *keys).agg(pl.col("points").sum())
 
 
 def _in_two_steps(
-    frame: Any, small: Callable[[EagerTable], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
+    frame: Any, small: Callable[[Frame], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> Any:
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
-    if is_dask_dataframe(frame) or is_engine(frame):
-        first = run(frame, small, _KINDS, together="market")
+    if is_dask(frame) or is_engine(frame):
+        first = run(frame, partial(_small, small=small), _KINDS, together="market")
         return at_once(first, partial(_finished, finish=finish))
-    return run(frame, lambda table: finish(small(table)), _KINDS, together="all")
+    return run(frame, lambda own: frames.of_table(own, finish(small(own))), _KINDS, together="all")
+
+
+def _small(frame: Frame, small: Callable[[Frame], pl.DataFrame]) -> Any:
+    return frames.of_table(frame, small(frame))
 
 
 def _finished(part: Any, finish: Callable[[pl.DataFrame], pl.DataFrame]) -> Any:
-    source = source_of(part)
-    columns = {c: source.raw(c) for c in source.names}
-    return closed(finish(pl.DataFrame(columns)), part)
+    frame = in_memory(part)
+    return frames.of_table(frame, finish(pl.DataFrame({c: frame.raw(c) for c in frame.names})))
 
 
 def _grouped(rows: pl.DataFrame, groups: _Groups) -> list[tuple[tuple[Any, ...], pl.DataFrame]]:

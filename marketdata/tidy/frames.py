@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.adapters.normalization import from_codes
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names, require
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.tidy import nested
-from marketdata.tidy.normalization import from_codes
 
 if TYPE_CHECKING:
     import pandas as pd

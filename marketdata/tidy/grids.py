@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from marketdata.errors import CoarseGridWarning, ConfigError, warn
 from marketdata.points.columns import Ints
@@ -47,10 +46,10 @@ def is_upsampled(own: BucketWidth | None, width: BucketWidth, *, fill: bool = Fa
 
 
 def warn_if_coarser(width: BucketWidth, argument: str) -> Callable[[Any], None]:
-    """For `run`: warn if all times of a table look like buckets of another width, which ``argument`` can say."""
+    """For `run`: warn if all times of a frame look like buckets of another width, which ``argument`` can say."""
 
-    def check(table: Any) -> None:
-        warn_of_grid(table.unchecked("ts"), width, argument)
+    def check(frame: Any) -> None:
+        warn_of_grid(frame.unchecked("ts"), width, argument)
 
     return check
 
@@ -89,7 +88,7 @@ def coarser_grid(ts: Ints, width: BucketWidth) -> tuple[BucketWidth, int] | None
                 return None
     if grid is None:
         return None
-    count = pl.Series(ts).n_unique()
+    count = len(np.unique(ts))
     ratio = grid.micros // math.gcd(grid.micros, width.micros)
     return (grid, count) if count >= _ENOUGH and ratio**count >= _CHANCES else None
 

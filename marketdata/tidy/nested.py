@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from marketdata.adapters.normalization import from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Books, Floats, Ints, Side
 from marketdata.points.schema import ASK, BID, LISTS
-from marketdata.tidy.normalization import from_codes
 from marketdata.tidy.table import EagerTable, Sides
 
 _PAIRS = (LISTS[:2], LISTS[2:])

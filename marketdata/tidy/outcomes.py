@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import polars as pl
 from narwhals.stable.v2.dependencies import is_dask_dataframe
 
+from marketdata.adapters import engines
+from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import ID_COLUMNS, require
-from marketdata.tidy import engines
 from marketdata.tidy.backends import closed, in_memory, is_lazy, names_of, source_of
-from marketdata.tidy.normalization import is_missing
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from marketdata.adapters import normalization
 from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -16,7 +17,6 @@ from marketdata.points.columns import Books, Floats, Ints, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy import normalization
 from marketdata.tidy.backends import closed, in_memory, source_of
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text

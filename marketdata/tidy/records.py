@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
-from marketdata.tidy.normalization import is_missing
 from marketdata.times import parse_iso, to_datetime
 
 FrameOf = RecordKind | Literal["tokens"]

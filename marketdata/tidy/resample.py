@@ -1,28 +1,30 @@
-"""The aggregation rules of the service (interface 4.2 to 4.4), by the kernels of `runs`.
+"""The aggregation rules of the service (interface 4.2 to 4.4), those of `points.resample` on frames.
 
 Means compose, as each has the count of its base points beside it, in ``<value>_count``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import Overlap, opened, run
+from marketdata.adapters.frame import Column, Frame
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
-from marketdata.points import resample as runs
-from marketdata.points.columns import Ints
+from marketdata.points import resample as rules
+from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
-from marketdata.tidy import nested
-from marketdata.tidy.backends import Overlap, Result, Taken, beside, closed, run, source_of
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_if_coarser
-from marketdata.tidy.table import EagerTable
 
 F = TypeVar("F")
+C = TypeVar("C", bound=Columns)
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _LAST = "__last"
 
@@ -70,96 +72,88 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
 
 def _resampled(
-    table: EagerTable, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
+    frame: Frame, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
 ) -> Any:
-    values = _averaged(table) if table.kind in ("prices", "metrics") else None
-    counts = [v + COUNT for v in values or () if v + COUNT in table.names]
-    ordered = table.in_order([*(values or ()), *counts], unique=values is not None)
-    ordered = ordered.moved(own.micros) if own is not None and is_finer else ordered
-    out = last(ordered, width) if values is None else means(ordered, values, counts, width)
-    if values is not None and not counts and out.data.height < len(ordered):
-        _warn_unweighted(ordered.array("ts"), own)
-    if fill is None:
-        return out
-    given: Any = table.source
-    return filled(EagerTable(source_of(closed(out, given.native)), table.kind), width, fill)
-
-
-def _reduced(table: EagerTable, width: BucketWidth) -> Any:
-    """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
-    if table.kind not in ("prices", "metrics"):
-        ordered = table.in_order(unique=False)
-        kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
-        made = [c for c in kept.keys if kept.is_made(c)]  # the label of a row that is left out here, maybe
-        passed = {c: c for c in kept.names if c not in made}
-        return Result(
-            pl.DataFrame([kept.column(c) for c in made]), [Taken(table.source, passed, kept.rows)], kept.names
-        )
-    values = _averaged(table)
-    counts = [v + COUNT for v in values if v + COUNT in table.names]
-    ordered = table.in_order([*values, *counts])
-    starts, ts = _bucket_starts(ordered, width), ordered.column("ts")
-    ends = runs.run_ends(starts, len(ordered)) - 1
-    out = means(ordered, values, counts, width)
-    data = out.data.with_columns(ts.gather(starts), ts.gather(ends).alias(_LAST))
-    return out._replace(data=data, order=[*(out.order or ()), _LAST])
-
-
-def _of_parts(table: EagerTable, width: BucketWidth) -> Any:
-    if table.kind not in ("prices", "metrics"):
-        return last(table.in_order(unique=False), width)
-    values = [v for v in table.names if v + COUNT in table.names]
-    table = table.in_order(unique=False)
-    first, last_of = table.array("ts"), table.instants(_LAST)
-    new = np.zeros(len(table), bool)
-    new[table.groups] = True
-    if ((first[1:] <= last_of[:-1]) & ~new[1:]).any():
-        raise Overlap
-    return means(table, values, [v + COUNT for v in values], width)
-
-
-def last(ordered: EagerTable, width: BucketWidth) -> Result:
-    """Rule 2: the rows with the greatest ``ts`` of each token and bucket, with their further columns."""
-    kept = ordered.take(runs.last_rows(ordered.array("ts"), _bucket_starts(ordered, width), ordered.groups))
-    own = [c for c in COLUMNS.get(kept.kind, BBO) if c in kept.names]
-    if kept.kind == "nested":
-        kept = nested.in_order(kept)
+    later = own.micros if own is not None and is_finer else 0
+    if frame.kind not in ("prices", "metrics"):
+        out = _last(frame, frames.rows(frame), width, later)
     else:
-        kept = kept.book() if kept.kind == "books" else kept.in_order([c for c in own if c in QUOTES])
-    ts = pl.Series("ts", width.floor(kept.array("ts"))).cast(pl.Datetime("us", "UTC"))
-    read = [c for c in own if c != "ts" and not kept.is_native(c)]
-    taken = Taken(kept.source, {c: c for c in kept.names if c not in (*read, "ts")}, kept.rows)
-    return Result(pl.DataFrame([ts, *kept.columns(*read)]), [taken], kept.names)
+        values = _averaged(frame)
+        series = _later(frames.series(frame, _with_counts(frame, values)), later)
+        means = rules.means_of(series, values, width)
+        if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
+            _warn_unweighted(series.ts, own)
+        out = _to_frame(frame, means)
+    return out if fill is None else filled(opened(out, [frame.kind]), width, fill)
 
 
-def _bucket_starts(ordered: EagerTable, width: BucketWidth) -> Ints:
-    ts = ordered.array("ts")
-    return runs.bucket_starts(ts - width.offset if width.offset else ts, ordered.groups, width.micros)
+def _later(columns: C, micros: int) -> C:
+    return replace(columns, ts=columns.ts + micros) if micros else columns
 
 
-def means(ordered: EagerTable, values: list[str], counts: list[str], width: BucketWidth) -> Result:
-    """Rules 3 and 4."""
-    ts, starts = ordered.array("ts"), _bucket_starts(ordered, width)
-    numbers, weighed = [pl.Series("ts", width.floor(ts[starts])).cast(pl.Datetime("us", "UTC"))], []
-    for v in values:
-        weights = np.nan_to_num(ordered.array(v + COUNT), nan=1.0) if v + COUNT in counts else None
-        mean, count = runs.means(ordered.array(v), weights, starts)
-        numbers.append(pl.Series(v, mean).fill_nan(None))
-        weighed.append(pl.Series(v + COUNT, count))
-    order = ["ts", *ordered.keys, *values, *(v + COUNT for v in values)]
-    return beside(ordered.take(starts), ordered.keys, [*numbers, *weighed])._replace(order=order)
+def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
+    return [*values, *(v + COUNT for v in values if v + COUNT in frame.names)]
 
 
-def _averaged(table: EagerTable) -> list[str]:
+def _to_frame(frame: Frame, means: Series, **more: Column) -> Any:
+    return frames.to_frame(frame, means, {"ts": frames.times(means.ts), **means.values, **more})
+
+
+def _reduced(frame: Frame, width: BucketWidth) -> Any:
+    """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
+    if frame.kind not in ("prices", "metrics"):
+        rows = frames.rows(frame)
+        kept = rows.take(rules.last_of(rows, width))
+        return frames.rows_to_frame(frame, kept.place, frames.labels(frame, kept))
+    values = _averaged(frame)
+    series = frames.series(frame, _with_counts(frame, values))
+    starts = rules.buckets(series, width)
+    ends = rules.run_ends(starts, len(series)) - 1
+    means = replace(rules.means_of(series, values, width), ts=series.ts[starts])
+    return _to_frame(frame, means, **{_LAST: frames.times(series.ts[ends])})
+
+
+def _of_parts(frame: Frame, width: BucketWidth) -> Any:
+    rows = frames.rows(frame)
+    if frame.kind not in ("prices", "metrics"):
+        return _last(frame, rows, width)
+    values = [v for v in frame.names if v + COUNT in frame.names]
+    last = frame.take(rows.rows).times(_LAST)
+    new = np.zeros(len(rows), bool)
+    new[rows.starts] = True
+    if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
+        raise Overlap
+    return _to_frame(frame, rules.means_of(frames.with_values(frame, rows, _with_counts(frame, values)), values, width))
+
+
+def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Any:
+    """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
+    kept = rows.take(rules.last_of(_later(rows, later), width))
+    own = frame.take(kept.rows)
+    values: dict[str, Column] = {}
+    found: Columns
+    if frame.kind == "books":
+        found = frames.level_rows(own).entries
+    elif frame.kind == "nested":
+        found = books = frames.books(own)
+        values = {} if frames.lists_are_tidy(own, books) else frames.lists(books)
+    else:
+        found = frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
+    values["ts"] = frames.times(width.floor(found.ts + later))
+    # The label of a token may be in a row that is left out.
+    return frames.to_frame(own, replace(found, tokens=kept.tokens), values, frame.names)
+
+
+def _averaged(frame: Frame) -> list[str]:
     """The columns that are averaged; others are left out with a warning."""
-    if table.kind == "prices" and set(BBO) <= set(table.names):
+    if frame.kind == "prices" and set(BBO) <= set(frame.names):
         raise NotTidyError(
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
             "select the columns of one of them, resample each, and join the results."
         )
-    own = [c for c in COLUMNS[table.kind] if c not in ("ts", *ID_COLUMNS)]
-    values = value_columns(table.names)
-    numbers = [v for v in values if v in own or table.is_number(v)]
+    own = [c for c in COLUMNS[frame.kind] if c not in ("ts", *ID_COLUMNS)]
+    values = value_columns(frame.names)
+    numbers = [v for v in values if v in own or frame.is_number(v)]
     other = sorted(set(values) - set(numbers))
     if other:
         warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)

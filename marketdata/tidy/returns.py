@@ -3,57 +3,53 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-import numpy as np
-import polars as pl
-
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import run
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Floats
-from marketdata.points.resample import run_ends
-from marketdata.points.schema import Kind, value_columns
+from marketdata.points import returns as rules
+from marketdata.points.columns import Series
+from marketdata.points.returns import How
+from marketdata.points.schema import Kind, refuse_cents, value_columns
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, beside, run
 from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
 from marketdata.tidy.measures import top
-from marketdata.tidy.table import EagerTable, refuse_cents
 
 F = TypeVar("F")
-How = Literal["simple", "log", "change", "log_odds"]
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 
 
-def value_of(table: EagerTable, value: str | None) -> tuple[EagerTable, str]:
-    """A table with one row per token (market) and time, and the name of a column of numbers in it.
+def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
+    """One entry per token (market) and time, and the name of its column of numbers.
 
-    By default ``price``, or the ``mid`` of books; in order. NotTidyError if rows of one token and time
-    differ, ConfigError if the column has no numbers or none can be chosen.
+    By default ``price``, or the ``mid`` of books. NotTidyError if rows of one token and time differ, ConfigError if the
+    column has no numbers or none can be chosen.
     """
-    if table.kind in ("books", "nested"):
-        table = top(table)
-    columns = value_columns(table.names)
+    best = top(frame) if frame.kind in ("books", "nested") else None
+    columns = value_columns(frame.names if best is None else best.values)
+
+    def is_number(name: str) -> bool:
+        return best is not None or frame.is_number(name)
+
     chosen = value or next((c for c in ("price", "mid") if c in columns), None)
-    numbers = [c for c in columns if c == chosen or table.is_number(c)]
+    numbers = [c for c in columns if c == chosen or is_number(c)]
     if chosen is None and len(numbers) == 1:
         chosen = numbers[0]
-    if chosen is None or chosen not in numbers or (value and not table.is_number(value) and len(table)):
+    if chosen is None or chosen not in numbers or (value and len(frame) and not is_number(value)):
         numbers = [c for c in numbers if c != value]
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
-    return table.in_order([chosen]), chosen
+    return frames.series(frame, [chosen]) if best is None else best, chosen
 
 
-def probability_of(table: EagerTable) -> tuple[EagerTable, str]:
+def probability_of(frame: Frame) -> tuple[Series, str]:
     """`value_of` for prices or mids; NotTidyError where one is no probability."""
-    table, value = value_of(table, None)
-    refuse_cents(table, value)
-    return table, value
-
-
-def _result(ordered: EagerTable, **values: Floats) -> Result:
-    numbers = [pl.Series(name, v, nan_to_null=True) for name, v in values.items()]
-    return beside(ordered, ["ts", *ordered.keys], numbers)
+    series, value = value_of(frame, None)
+    refuse_cents(value, series.values[value])
+    return series, value
 
 
 def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: str | None = None) -> F:
@@ -75,26 +71,10 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     return run(frame, partial(_ohlc, width=width, value=value), KINDS, further=True, watch=watch)
 
 
-def _ohlc(table: EagerTable, width: BucketWidth, value: str | None) -> Result:
-    table, chosen = value_of(table, value)
-    values = table.array(chosen)
-    there = np.flatnonzero(~np.isnan(values))
-    values, ts = values[there], width.floor(table.array("ts")[there])
-    token = np.searchsorted(table.groups, there, side="right")
-    new = np.ones(len(there), bool)
-    new[1:] = (ts[1:] != ts[:-1]) | (token[1:] != token[:-1])
-    starts = np.flatnonzero(new)
-    ends = run_ends(starts, len(there))
-    numbers = {
-        "ts": ts[starts],
-        "open": values[starts],
-        "high": np.maximum.reduceat(values, starts) if len(starts) else values,
-        "low": np.minimum.reduceat(values, starts) if len(starts) else values,
-        "close": values[ends - 1],
-        "points": ends - starts,
-    }
-    out = pl.DataFrame(numbers).cast({"ts": pl.Datetime("us", "UTC")})
-    return beside(table.take(there[starts]), table.keys, out)._replace(order=["ts", *table.keys, *out.columns[1:]])
+def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Any:
+    series, chosen = value_of(frame, value)
+    bars = rules.ohlc(series, chosen, width)
+    return frames.to_frame(frame, bars, {"ts": frames.times(bars.ts), **bars.values})
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
@@ -122,26 +102,9 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 
-def _returns(table: EagerTable, value: str | None, how: How, width: BucketWidth | None) -> Result:
-    table, chosen = value_of(table, value)
-    ts, v = table.array("ts"), table.array(chosen)
-    if how == "log_odds":
-        v = _odds(v)
-    before = np.empty(len(v))
-    before[1:] = v[:-1]
-    before[table.groups] = np.nan
-    if width is not None:
-        before[1:][np.diff(ts) != width.micros] = np.nan
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if how == "simple":
-            move = v / before
-            move -= 1
-            move[before == 0] = np.nan
-        elif how == "log":
-            move = np.where((before > 0) & (v > 0), np.log(v / before), np.nan)
-        else:
-            move = v - before
-    return _result(table, returns=move)
+def _returns(frame: Frame, value: str | None, how: How, width: BucketWidth | None) -> Any:
+    series, chosen = value_of(frame, value)
+    return frames.to_frame(frame, series, {"returns": rules.returns(series, chosen, how, width)})
 
 
 def log_odds(frame: F, value: str | None = None) -> F:
@@ -158,11 +121,6 @@ def log_odds(frame: F, value: str | None = None) -> F:
     return run(frame, partial(_log_odds, value=value), KINDS, further=True)
 
 
-def _log_odds(table: EagerTable, value: str | None) -> Result:
-    table, chosen = value_of(table, value)
-    return _result(table, log_odds=_odds(table.array(chosen)))
-
-
-def _odds(p: Floats) -> Floats:
-    inner = np.where((p > 0) & (p < 1), p, np.nan)
-    return np.asarray(np.log(inner / (1 - inner)))
+def _log_odds(frame: Frame, value: str | None) -> Any:
+    series, chosen = value_of(frame, value)
+    return frames.to_frame(frame, series, {"log_odds": rules.log_odds(series.values[chosen])})

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
+from marketdata.adapters.engines import is_engine
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import whole
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.tidy import frames, nested
 from marketdata.tidy.backends import Result, Taken, is_lazy, run
-from marketdata.tidy.engines import is_engine
 from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 

@@ -21,11 +21,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Books, Ints, Side
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, NOT_0_1, Kind, outside_0_1, values_of
-from marketdata.tidy import normalization
 from marketdata.times import to_text
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.

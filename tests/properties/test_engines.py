@@ -19,10 +19,10 @@ from properties.test_rules import last_books
 from service.memory import MemoryArchive
 
 import marketdata as md
+from marketdata.adapters import engines
 from marketdata.points.columns import Books, Token
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
-from marketdata.tidy import engines
 from marketdata.tidy.frames import to_frame
 
 TOKENS = (Token("0xm", "1" * 77, "Yes"), Token("0xm", "2" * 77, None), Token("0xn", "3" * 77, "No «é» \x00x"[:6]))

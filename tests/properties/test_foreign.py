@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
+from marketdata.points import order
 from marketdata.points import resample as runs
-from marketdata.tidy import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
 IDS = list(plain.IDS)
@@ -369,7 +369,7 @@ def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
     def run(drawn: foreign.Foreign, block: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runs, "_BLOCK", block)
-            patch.setattr(table, "_BLOCK", block)
+            patch.setattr(order, "_BLOCK", block)
             verdict, text = judged(name, case, drawn)
         assert verdict in ("right", "refused"), f"{block} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 

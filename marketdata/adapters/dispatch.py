@@ -1,0 +1,252 @@
+"""A native frame of any kind to the function of a verb, and its result back as that kind; lazy stays lazy.
+
+pandas, polars, Arrow: the frame in memory;
+polars lazy: the same, once the query runs: the verb is one step of it;
+Dask: the same for each partition, after the rows of a token were brought together;
+Spark, DuckDB: the same for Arrow tables of whole tokens, which the engine gives in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import polars as pl
+from narwhals.stable.v2.dependencies import (
+    is_dask_dataframe,
+    is_narwhals_dataframe,
+    is_narwhals_lazyframe,
+    is_pandas_dataframe,
+)
+
+from marketdata.adapters import engines, frames, partitions
+from marketdata.adapters.frame import Column, Frame
+from marketdata.errors import NotTidyError
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
+
+F = TypeVar("F")
+Together = Literal["row", "snapshot", "token", "market", "all"]
+_TOGETHER: dict[Together, Sequence[str]] = {
+    "snapshot": ID_COLUMNS[:2],
+    "token": ID_COLUMNS[:2],
+    "market": ID_COLUMNS[:1],
+}
+
+
+class Overlap(Exception):  # noqa: N818 no error
+    """Reduced rows do not show whether a row is in several parts."""
+
+
+def run(
+    frame: F,
+    function: Callable[[Frame], Any],
+    kinds: Iterable[Kind],
+    *,
+    together: Together = "token",
+    further: bool = False,
+    reduce: Callable[[Frame], Any] | None = None,
+    finish: Callable[[Frame], Any] | None = None,
+    watch: Callable[[Frame], None] | None = None,
+) -> F:
+    """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
+
+    NotTidyError if the frame is none of ``kinds`` (the first that the columns satisfy decides); ConfigError if the
+    function does not support its library. ``together``: which rows of a Dask frame the function must see at once.
+    ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
+    read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
+    streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
+    parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees a frame in memory
+    first, for warnings that all rows decide.
+    """
+    frame, kinds = read(frame), tuple(kinds)
+    again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
+    if is_dask_dataframe(frame):
+        if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
+            frame, again = partitions.apply(frame, again, None), _put_in_order
+        return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
+    if isinstance(frame, pl.LazyFrame) or engines.is_engine(frame):
+        names = names_of(frame)
+        check_names(names)
+        kind = kind_of(names, kinds)
+        own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+        if not isinstance(frame, pl.LazyFrame):
+            keys, whole = _TOGETHER.get(together, ()), together == "all"
+            return engines.apply(engines.selected(frame, own), again, keys, whole=whole)  # type: ignore[no-any-return]
+        query = frame.select(own)
+        if kind == "nested" and together in ("row", "snapshot"):
+            parts = in_query(query, again, streamable=True)
+            return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
+        if reduce is None:
+            return in_query(query, again)  # type: ignore[return-value]
+        parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
+        return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
+    own_frame = opened(frame, kinds)
+    if watch is not None:
+        watch(own_frame)
+    return function(own_frame)  # type: ignore[no-any-return]
+
+
+def at_once(frame: F, function: Callable[[Any], Any]) -> F:
+    """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
+    if is_dask_dataframe(frame):
+        return partitions.apply(frame, function, None, whole=True)  # type: ignore[no-any-return]
+    return engines.apply(frame, function, (), whole=True)  # type: ignore[no-any-return]
+
+
+def _put_in_order(frame: F) -> F:
+    """A frame with one row per token and time in tidy order; equal rows are taken as one."""
+
+    def ordered(own: Frame) -> Any:
+        entries = frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
+        return frames.rows_to_frame(own, entries.place)
+
+    return run(frame, ordered, ["series"], further=True)
+
+
+def _finished(
+    query: pl.LazyFrame,
+    again: Callable[[Any], Any],
+    finish: Callable[[Frame], Any],
+    kinds: tuple[Kind, ...],
+    parts: pl.DataFrame,
+) -> pl.DataFrame:
+    try:
+        return run(parts, finish, kinds)
+    except Overlap:
+        return again(query.collect())  # type: ignore[no-any-return]
+
+
+def in_query(
+    frame: pl.LazyFrame, function: Callable[..., Any], *others: pl.LazyFrame, streamable: bool = False
+) -> pl.LazyFrame:
+    """The function of one or several frames as one step of a polars query; on no rows it shows its columns."""
+    nothing = function(*(pl.DataFrame(schema=f.collect_schema()) for f in (frame, *others)))
+    # A filter of the result is none of the rows that the verb sees; polars 1 would push it down if it were not told.
+    after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
+    return frame.map_batches(
+        lambda rows: function(rows, *(f.collect() for f in others)),
+        schema=nothing.schema, streamable=streamable, **after,
+    )  # fmt: skip
+
+
+def opened(native: Any, kinds: Iterable[Kind]) -> Frame:
+    """The columns of a native frame in memory; NotTidyError if its library is unknown or columns are missing."""
+    frame = frames.of_native(native)
+    if frame is None:
+        raise _unknown(native)
+    frame.kind = kind_of(frame.names, kinds)
+    return frame
+
+
+def in_memory(native: Any, kinds: Iterable[Kind] | None = None) -> Frame:
+    """The columns of a frame of any kind, read into memory; NotTidyError if its library is unknown or it is none."""
+    frame = frames.of_native(collected(native))
+    assert frame is not None
+    frame.kind = frame.kind if kinds is None else kind_of(frame.names, kinds)
+    return frame
+
+
+def series_of(native: Any, what: str, wanted: Iterable[str]) -> Frame:
+    """The columns of a frame of any kind, read into memory, that has these columns."""
+    frame = in_memory(native)
+    require(what, wanted, frame.names)
+    return frame
+
+
+def collected(native: Any) -> Any:
+    """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
+    native = read(native)
+    if is_dask_dataframe(native):
+        computed: Any = native
+        return computed.compute()
+    if is_lazy(native):
+        return native.collect()
+    if engines.is_engine(native):
+        return engines.collected(native)
+    if not is_in_memory(native):
+        raise _unknown(native)
+    return native
+
+
+def read(frame: F) -> F:
+    """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
+    if is_narwhals_dataframe(frame) or is_narwhals_lazyframe(frame):
+        raise NotTidyError("A narwhals frame is taken by its library's own: give frame.to_native().")
+    if not is_batches(frame):
+        return frame
+    import pyarrow as pa
+
+    batches: Any = frame
+    return pa.Table.from_batches([batches]) if isinstance(batches, pa.RecordBatch) else batches.read_all()  # type: ignore[no-any-return]
+
+
+def is_batches(frame: Any) -> bool:
+    """Whether a frame is a batch of Arrow or a reader of batches."""
+    arrow = type(frame).__module__.partition(".")[0] == "pyarrow"
+    return arrow and (hasattr(frame, "read_all") or type(frame).__name__ == "RecordBatch")
+
+
+def names_of(native: Any) -> list[str]:
+    """Names of the columns of a frame of any kind, nothing computed; NotTidyError if its library is unknown."""
+    if is_batches(native):
+        return list(native.schema.names)
+    if is_lazy(native):
+        return native.collect_schema().names()  # type: ignore[no-any-return]
+    if is_dask_dataframe(native) or engines.is_engine(native):
+        return list(native.columns)
+    frame = frames.of_native(native)
+    if frame is None:
+        raise _unknown(native)
+    return list(frame.names)
+
+
+def is_lazy(frame: Any) -> bool:
+    """Whether a frame is a polars LazyFrame."""
+    return isinstance(frame, pl.LazyFrame)
+
+
+def is_dask(frame: Any) -> bool:
+    """Whether a frame is one of Dask."""
+    return bool(is_dask_dataframe(frame))
+
+
+def is_in_memory(frame: Any) -> bool:
+    """Whether a frame is one of pandas, polars or Arrow."""
+    return frames.is_native(frame)
+
+
+def has_grid(frame: Any) -> bool:
+    """Whether all rows of a frame can be put on one grid: it is in memory, or a query of polars."""
+    return is_in_memory(frame) or is_lazy(frame) or is_batches(frame)
+
+
+def as_frame_of(native: Any, build: Callable[[Frame], Any]) -> Any:
+    """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
+    out = build(frames.of_native(native) or frames.new("polars"))
+    return out.lazy() if is_lazy(native) else out
+
+
+def as_kind_of(native: Any, columns: Mapping[str, Column], height: int) -> Any:
+    """A small table as the kind that another frame is, in its session or connection."""
+    if is_dask_dataframe(native):
+        import dask.dataframe
+
+        dd: Any = dask.dataframe
+        return dd.from_pandas(as_kind_of(native._meta, columns, height), npartitions=1)  # noqa: SLF001 an empty frame
+    table = as_frame_of(native, lambda like: like.build(columns, height))
+    return engines.small(native, table) if engines.is_engine(native) else table
+
+
+def kind_name(frame: Any) -> str:
+    """The name of a frame's kind for messages: several libraries call theirs DataFrame, and others derive from it."""
+    if is_pandas_dataframe(frame):
+        return "pandas DataFrame"
+    return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
+
+
+def _unknown(frame: Any) -> NotTidyError:
+    return NotTidyError(
+        f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
+        "Arrow, Dask, Spark and DuckDB frames."
+    )

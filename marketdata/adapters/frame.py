@@ -1,0 +1,262 @@
+"""A native frame in memory as a verb sees it: columns as numpy arrays, and a frame of its library from columns."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marketdata.adapters import normalization
+from marketdata.errors import NotTidyError
+from marketdata.points.columns import Codes, Floats, Ints
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind, check_names
+from marketdata.times import to_text
+
+NO_TIME = np.iinfo(np.int64).min
+_NUMBERS = {c for columns in COLUMNS.values() for c in columns} - {"ts", *ID_COLUMNS, "side", "level", *LISTS}
+# Columns of texts that come back in the type that the native frame has for them.
+TEXTS = (*ID_COLUMNS, "side")
+
+
+class Lists(NamedTuple):
+    """A column of lists: how many values each has, and the values of all, list after list."""
+
+    counts: Ints
+    values: Floats
+
+
+class Texts(NamedTuple):
+    """A column of texts: entry i is ``texts[codes[i]]``, null where the code is -1."""
+
+    codes: NDArray[np.integer]
+    texts: list[str | None]
+
+
+class Levels(NamedTuple):
+    """A column of levels, null where it is -1."""
+
+    level: Codes
+
+
+class Passed(NamedTuple):
+    """A column of a native frame, passed on in its own type: the rows (None: all in order; -1: null)."""
+
+    frame: Frame
+    name: str
+    rows: Ints | None
+
+
+# Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
+Column = NDArray[Any] | list[Any] | pl.Series | Lists | Texts | Levels | Passed
+
+
+class Frame:
+    """Some rows of a native frame; a library says how its columns are read and made in a class of its own."""
+
+    def __init__(self, native: Any, names: list[str], kind: Kind = "series") -> None:
+        check_names(names)
+        self.native, self.names, self.kind = native, names, kind
+        self.rows: Ints | None = None
+        self.relabelled = False
+        self._found: dict[tuple[str, str], Any] = {}
+        self._before: tuple[Frame, Ints] | None = None
+
+    def __len__(self) -> int:
+        return self._count() if self.rows is None else len(self.rows)
+
+    # What a library says
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Number of rows of the native frame."""
+
+    @abstractmethod
+    def raw(self, name: str) -> Any:
+        """A column as a polars Series, or as a list of objects."""
+
+    @abstractmethod
+    def fast(self, name: str) -> Any:
+        """A column of a tidy type as an array without a look at it: missing times, codes and levels are the least."""
+
+    @abstractmethod
+    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
+        """Texts of some rows of the native frame; None: not cheaper than by `raw`."""
+
+    @abstractmethod
+    def is_tidy(self, name: str) -> bool:
+        """Whether rows of a column can be passed on as a column of tidy frames."""
+
+    @abstractmethod
+    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+        """A native frame; texts of a column that this one has come in its type."""
+
+    def matrix(self, ts: Ints, names: list[str], values: Any) -> Any:
+        """A native frame of a row per time with a column of numbers per name; of pandas indexed by ``ts``."""
+        columns: dict[str, Column] = {"ts": ts.view("M8[us]")}
+        return self.build({**columns, **{name: values[:, i] for i, name in enumerate(names)}}, len(ts))
+
+    # What follows
+
+    @property
+    def ids(self) -> list[str]:
+        """The columns of ids that the frame has."""
+        return [c for c in ID_COLUMNS if c in self.names]
+
+    def take(self, rows: Ints) -> Self:
+        """The rows at these positions, in this order."""
+        out = copy.copy(self)
+        out._found, out._before = {}, (self, rows)  # noqa: SLF001 of this class
+        out.rows = rows if self.rows is None else self.rows[rows]
+        return out
+
+    def without(self, name: str) -> Self:
+        """The same without a column, whose type is none for what is made."""
+        out = copy.copy(self)
+        out.names = [c for c in self.names if c != name]
+        return out
+
+    def native_rows(self, rows: Ints | None) -> Ints | None:
+        """Rows of the native frame, of which -1 is none."""
+        if self.rows is None or rows is None:
+            return self.rows if rows is None else rows
+        return np.where(rows < 0, -1, self.rows[rows]) if len(self.rows) else rows
+
+    def times(self, name: str) -> Ints:
+        """A column of times as microseconds UTC; NotTidyError if one is missing."""
+        found = self.unchecked(name)
+        if len(found) and found.min() == NO_TIME:
+            count = int((found == NO_TIME).sum())
+            raise NotTidyError(f"{name} is null in {count} rows; every row needs a time: drop those rows.")
+        return found
+
+    def codes(self, name: str) -> NDArray[Any]:
+        """A column of ids as integers, equal where the texts are; NotTidyError if one but of a label is missing."""
+        found = self.unchecked(name)
+        if name != "token_label" and len(found) and found.min() < 0:
+            count = int((found < 0).sum())
+            raise NotTidyError(f"{name} is null in {count} rows; every row needs one: fill or drop those rows.")
+        return found
+
+    def unchecked(self, name: str) -> NDArray[Any]:
+        """`times` of ``ts``, or `codes`, in which a missing one, as the least, may be among the values."""
+        fast = self.fast
+        read = normalization.ids if name in ID_COLUMNS else normalization.times
+        options = {"nullable": True} if name in ID_COLUMNS else {}
+
+        def found() -> NDArray[Any]:
+            cheap = fast(name)
+            return _physical(read(self.raw(name), name, **options)) if cheap is None else cheap
+
+        return self._read("integers", name, found)  # type: ignore[no-any-return]
+
+    def other_codes(self, name: str) -> Ints:
+        """A column of ids of any name as integers, -1 where one is missing."""
+        if name in ID_COLUMNS:
+            return self.unchecked(name)
+        return _physical(normalization.ids(self.raw(name), name, nullable=True))
+
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """Ids as Python texts."""
+        own = rows if self.rows is None else self.rows if rows is None else self.rows[rows]
+        own = np.arange(len(self)) if own is None else own
+        found = self.fast_texts(name, own)
+        if found is None:
+            some = self if rows is None else self.take(rows)
+            found = normalization.ids(some.raw(name), name, nullable=True).cast(pl.String).to_list()
+        return found
+
+    def sides(self) -> NDArray[np.integer]:
+        """The column ``side``: 0 for a bid, 1 for an ask."""
+        fast = self.fast
+
+        def found() -> NDArray[Any]:
+            cheap = fast("side")
+            missing = cheap is None or (len(cheap) and cheap.min() < 0)
+            return _physical(normalization.sides(self.raw("side"))) if missing else cheap
+
+        return self._read("integers", "side", found)  # type: ignore[no-any-return]
+
+    def levels(self) -> Codes:
+        """The column ``level``, 0 where it is null."""
+
+        def found() -> NDArray[Any]:
+            cheap = self.fast("level")
+            return normalization.levels(self.raw("level")).fill_null(0).to_numpy() if cheap is None else cheap
+
+        return self._read("integers", "level", found)  # type: ignore[no-any-return]
+
+    def missing_levels(self) -> NDArray[np.bool_]:
+        """Where the column ``level`` is null."""
+        return normalization.levels(self.raw("level")).is_null().to_numpy()
+
+    def numbers(self, name: str) -> Floats:
+        """A column of numbers, NaN where one is missing."""
+        return self._read("numbers", name, lambda: normalization.numbers(self.raw(name), name).to_numpy())  # type: ignore[no-any-return]
+
+    def lists(self, name: str) -> Lists:
+        """A column of lists of numbers; a missing list is empty."""
+
+        def found() -> Lists:
+            lists = normalization.lists(self.raw(name), name)
+            counts = lists.list.len().cast(pl.Int64).to_numpy()
+            return Lists(counts, lists.explode(empty_as_null=False).to_numpy())
+
+        key = ("lists", name)
+        if key not in self._found:
+            self._found[key] = found()
+        return self._found[key]  # type: ignore[no-any-return]
+
+    def is_number(self, name: str) -> bool:
+        """Whether a column is numeric."""
+        return normalization.is_number(self.raw(name))
+
+    def check_numbers(self) -> None:
+        """NotTidyError for texts in a column of numbers of tidy frames."""
+        for name in self.names:
+            if name in _NUMBERS:
+                self.numbers(name)
+
+    def comparable(self, name: str) -> NDArray[Any]:
+        """A column of any type as an array whose values are equal where those of the column are."""
+        if name == "ts":
+            return self.unchecked(name)
+        if name in ID_COLUMNS:
+            return self.unchecked(name)
+        if name == "side" and self.kind == "books":
+            return self.sides()
+        if name == "level" and self.kind == "books":
+            return self.levels()
+        raw = self.raw(name)
+        if name in LISTS and self.kind == "nested":
+            raw = normalization.lists(raw, name)
+        elif normalization.is_number(raw):
+            return self.numbers(name)
+        return (pl.Series(list(map(repr, raw))) if isinstance(raw, list) else raw).hash().to_numpy()
+
+    def nanoseconds(self) -> NDArray[np.int64] | None:
+        """The times in nanoseconds, if microseconds lose digits."""
+        cut = normalization.cut_nanoseconds(self.raw("ts"))
+        return None if cut is None else cut.to_numpy()
+
+    def shown(self, at: int) -> str:
+        """Time and ids of a row, for a message."""
+        one = np.array([at], np.int64)
+        return " ".join([to_text(int(self.unchecked("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.ids)])
+
+    def _read(self, what: str, name: str, read: Callable[[], Any]) -> Any:
+        key = (what, name)
+        if key not in self._found:
+            before = self._before
+            known = before is not None and key in before[0]._found  # noqa: SLF001 of this class
+            self._found[key] = before[0]._found[key][before[1]] if known and before else read()  # noqa: SLF001
+        return self._found[key]
+
+
+def _physical(column: pl.Series) -> NDArray[Any]:
+    codes = column.to_physical()
+    return codes.cast(pl.Int64).fill_null(-1).to_numpy() if codes.null_count() else codes.to_numpy()

@@ -1,0 +1,249 @@
+"""Frames of pandas; the index is ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from marketdata.adapters import polars
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
+from marketdata.adapters.normalization import from_codes
+from marketdata.points.columns import Ints
+from marketdata.points.schema import ASK, BID
+
+_WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
+
+
+class PandasFrame(Frame):
+    """A pandas DataFrame."""
+
+    def __init__(self, native: Any) -> None:
+        super().__init__(native, [str(c) for c in native.columns])
+        self._tidy: dict[str, bool] = {}
+
+    def _count(self) -> int:
+        return len(self.native)
+
+    def raw(self, name: str) -> Any:
+        """See `Frame`."""
+        import pandas as pd
+
+        column = self.native[name]
+        column = column if self.rows is None else pd.Series(column.array.take(self.rows), copy=False)
+        if isinstance(column.dtype, pd.SparseDtype):
+            column = pd.Series(column.to_numpy())
+        dtype, array = column.dtype, column.array
+        masked: Any = dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            return _categories(array)
+        # pandas has no kind for the newer types of Arrow.
+        if not isinstance(dtype, pd.ArrowDtype) and dtype.kind == "M":
+            return _instants(array)
+        if isinstance(dtype, np.dtype):
+            return column.tolist() if dtype.kind == "O" else pl.Series(_plain(column.to_numpy()))
+        if isinstance(dtype, pd.StringDtype) and dtype.storage == "python":
+            return column.astype(object).tolist()
+        if isinstance(dtype, pd.ArrowDtype | pd.StringDtype):
+            import pyarrow as pa
+
+            values = pa.chunked_array(array.__arrow_array__()) if len(array) else pa.array(array)
+            return polars.from_arrow(pa.table({name: values}))[name]
+        if dtype.kind in "iufb":
+            values = pl.Series(_plain(array.to_numpy(dtype=masked.numpy_dtype, na_value=0)))
+            missing = pl.Series(np.asarray(array.isna()))
+            return values.set(missing, None) if missing.any() else values
+        return column.astype(object).tolist()
+
+    def fast(self, name: str) -> Any:
+        """See `Frame`."""
+        if name not in (*TEXTS, "ts", "level") or not self.is_tidy(name):
+            return None
+        array, rows = self.native[name].array, self.rows
+        if name == "ts":
+            return array.asi8 if rows is None else array.asi8[rows]
+        if name == "level":
+            return (array if rows is None else array.take(rows)).to_numpy(dtype="int32", na_value=0)
+        return array.codes if rows is None else array.codes[rows]
+
+    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
+        """See `Frame`."""
+        if name not in TEXTS or not self.is_tidy(name):
+            return None
+        array = self.native[name].array
+        texts = [*array.categories.tolist(), None]
+        return [texts[code] for code in array.codes[rows].tolist()]
+
+    def is_tidy(self, name: str) -> bool:
+        """See `Frame`."""
+        if name not in self._tidy:
+            self._tidy[name] = self._is_tidy(name)
+        return self._tidy[name]
+
+    def _is_tidy(self, name: str) -> bool:
+        import pandas as pd
+
+        dtype = self.native[name].dtype
+        if name in TEXTS:
+            texts = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) else [None]
+            return texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
+        return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
+
+    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+        """See `Frame`."""
+        import pandas as pd
+
+        out = {c: _column(c, v, self.native[c].dtype if c in self.names else None) for c, v in columns.items()}
+        return pd.DataFrame(out, index=pd.RangeIndex(height), copy=False)
+
+    def matrix(self, ts: Ints, names: list[str], values: Any) -> Any:
+        """See `Frame`."""
+        import pandas as pd
+
+        index = pd.DatetimeIndex(ts.view("M8[us]"), tz="UTC", name="ts")
+        return pd.DataFrame(values, index=index, columns=pd.Index(names, dtype="str"))
+
+
+def _column(name: str, column: Any, wanted: Any) -> Any:
+    import pandas as pd
+
+    if isinstance(column, pl.Series):
+        return _of_polars(column, wanted)
+    if isinstance(column, Passed):
+        if not isinstance(column.frame, PandasFrame):
+            return _of_polars(polars.made(name, column), wanted)
+        array, rows = column.frame.native[column.name].array, column.frame.native_rows(column.rows)
+        if rows is None:
+            # A copy, so that writing into the result does not write into the frame that was given.
+            return array.copy()
+        if not len(rows) or rows.min() >= 0:
+            return array.take(rows)
+        return column.frame.native[[column.name]].reset_index(drop=True).reindex(rows)[column.name].array
+    if isinstance(column, list):
+        if name not in TEXTS:
+            return pd.array(column, dtype="str")
+        texts = sorted({text for text in column if text is not None})
+        place = {text: i for i, text in enumerate(texts)}
+        column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])
+    if isinstance(column, Texts):
+        return _texts(*column, wanted)
+    if isinstance(column, Lists):
+        return _lists(polars.made(name, column), wanted)
+    if isinstance(column, Levels):
+        missing = column.level < 0
+        return pd.arrays.IntegerArray(np.where(missing, 0, column.level).astype(np.int32), missing)
+    if column.dtype.kind == "M":
+        return pd.Series(column.view(np.int64), copy=False).astype("datetime64[us, UTC]")
+    return column
+
+
+def _of_polars(column: pl.Series, wanted: Any) -> Any:
+    """A column of another library."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, pl.Enum | pl.Categorical) or (dtype == pl.String and column.name in TEXTS):
+        texts = column.unique().cast(pl.String).drop_nulls().sort()
+        codes = column.cast(pl.String).cast(pl.Enum(texts)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        return _texts(codes, texts.to_list(), wanted)
+    if isinstance(dtype, pl.Datetime):
+        instants = column.to_physical()
+        instants = instants.fill_null(NO_TIME) if instants.null_count() else instants
+        return pd.Series(instants.to_numpy(writable=True), copy=False).astype("datetime64[us, UTC]")
+    if dtype == pl.String:
+        return pd.array(column.to_list(), dtype="str")
+    if dtype.is_integer() and column.null_count():
+        return pd.arrays.IntegerArray(
+            column.fill_null(0).to_numpy(writable=True), column.is_null().to_numpy(writable=True)
+        )
+    if dtype == pl.Boolean and column.null_count():
+        return pd.array(column.to_list(), dtype="boolean")
+    return _lists(column, wanted) if dtype.is_nested() else column.to_numpy(writable=True)
+
+
+def _lists(column: pl.Series, wanted: Any) -> Any:
+    """Lists as Arrow has them, where it is installed: Dask makes texts of objects."""
+    import pandas as pd
+
+    if wanted != np.dtype(object) and find_spec("pyarrow") is not None:
+        import pyarrow as pa
+
+        return pd.array(column.to_arrow(), dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+    return pd.Series(column.to_list(), dtype=object)
+
+
+def _texts(codes: Any, texts: list[Any], wanted: Any) -> Any:
+    import pandas as pd
+
+    if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
+        return pd.Categorical.from_codes(codes, dtype=wanted, validate=False)
+    # Entries may be equal, missing or in no order, as those of tokens are.
+    present = sorted({text for text in texts if text is not None})
+    side = texts == [BID, ASK]
+    place = {text: i for i, text in enumerate(texts if side else present)}
+    if wanted is None:
+        wanted = pd.CategoricalDtype(pd.Index([*place], dtype="str"))
+    if isinstance(wanted, pd.CategoricalDtype):
+        # Values of another frame, such as orders for a token without books, have categories of their own.
+        more = [text for text in place if text not in wanted.categories]
+        wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
+        known = wanted.categories.get_indexer([text for text in texts if text is not None])
+        at = iter(known.tolist())
+        width = np.int8 if len(wanted.categories) < 128 else np.int16 if len(wanted.categories) < 32_768 else np.int32
+        lookup = np.array([-1 if text is None else next(at) for text in [*texts, None]], width)
+        return pd.Categorical.from_codes(lookup[codes], dtype=wanted, validate=False)
+    values = np.array([*texts, None], dtype=object)[codes]
+    if isinstance(wanted, pd.ArrowDtype):
+        return pd.array(values, dtype=wanted)
+    return pd.Series(values, dtype=object if wanted.kind not in "OU" else wanted)
+
+
+def _categories(array: Any) -> Any:
+    """A categorical as an enum in the order of the texts; bid is before ask."""
+    texts, codes = list(array.categories), array.codes
+    if not all(isinstance(t, str) for t in texts):
+        return list(array)
+    ordered = sorted(texts)
+    if texts not in (ordered, [BID, ASK]):
+        place = {t: i for i, t in enumerate(ordered)}
+        codes = np.array([*(place[t] for t in texts), -1], np.int64)[codes]
+        texts = ordered
+    dtype = pl.Enum(texts)
+    width = _code_width(len(texts))
+    missing = codes < 0 if len(codes) and codes.min() < 0 else None
+    if missing is not None:
+        codes = np.where(missing, 0, codes) if texts else np.zeros(len(codes), codes.dtype)
+    if not texts:
+        return pl.Series([None] * len(codes), dtype=dtype)
+    codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
+    out = from_codes(codes, dtype)
+    return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
+
+
+@cache
+def _code_width(count: int) -> np.dtype[Any]:
+    kind = str(pl.Series([], dtype=pl.Enum(map(str, range(count)))).to_physical().dtype)
+    return np.dtype(f"u{_WIDTHS[kind]}")
+
+
+def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that polars takes, if possible without a copy."""
+    if values.dtype.byteorder not in "=|<":
+        values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    return np.ascontiguousarray(values)
+
+
+def _instants(array: Any) -> pl.Series:
+    """A datetime array: instants, which are UTC where they have no zone."""
+    whole, unit = array.asi8, array.unit
+    missing = whole == NO_TIME if len(whole) and whole.min() == NO_TIME else None
+    if unit == "s":
+        whole, unit = whole * 1000, "ms"
+    out = pl.Series(np.ascontiguousarray(whole)).cast(pl.Datetime(unit, "UTC"))
+    return out if missing is None else out.set(pl.Series(missing), None)

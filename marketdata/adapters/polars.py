@@ -1,0 +1,211 @@
+"""Frames of polars, and Arrow tables, whose columns are those of polars without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
+from marketdata.adapters.normalization import from_codes
+from marketdata.errors import NotTidyError
+from marketdata.points.columns import Ints
+from marketdata.points.resample import group_starts
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
+
+_SIDES = pl.Enum([BID, ASK])
+# Runs of one id as long as this are filled faster than their rows are looked up one by one.
+_LONG_RUN = 4_000
+
+
+class PolarsFrame(Frame):
+    """A polars DataFrame."""
+
+    def __init__(self, native: pl.DataFrame) -> None:
+        super().__init__(native, native.columns)
+        self._integers: pl.DataFrame | None = None
+
+    @property
+    def data(self) -> pl.DataFrame:
+        """The native columns as those of polars."""
+        return self.native  # type: ignore[no-any-return]
+
+    def _count(self) -> int:
+        return self.data.height
+
+    def raw(self, name: str) -> Any:
+        """See `Frame`."""
+        column = self.data[name] if self.rows is None else self.data[name].gather(self.rows)
+        return column.to_list() if column.dtype == pl.Object else column
+
+    def fast(self, name: str) -> Any:
+        """See `Frame`."""
+        if self._integers is None:
+            # All in one step, for each step of polars costs as much as a look at 100,000 rows.
+            tidy = [c for c, t in self.data.schema.items() if _is_integer(c, t) and not self.data[c].null_count()]
+            self._integers = self.data.select(pl.col(*tidy).to_physical()) if tidy else pl.DataFrame()
+        if name not in self._integers.columns:
+            return None
+        found = self._integers[name].to_numpy()
+        return found if self.rows is None else found[self.rows]
+
+    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
+        """See `Frame`."""
+        if not isinstance(self.data.schema[name], pl.String | pl.Categorical | pl.Enum):
+            return None
+        return self.data[[name]][rows].to_series().cast(pl.String).to_list()
+
+    def is_tidy(self, name: str) -> bool:
+        """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
+        dtype = self.data.schema[name]
+        if name in LISTS:
+            return dtype == pl.List(pl.Float64) and not self.data[name].null_count()
+        # The categories of ids that are made are sorted, so those that are passed on are too.
+        unsorted = name in ID_COLUMNS and isinstance(dtype, pl.Enum) and not dtype.categories.is_sorted()
+        return _is_integer(name, dtype) and not unsorted
+
+    def build(self, columns: Mapping[str, Column], height: int) -> Any:  # noqa: ARG002 columns have it
+        """See `Frame`."""
+        # Columns of one frame at the same rows are taken in one step.
+        parts: dict[tuple[int, int], dict[str, Passed]] = {}
+        for name, column in columns.items():
+            if isinstance(column, Passed) and isinstance(column.frame, PolarsFrame):
+                parts.setdefault((id(column.frame), id(column.rows)), {})[name] = column
+        taken: dict[str, pl.Series] = {}
+        for part in parts.values():
+            one = next(iter(part.values()))
+            frame: Any = one.frame
+            found = _rows_of(frame.data[[c.name for c in part.values()]], frame.native_rows(one.rows))
+            taken |= {name: series.alias(name) for name, series in zip(part, found, strict=True)}
+        for name, column in columns.items():
+            if name not in taken:
+                wanted = self.data.schema[name] if name in TEXTS and name in self.names else None
+                taken[name] = made(name, column, wanted).alias(name)
+        return pl.DataFrame([taken[name] for name in columns])
+
+
+class ArrowFrame(PolarsFrame):
+    """A pyarrow Table."""
+
+    def __init__(self, table: Any) -> None:
+        check_names(table.column_names)
+        super().__init__(from_arrow(table))
+        self.table = table
+
+    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+        """See `Frame`."""
+        return super().build(columns, height).to_arrow()
+
+
+def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series:
+    """A column of polars; texts in the wanted type, if they can be of it."""
+    if isinstance(column, list) and name in TEXTS:
+        texts = sorted({text for text in column if text is not None})
+        place = {text: i for i, text in enumerate(texts)}
+        column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])
+    if isinstance(column, pl.Series):
+        return column if wanted is None else _as(column, wanted)
+    if isinstance(column, Passed):
+        try:
+            raw = pl.Series(name, column.frame.raw(column.name))
+        except OverflowError:
+            raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
+        return raw if column.rows is None else raw.gather(column.rows)
+    if isinstance(column, Texts):
+        return _texts(name, column, wanted)
+    if isinstance(column, Lists):
+        return _lists(column)
+    if isinstance(column, Levels):
+        missing = column.level < 0
+        level = pl.Series(column.level)
+        return level.scatter(np.flatnonzero(missing).astype(np.uint32), None) if missing.any() else level
+    if isinstance(column, list):
+        return pl.Series(name, column, dtype=pl.String)
+    if column.dtype.kind == "M":
+        whole = column.view(np.int64)
+        times = pl.Series(whole)
+        missing = whole == NO_TIME
+        return (times.set(pl.Series(missing), None) if missing.any() else times).cast(pl.Datetime("us", "UTC"))
+    # Most columns have no NaN, and to look costs less than the pass that makes nulls.
+    return pl.Series(name, column, nan_to_null=column.dtype.kind == "f" and bool(np.isnan(column).any()))
+
+
+def _as(texts: pl.Series, wanted: pl.DataType) -> pl.Series:
+    """Texts in the type of a native column, if they can be of it."""
+    if isinstance(wanted, pl.Enum):
+        known = {*texts.cast(pl.String).drop_nulls().unique()} <= {*wanted.categories}
+        return texts.cast(pl.String).cast(wanted) if known else texts
+    return texts.cast(pl.String).cast(wanted) if wanted in (pl.String, pl.Categorical) else texts
+
+
+def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
+    codes, texts = column
+    if name == "side" and wanted in (None, _SIDES) and texts == [BID, ASK]:
+        return from_codes(codes.astype(np.uint8), _SIDES)
+    dtype: Any = pl.Categorical()
+    if wanted in (pl.String, pl.Categorical) or (
+        isinstance(wanted, pl.Enum) and {*texts} - {None} <= {*wanted.categories}
+    ):
+        dtype = wanted
+    # The last entry is the null of code -1.
+    lookup = pl.Series([*texts, None], dtype=pl.String).cast(dtype)
+    starts = group_starts(codes)
+    if not 0 < len(starts) <= len(codes) // _LONG_RUN:
+        return lookup.gather(codes.astype(np.int64) % len(lookup))
+    lengths = np.diff(np.append(starts, len(codes))).tolist()
+    runs = zip(codes[starts].tolist(), lengths, strict=True)
+    return pl.concat([lookup.new_from_index(c % len(lookup), n) for c, n in runs], rechunk=True)
+
+
+def _lists(column: Lists) -> pl.Series:
+    counts, values = column
+    some = np.flatnonzero(counts)
+    keys = pl.Series("of", np.repeat(some, counts[some])).set_sorted()
+    numbers = pl.Series("values", values, dtype=pl.Float64)
+    found = pl.DataFrame([keys, numbers]).group_by("of", maintain_order=True).agg(pl.all())["values"]
+    places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1), dtype=pl.Int64)
+    return found.gather(places.set(places < 0, None)).fill_null([])
+
+
+def _rows_of(part: pl.DataFrame, rows: Ints | None) -> list[pl.Series]:
+    if rows is None:
+        return part.get_columns()
+    if not len(rows) or rows.min() >= 0:
+        return part[rows].get_columns()
+    at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
+    return [column.gather(at) for column in part]
+
+
+def _is_integer(name: str, dtype: pl.DataType) -> bool:
+    """Whether a column has times, ids, sides or levels in the types of tidy frames."""
+    if name in ID_COLUMNS:
+        return isinstance(dtype, pl.Categorical | pl.Enum)
+    tidy = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
+    return name in tidy and dtype == tidy[name]
+
+
+def from_arrow(table: Any) -> pl.DataFrame:
+    """An Arrow table as polars columns; NotTidyError naming those of types that polars does not have."""
+    import pyarrow as pa
+
+    unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    for place, field in enumerate(table.schema):
+        # Zones of polars have names, not offsets.
+        if str(getattr(field.type, "tz", None)).startswith(("+", "-")):
+            instants = table.column(place).cast(pa.timestamp(field.type.unit, "UTC"))
+            table = table.set_column(place, field.name, instants)
+    try:
+        return pl.from_arrow(table)  # type: ignore[return-value]
+    except unread:
+        wrong = []
+        for name in table.column_names:
+            try:
+                pl.from_arrow(table.select([name]))
+            except unread:
+                wrong.append(f"{name} ({table.schema.field(name).type})")
+        raise NotTidyError(
+            f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64, or drop the "
+            "columns."
+        ) from None

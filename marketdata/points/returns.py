@@ -1,0 +1,60 @@
+"""Values over time: bars, returns and log-odds of a series, in which a missing value is NaN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from marketdata.points.columns import Floats, Series
+from marketdata.points.resample import buckets, run_ends
+from marketdata.resolution import BucketWidth
+
+How = Literal["simple", "log", "change", "log_odds"]
+
+
+def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
+    """First, greatest, least and last value of each bucket that has one, and their number."""
+    values = series.values[value]
+    missing = np.isnan(values)
+    if missing.any():
+        series = series.take(np.flatnonzero(~missing))
+        values = series.values[value]
+    starts = buckets(series, width)
+    ends = run_ends(starts, len(series))
+    bars = {
+        "open": values[starts],
+        "high": np.maximum.reduceat(values, starts) if len(starts) else values,
+        "low": np.minimum.reduceat(values, starts) if len(starts) else values,
+        "close": values[ends - 1],
+        "points": ends - starts,
+    }
+    out = series.take(starts)
+    return replace(out, ts=width.floor(out.ts), values=bars)  # type: ignore[arg-type] # a number of points is whole
+
+
+def returns(series: Series, value: str, how: How, width: BucketWidth | None = None) -> Floats:
+    """Change from the entry before of the same token; with a width only from the bucket just before."""
+    v = log_odds(series.values[value]) if how == "log_odds" else series.values[value]
+    before = np.empty(len(v))
+    before[1:] = v[:-1]
+    before[series.starts] = np.nan
+    if width is not None:
+        before[1:][np.diff(series.ts) != width.micros] = np.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if how == "simple":
+            move = v / before
+            move -= 1
+            move[before == 0] = np.nan
+        elif how == "log":
+            move = np.where((before > 0) & (v > 0), np.log(v / before), np.nan)
+        else:
+            move = v - before
+    return move
+
+
+def log_odds(p: Floats) -> Floats:
+    """ln(p / (1 - p)), NaN where p is not between 0 and 1."""
+    inner = np.where((p > 0) & (p < 1), p, np.nan)
+    return np.asarray(np.log(inner / (1 - inner)))
