@@ -341,9 +341,9 @@ def outcomes(
     """Draw the outcomes of one market, or of one event, stacked through time: each share of the prices of all.
 
     Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
-    time [UTC]. Times at which an outcome has no price are gaps. The legend has the six greatest with their last values; the
-    others are one area. With ``events``, records as for `marketdata.overround`, the outcomes are the Yes of its
-    markets, named by their questions (``markets``, else the records'). For the others see `prices`.
+    time [UTC]. Times at which an outcome has no price are gaps. The legend has the six greatest with their last
+    values; the others are one area. With ``events``, records as for `marketdata.overround`, the outcomes are the Yes
+    of its markets, named by their questions (``markets``, else the records'). For the others see `prices`.
 
     Examples
     --------
