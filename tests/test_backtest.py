@@ -245,7 +245,9 @@ def test_nautilus_trader_reads_the_records() -> None:
 
 def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
     """One call writes instruments, quotes and books, and the package's catalog gives the same numbers back."""
-    catalogs = pytest.importorskip("nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed: make handover")
+    catalogs = pytest.importorskip(
+        "nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed: make handover"
+    )
     books, markets = md.testing.books("polars", markets=2), md.testing.markets("polars", markets=3)
     # The first snapshot of each token has an empty side: its zeros must not decide the decimals of the file.
     first = (pl.col("side") == "bid") & (pl.col("ts") == books["ts"].min())

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from narwhals.stable.v2.dependencies import is_dask_dataframe, is_pandas_dataframe
 
+from marketdata.adapters import engines
 from marketdata.errors import NotTidyError
 from marketdata.points.records import TOKEN_LISTS, is_answer
-from marketdata.tidy import engines
 from marketdata.tidy.backends import names_of, read
 
 F = TypeVar("F")
