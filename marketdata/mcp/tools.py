@@ -23,9 +23,9 @@ import polars.selectors as cs
 from marketdata.errors import ConfigError, MarketDataWarning
 from marketdata.points.arguments import whole
 from marketdata.points.columns import METRICS
-from marketdata.points.records import COLUMNS
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.answers import without_answers
 from marketdata.tidy.features import features
 from marketdata.tidy.shapes import ladder
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
@@ -293,9 +293,8 @@ def _missing(ts: pl.Series, rng: Range, width: BucketWidth) -> list[dict[str, st
 
 
 def _known_records(markets: pl.DataFrame, then: int) -> pl.DataFrame:
-    """Markets that had begun, by what every listing says of them, less whether they go on."""
-    known = [name for name in COLUMNS["markets"] if name != "status"]
-    return markets.select(known).filter(pl.col("start_date") <= _time(then))
+    """Markets that had begun, without what was known later."""
+    return without_answers(markets).filter(pl.col("start_date") <= _time(then))
 
 
 def _time(micros: int) -> pl.Expr:
