@@ -36,8 +36,8 @@ def fill(archive: MemoryArchive, view: Any, columns: Any) -> None:
     """Make the archive hold these points and nothing else."""
     archive.points.clear()
     archive._records["markets"].clear()
-    tokens = {t.token_label: t.token_id for t in columns.tokens} if view != "metrics" else {"Yes": "1"}
-    archive.add_market(MARKET, tokens)
+    tokens = {t.token_label: t.token_id for t in columns.tokens} if view != "metrics" else {}
+    archive.add_market(MARKET, tokens or {"Yes": "1"})
     at = 0
     for i in range(len(columns)):
         token, ts = columns.tokens[columns.token[i]], int(columns.ts[i])
