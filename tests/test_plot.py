@@ -555,6 +555,29 @@ def test_calibration_draws_its_intervals(archive, backend: str) -> None:
     np.testing.assert_allclose(y[:, :2], table[["outcome_low", "outcome_high"]].astype(float))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_calibration_has_a_histogram_of_forecasts(archive, backend: str) -> None:
+    """A bar for each bin, from its start to its end, as high as it has forecasts, and the intervals as a band above."""
+    won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
+    prices = archive.prices(list(won), resolution="1h", on_missing="partial")
+    table = md.calibration(prices, won, bins=4, interval=0.9)
+    drawn = plot.calibration(prices, won, bins=4, interval=0.9, backend=backend)
+    if backend == "plotly":
+        (bars,) = (one for one in drawn.data if one.type == "bar")
+        found = np.column_stack([bars.x - bars.width / 2, bars.width, bars.y])
+        band = np.asarray(next(one for one in drawn.data if one.fill == "toself").y, float)
+    else:
+        above, below = drawn.figure.axes
+        assert below.get_xlim() == above.get_xlim()
+        found = np.array([(one.get_x(), one.get_width(), one.get_height()) for one in below.patches])
+        band = np.concatenate([path.vertices[:, 1] for path in above.collections[0].get_paths()])
+    want = [table["bin_start"], table["bin_end"] - table["bin_start"], table["points"]]
+    np.testing.assert_allclose(found, np.column_stack(want).astype(float))
+    ends = table[["outcome_low", "outcome_high"]].to_numpy(float).ravel()
+    assert {*np.round(band[np.isfinite(band)], 9)} == {*np.round(ends[np.isfinite(ends)], 9)}
+    assert np.isfinite(ends).any()
+
+
 def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
     """No dot is drawn, and the chart says why."""
     plot.calibration(archive.prices(pair(archive)), {}, ax)

@@ -117,6 +117,17 @@ class Bars:
 
 
 @dataclass(frozen=True)
+class Histogram:
+    """Vertical bars from 0 to ``height``, each from ``start`` to ``end``."""
+
+    start: Array
+    end: Array
+    height: Array
+    colour: str
+    details: Sequence[Detail] = ()
+
+
+@dataclass(frozen=True)
 class Dots:
     """Dots of an area [points squared], each with a short text beside it."""
 
@@ -136,7 +147,7 @@ class Moment:
     text: str
 
 
-Mark = Line | Band | Heat | Bars | Dots | Moment
+Mark = Line | Band | Heat | Bars | Histogram | Dots | Moment
 
 
 @dataclass

@@ -28,6 +28,7 @@ from marketdata.plot.chart import (
     Detail,
     Dots,
     Heat,
+    Histogram,
     Line,
     Moment,
     Panel,
@@ -298,34 +299,43 @@ def calibration(
     simulated: bool = False,
     backend: Backend = "matplotlib",
 ) -> Any:
-    """Draw how often tokens priced at p won; on the diagonal prices were right.
+    """Draw how often tokens priced at p won, and below how many forecasts were at each price.
 
-    Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1]; larger dots are more forecasts,
-    ``interval`` draws a bar through each. ``outcomes bins of`` as for `marketdata.calibration`; others see `prices`.
+    Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1]; on the dashed line forecasts
+    are perfectly calibrated. ``interval`` draws the interval of each bin. On an ``ax`` that is given there is no place
+    for the histogram: the larger a dot, the more forecasts. ``outcomes bins of`` as for `marketdata.calibration`;
+    others see `prices`.
     """
     table = forecast_scores.calibration(in_memory(frame), outcomes, bins, of=of, interval=interval)
-    forecast, outcome, points = (np.asarray(table[c], np.float64) for c in ("forecast", "outcome", "points"))
-    panel = Panel("share that came true", "price [probability]", time=False, square=True)
+    start, end, points, forecast, outcome = (
+        np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
+    )
+    panel = Panel("share that came true", "price [probability]", time=False, square=ax is not None)
     panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
     panel.empty = "no resolved market in the frame"
-    if len(points):
-        ends = np.array([0.0, 1.0])
-        panel.marks.append(
-            Line(ends, ends, "prices are right", FAINT, 0.9, dashed=True, legend="prices are right"),
-        )
-        panel.marks.append(Line(forecast, outcome, "", PALETTE[0], alpha=0.5))
-        if interval is not None:
-            low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
-            nothing = np.full(len(forecast), np.nan)
-            x, y = (np.column_stack(some).ravel() for some in ((forecast, forecast, nothing), (low, high, nothing)))
-            name = f"{interval:.0%} interval over markets"
-            panel.marks.append(Line(x, y, name, PALETTE[0], 1.2, 0.6, legend=name))
-        area = 20 + 380 * points / points.max()
-        counts = [_short_number(n) for n in points]
-        panel.marks.append(
-            Dots(forecast, outcome, area, counts, PALETTE[0], [Detail("forecasts", points, ",.0f")]),
-        )
-    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(5.5, 5.5))
+    if not len(points):
+        return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(5.5, 5.5))
+    ends, name = np.array([0.0, 1.0]), "perfectly calibrated"
+    panel.marks.append(Line(ends, ends, name, FAINT, 0.9, dashed=True, legend=name))
+    panel.marks.append(Line(forecast, outcome, "", PALETTE[0]))
+    if interval is not None:
+        low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
+        panel.marks.append(Band(forecast, low, high, PALETTE[0], 0.14))
+        nothing = np.full(len(forecast), np.nan)
+        x, y = (np.column_stack(some).ravel() for some in ((forecast, forecast, nothing), (low, high, nothing)))
+        name = f"{interval:.0%} interval over markets"
+        panel.marks.append(Line(x, y, name, PALETTE[0], 1.2, 0.6, legend=name))
+    details = [Detail("forecasts", points, ",.0f")]
+    if ax is not None:
+        area, counts = 20 + 380 * points / points.max(), [_short_number(n) for n in points]
+        panel.marks.append(Dots(forecast, outcome, area, counts, PALETTE[0], details))
+        return _drawn([[panel]], ax, title, backend, simulated=simulated)
+    panel.x_label = ""
+    panel.marks.append(Dots(forecast, outcome, np.full(len(points), 36.0), [""] * len(points), PALETTE[0], details))
+    below = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range, thousands="y")
+    below.marks.append(Histogram(start, end, points, PALETTE[0], details))
+    size = (5.5, 6.9)
+    return _drawn([[panel], [below]], None, title, backend, simulated=simulated, size=size, heights=(4, 1))
 
 
 def outcomes(
@@ -469,9 +479,10 @@ def _drawn(
     *,
     simulated: bool,
     size: tuple[float, float] | None = None,
+    heights: Sequence[float] | None = None,
 ) -> Any:
     size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
-    chart = Chart(rows, size, title, simulated, shared_x=len(rows[0]) > 1)
+    chart = Chart(rows, size, title, simulated, heights, shared_x=len(rows[0]) > 1)
     panels = len(chart.panels)
     library = _backend(backend)
     if backend == "plotly":

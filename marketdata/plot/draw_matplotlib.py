@@ -23,6 +23,7 @@ from marketdata.plot.chart import (
     Chart,
     Dots,
     Heat,
+    Histogram,
     Line,
     Moment,
     Panel,
@@ -132,6 +133,9 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
                 if mark.hatched:
                     style |= {"hatch": "//", "edgecolor": theme.hatch, "linewidth": 0}
                 ax.barh(mark.y, end - start, left=start, alpha=0.9, **style)
+            case Histogram():
+                width = mark.end - mark.start
+                ax.bar(mark.start, mark.height, width, align="edge", color=mark.colour, alpha=0.5, ec=theme.ground)
             case Dots():
                 _dots(ax, mark)
             case Moment():

@@ -22,6 +22,7 @@ from marketdata.plot.chart import (
     Detail,
     Dots,
     Heat,
+    Histogram,
     Line,
     Moment,
     Panel,
@@ -74,7 +75,7 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
             case Line():
                 figure.add_trace(_line(mark, panel, seen), row, col)
             case Band():
-                for trace in _band(mark):
+                for trace in _band(mark, panel):
                     figure.add_trace(trace, row, col)
             case Heat():
                 figure.add_trace(_heat(mark, theme), row, col)
@@ -82,6 +83,8 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
                 figure.data[-1].colorbar.update(y=(low + high) / 2, len=high - low)
             case Bars():
                 figure.add_trace(_bars(mark, panel, seen, theme), row, col)
+            case Histogram():
+                figure.add_trace(_histogram(mark), row, col)
             case Dots():
                 figure.add_trace(_dots(mark), row, col)
             case Moment():
@@ -146,16 +149,16 @@ def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
     )
 
 
-def _band(mark: Band) -> list[go.Scatter]:
+def _band(mark: Band, panel: Panel) -> list[go.Scatter]:
     """One closed shape for each run without a gap, all in one trace."""
     runs = finite_runs(mark.low, mark.high)
     if not runs:
         return []
-    ends = np.array(["NaT"], "M8[us]")
+    ends = np.array(["NaT"], "M8[us]") if panel.time else np.array([np.nan])
     x = np.concatenate([part for run in runs for part in (mark.x[run], mark.x[run][::-1], ends)])
     y = np.concatenate([part for run in runs for part in (mark.low[run], mark.high[run][::-1], [np.nan])])
     shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": mark.colour, "opacity": mark.alpha}
-    return [go.Scatter(x=_times(x), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
+    return [go.Scatter(x=_axis(x, panel), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
 
 
 def _heat(mark: Heat, theme: Theme) -> go.Heatmap:
@@ -199,6 +202,17 @@ def _bars(mark: Bars, panel: Panel, seen: set[str], theme: Theme) -> go.Bar:
         },
         **_entry(mark.name if mark.in_legend else None, seen),
         **_hover(mark.name, "", mark.details),
+    )
+
+
+def _histogram(mark: Histogram) -> go.Bar:
+    return go.Bar(
+        x=(mark.start + mark.end) / 2,
+        y=mark.height,
+        width=mark.end - mark.start,
+        marker={"color": mark.colour, "opacity": 0.5, "line": {"width": 1, "color": "white"}},
+        showlegend=False,
+        **_hover("", "", mark.details),
     )
 
 
