@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,42 @@ def test_the_map_says_where_calls_are_and_what_they_run_through() -> None:
     order = [rows["Client.books"].index(part) for part in ("scheduler", "decode", "**tidy** frames")]
     assert order == sorted(order)
     assert "storage/tables" in rows["Archive.pull"]
+
+
+def test_the_steps_of_a_page_are_those_of_the_page_about_them() -> None:
+    """The page on how it works names every function through which a fetched page of books becomes a frame."""
+    rows = re.findall(
+        r"(?m)^\| [a-z ]+ \| (`[^|]+) \| (`[^|]+) \|", (ROOT / "docs" / "how_it_works.md").read_text("utf-8")
+    )
+    named = {name for _, functions in rows for name in re.findall(r"`([\w.]+)`", functions)}
+    files = {name for where, _ in rows for name in re.findall(r"`([\w./]+)`", where)}
+    seen: set[tuple[str, str]] = set()
+    package = ROOT / "marketdata"
+    ends = ("read_body", "_read_books", "check", "joined", "_release", "_book_series")
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name in ends:
+            while frame is not None:
+                file = Path(frame.f_code.co_filename)
+                if package in file.parents and frame.f_code.co_name != "<lambda>":
+                    name = frame.f_code.co_qualname.replace(".<locals>", "")
+                    seen.add((file.relative_to(package).as_posix(), name))
+                frame = frame.f_back
+
+    archive = marketdata.simulate(events=1, days=0.1, markets=1)
+    market = archive.records("markets")[0]["id"]
+    with marketdata.serve(archive) as service, marketdata.Client(service.base_url, service.api_key) as client:
+        client.books(market, "2025-12-31 23:00", "2026-01-01", "1m")  # the archive is read
+        threading.setprofile(watch)
+        sys.setprofile(watch)
+        try:
+            client.books(market, "2025-12-31 23:00", "2026-01-01", "1m")
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    fetched = {(file, name) for file, name in seen if not file.startswith(("service/", "archive/"))}
+    assert {name for _, name in fetched} == named
+    assert {file for file, _ in fetched} == files
 
 
 def test_the_changelog_knows_the_version() -> None:

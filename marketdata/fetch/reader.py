@@ -193,7 +193,7 @@ class Reader:
         received = Received(list(received.pages), list(received.dates))  # a thread may add to it
         chunk = self._chunk(window, received)
         some = [page.columns for page in received.pages if len(page.columns)]
-        rises = all(bool(np.all((np.diff(c.ts) > 0) | (np.diff(c.token) != 0))) for c in some) and all(
+        rises = all(bool((c.steps() > 0).all()) for c in some) and all(
             before.ts.max() <= after.ts.min() for before, after in pairwise(some)
         )
         # A token that has a point here has come up to here; all of them have where all have a point.
