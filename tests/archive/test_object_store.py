@@ -175,6 +175,24 @@ def requests(object_store: Bucket, verb: Callable[[], Any]) -> int:
     return sum(object_store.tell()[1].values())
 
 
+def test_requests_do_not_grow_with_the_number_of_commits(store: Archive, object_store: Bucket) -> None:
+    """After 120 commits an add makes as many requests as after 40, and a first read no more than a few logs take."""
+    adds = [requests(object_store, lambda n=n: store.add(prices=prices(M, 5 * n, 5))) for n in range(60)]
+    assert store.version("prices") == 60
+    assert min(adds[20:]) <= 24
+    assert max(adds[20:]) <= 66
+    assert sum(adds[40:]) <= sum(adds[20:40]) * 1.05
+    reads = []
+    for n in range(60, 65):
+        reads.append(requests(object_store, lambda: again(store).prices(M)))
+        store.add(prices=prices(M, 5 * n, 5))
+    assert max(reads) <= 74
+    assert (reader := again(store)).prices(M).height == 325
+    assert requests(object_store, lambda: reader.prices(M)) <= 24
+    assert len(held(again(store), "prices")) == 325
+    assert store.verify().is_empty()
+
+
 def test_a_read_asks_for_the_tables_that_it_needs(uploaded: Archive, object_store: Bucket) -> None:
     """The logs of others are not looked at: they may be anything; and where nothing was written they are not read."""
     for table in ("prices", "metrics", "events", "series"):

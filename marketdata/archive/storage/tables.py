@@ -390,7 +390,8 @@ class Table:
             # The handle follows when it is needed again.
             self._version = after
             self._seen = self._newest()
-        if after.number % (_CHECKPOINT_REMOTE if self.remote else _CHECKPOINT) == 0:
+        # Not all tables of an archive at the same write.
+        if (after.number + len(self.uri)) % (_CHECKPOINT_REMOTE if self.remote else _CHECKPOINT) == 0:
             with contextlib.suppress(ArchiveError):  # the commit is made, and a later one writes it
                 self.checkpoint()
         return after
@@ -578,11 +579,12 @@ class Table:
         with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
             self._handle.update_incremental()
             self._handle.create_checkpoint()
+            if self.remote:
+                return
+            flush(self._log / f"{self._handle.version():020d}.checkpoint.parquet")
+            flush(self._log)
             self._handle.cleanup_metadata()
-            if not self.remote:
-                flush(self._log / f"{self._handle.version():020d}.checkpoint.parquet")
-                flush(self._log)
-            # A handle reads all commits since it was opened, at each of its own.
+            # A handle lists all commits since it was opened, at each of its own.
             self._load(DeltaTable(self.uri, storage_options=self._options))
 
     def reopen(self) -> None:
