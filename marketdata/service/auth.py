@@ -164,6 +164,10 @@ class KeyFile(Keys):
         entries, plans = read_key_file(self.path)
         super().__init__(entries, plans, clock=clock)
 
+    def __reduce__(self) -> Any:
+        """Another process reads the file itself."""
+        return functools.partial(KeyFile, clock=self._clock), (self.path,)
+
     @property
     def is_stale(self) -> bool:
         """Whether the file was changed; it is looked at a few times a second."""

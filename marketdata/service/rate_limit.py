@@ -2,51 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
 import ipaddress
 import math
+import struct
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
 
 WINDOW = 60
 
 
 class RateLimiter:
-    """Lets as many requests of a key pass in any 60 s as its plan allows; refusing takes constant time."""
+    """Lets as many requests of a key pass in any 60 s as its plan allows; refusing takes constant time.
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Processes that are given one ``folder`` count together: the monotonic clock is that of the machine.
+    """
+
+    def __init__(self, folder: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._folder = folder
         self._lock = threading.Lock()
-        self._passed: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._files: defaultdict[str, BinaryIO] = defaultdict(io.BytesIO)
 
     def wait(self, key_id: str, per_minute: int) -> int | None:
         """None if the request passes, else the whole seconds after which one does."""
-        with self._lock:
-            now, passed = self._window(key_id)
-            if len(passed) < per_minute:
+        with self._passed(key_id, per_minute) as passed:
+            now, first = self._clock(), passed.count - per_minute
+            if first < 0 or passed[first] < now - WINDOW:
                 passed.append(now)
                 return None
-            return math.floor(self._until_next(passed, per_minute, now)) + 1
+            return math.floor(passed[first] + WINDOW - now) + 1
 
     def left(self, key_id: str, per_minute: int) -> tuple[int, float]:
         """Requests that would pass now, and the seconds until one more does."""
-        with self._lock:
-            now, passed = self._window(key_id)
-            if not passed:
+        with self._passed(key_id, per_minute) as passed:
+            now, count = self._clock(), passed.count
+            kept = range(max(0, count - passed.size), count)
+            first = kept.start + bisect_left(kept, now - WINDOW, key=passed.__getitem__)
+            if first == count:
                 return per_minute, 0.0
-            return max(0, per_minute - len(passed)), self._until_next(passed, per_minute, now)
+            # More than the plan allows have passed only if the plan was lowered meanwhile.
+            wait = passed[max(first, count - per_minute)] + WINDOW - now
+            return max(0, per_minute - (count - first)), max(0.0, wait)
 
-    def _window(self, key_id: str) -> tuple[float, deque[float]]:
-        now, passed = self._clock(), self._passed[key_id]
-        while passed and passed[0] < now - WINDOW:
-            passed.popleft()
-        return now, passed
+    @contextlib.contextmanager
+    def _passed(self, key_id: str, per_minute: int) -> Iterator[Passed]:
+        """The requests of a key, for no other thread or process at the same time."""
+        with self._lock:
+            if self._folder is None:
+                yield Passed(self._files[key_id], per_minute)
+                return
+            import fcntl
 
-    @staticmethod
-    def _until_next(passed: deque[float], per_minute: int, now: float) -> float:
-        # More than the plan allows have passed only if the plan was lowered meanwhile.
-        return max(0.0, passed[max(0, len(passed) - per_minute)] + WINDOW - now)
+            path = self._folder / hashlib.sha256(key_id.encode()).hexdigest()
+            path.touch()
+            with path.open("r+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+                yield Passed(file, per_minute)
+
+
+class Passed:
+    """The times of the last ``size`` requests that passed, in a file; the last of all is number ``count - 1``."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        file.seek(0)
+        self.count, self.size = struct.unpack("QQ", file.read(16) or bytes(16))
+        if self.size < size:
+            # The plan is new, or was raised.
+            kept = range(max(0, self.count - self.size), self.count)
+            times = [self[number] for number in kept]
+            self.count, self.size = kept.start, size
+            for at in times:
+                self.append(at)
+
+    def __getitem__(self, number: int) -> float:
+        self._file.seek(16 + number % self.size * 8)
+        found: float = struct.unpack("d", self._file.read(8))[0]
+        return found
+
+    def append(self, at: float) -> None:
+        """A request passed."""
+        self._file.seek(16 + self.count % self.size * 8)
+        self._file.write(struct.pack("d", at))
+        self.count += 1
+        self._file.seek(0)
+        self._file.write(struct.pack("QQ", self.count, self.size))
 
 
 class FailedAttempts:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import gc
 import ipaddress
-import os
+import pickle
 import secrets
-import signal
 import socket
 import sys
 import threading
@@ -19,15 +17,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
+from marketdata.points.arguments import whole
 from marketdata.service.access import LOOPBACK_NAMES, Access
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
-from marketdata.service.connections import GRACE_SECONDS, Connections
 from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages, stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.rate_limit import RateLimiter
+from marketdata.service.workers import Worker, Workers
 
 BACKLOG = 2048
 CURSOR_FILE = "_cursor.secret"
@@ -35,17 +34,13 @@ _M_MMAP_THRESHOLD = -3
 
 
 class Service:
-    """A service in a thread until it is closed, also a context manager; ``api_key`` is None if keys were given."""
+    """A service that runs until it is closed, also a context manager; ``api_key`` is None if keys were given."""
 
-    def __init__(self, access: Access, listener: socket.socket, api_key: str | None = None) -> None:
-        self.base_url = _url(listener)
+    def __init__(self, worker: Worker | Workers, base_url: str, api_key: str | None = None) -> None:
+        self.base_url = base_url
         self.api_key = api_key
-        self._server = Server(access, listener)
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._server.run()), name="marketdata-service", daemon=True
-        )
-        self._thread.start()
-        self._server.started.wait()
+        self._worker = worker
+        worker.start()
 
     def __repr__(self) -> str:
         return f"<marketdata service at {self.base_url}>"
@@ -58,36 +53,7 @@ class Service:
 
     def close(self) -> None:
         """Finish the running requests, then stop."""
-        self._server.stop()
-        self._thread.join(GRACE_SECONDS + 5)
-
-
-class Server:
-    """The connections of a listening socket in the event loop of a thread."""
-
-    def __init__(self, access: Access, listener: socket.socket) -> None:
-        self.connections = Connections(listener, access.respond)
-        self.started = threading.Event()
-        self._warm = access.warm
-        self._end = asyncio.Event()
-
-    async def run(self) -> None:
-        """Answer until ``stop``, or until SIGINT or SIGTERM in the main thread."""
-        self.loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Not on Windows, where the interpreter handles them, and not in a thread.
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-                self.loop.add_signal_handler(number, self._end.set)
-        warming = self.loop.run_in_executor(None, self._warm)
-        self.started.set()
-        await self.connections.serve(self._end)
-        # What fails here, fails again where a request needs it.
-        await asyncio.gather(warming, return_exceptions=True)
-
-    def stop(self) -> None:
-        """Finish the running requests, then end; from any thread."""
-        with contextlib.suppress(RuntimeError):  # it has ended
-            self.loop.call_soon_threadsafe(self._end.set)
+        self._worker.stop()
 
 
 def serve(
@@ -103,8 +69,9 @@ def serve(
     trusted_proxies: Sequence[str] = (),
     host_names: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
+    workers: int = 1,
 ) -> Service:
-    """Serve an archive over HTTP as the interface has it, in a thread.
+    """Serve an archive over HTTP as the interface has it, in a thread, or in processes of their own.
 
     Returns a Service with ``.base_url`` and ``.api_key``; ``.close()`` or the end of the ``with`` block stops it.
     ConfigError if keys, plans, proxies or the address are refused; warns if ``host`` can be reached from outside and no
@@ -121,13 +88,15 @@ def serve(
     secret : bytes, optional
         Signs cursors [at least 16 bytes]; by default stored in the archive's folder, so that cursors outlive a restart.
     cache_bytes : int
-        Memory for decoded history [bytes].
+        Memory for decoded history [bytes], of all processes together.
     trusted_proxies : sequence of str
         Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted; by default none.
     host_names : sequence of str
         Allowed names in the Host header, beside loopback ones where the service listens there only.
     clock : callable
         Unix time [s], of ``health`` and of the ``Date`` of every answer.
+    workers : int
+        1: a thread of this process; more: so many processes (not on Windows), which count the rate of a key together.
 
     Examples
     --------
@@ -137,24 +106,27 @@ def serve(
     """
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
-    store, api_key = _keys(keys, plans, requests_per_minute, clock)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    access = build(
+    worker, url, api_key = _worker(
         archive,
-        store,
-        host=host,
+        host,
+        port,
+        keys,
+        plans,
+        requests_per_minute,
+        workers,
         secret=secret,
         cache_bytes=cache_bytes,
         trusted_proxies=trusted_proxies,
         host_names=host_names,
         clock=clock,
     )
-    return start(access, host, port, api_key)
+    return Service(worker, url, api_key)
 
 
 def start(access: Access, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
     """Serve in a thread."""
-    return Service(access, _listen(host, port), api_key)
+    listener = _listen(host, port)
+    return Service(Worker(access, listener), _url(listener), api_key)
 
 
 def run(
@@ -165,22 +137,73 @@ def run(
     keys: str | Path | Keys | Mapping[str, str] | None = None,
     plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
     requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
-    trusted_proxies: Sequence[str] = (),
+    workers: int = 1,
     say: Callable[[str], None] = print,
     **options: Any,
 ) -> None:
     """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
-    store, api_key = _keys(keys, plans, requests_per_minute, time.time)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    access = build(archive, store, host=host, trusted_proxies=trusted_proxies, when_warm=_freeze_garbage, **options)
-    listener = _listen(host, port)
-    say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {_url(listener)}")
+    options["when_warm"] = _freeze_garbage
+    worker, url, api_key = _worker(archive, host, port, keys, plans, requests_per_minute, workers, **options)
+    say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {url}")
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
-        say(f"For another terminal:\n  export MARKETDATA_BASE_URL={_url(listener)} MARKETDATA_API_KEY={api_key}")
+        say(f"For another terminal:\n  export MARKETDATA_BASE_URL={url} MARKETDATA_API_KEY={api_key}")
     _return_large_blocks()
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Server(access, listener).run())
+    worker.run()
+
+
+def _worker(
+    archive: ServedArchive,
+    host: str,
+    port: int,
+    keys: str | Path | Keys | Mapping[str, str] | None,
+    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None,
+    requests_per_minute: int,
+    workers: int,
+    *,
+    trusted_proxies: Sequence[str] = (),
+    secret: bytes | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    clock: Callable[[], float] = time.time,
+    **options: Any,
+) -> tuple[Worker | Workers, str, str | None]:
+    """What answers at an address, the address, and the key if one was created."""
+    store, api_key = _keys(keys, plans, requests_per_minute, clock)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    whole("workers", workers, 1)
+    options |= {
+        "archive": archive,
+        "keys": store,
+        "host": host,
+        "trusted_proxies": trusted_proxies,
+        "secret": secret or _secret(archive),
+        "cache_bytes": cache_bytes // workers,
+        "clock": clock,
+    }
+    if workers == 1:
+        access = build(**options)
+        listener = _listen(host, port)
+        return Worker(access, listener), _url(listener), api_key
+    listener = _listen(host, port)
+    return Workers(listener, workers, {**options, "when_warm": _freeze_garbage}), _url(listener), api_key
+
+
+def work() -> None:
+    """Be one of several workers: options come by the standard input, whose end is the sign to stop."""
+    options = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that started this one
+    worker = Worker(build(**options), socket.socket(fileno=int(sys.argv[1])))
+
+    def wait_for_the_end() -> None:
+        sys.stdin.buffer.read()
+        worker.stop()
+
+    def ready() -> None:
+        threading.Thread(target=wait_for_the_end, daemon=True).start()
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+
+    _return_large_blocks()
+    worker.run(ready)
 
 
 def _freeze_garbage() -> None:
@@ -207,9 +230,13 @@ def build(
     trusted_proxies: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     when_warm: Callable[[], object] = lambda: None,
+    folder: Path | None = None,
 ) -> Access:
-    """The whole service but its connections; ``when_warm`` is called once all for the first request is loaded."""
-    rate_limiter, listings, pages = RateLimiter(), Listings(archive), Pages(archive, cache_bytes=cache_bytes)
+    """The whole service but its connections; processes with one ``folder`` count requests together.
+
+    ``when_warm`` is called once all for the first request is loaded.
+    """
+    rate_limiter, listings, pages = RateLimiter(folder), Listings(archive), Pages(archive, cache_bytes=cache_bytes)
     cursors = Cursors([secret or _secret(archive)], clock=clock)
     app = create_app(archive, pages=pages, listings=listings, cursors=cursors, rate_limiter=rate_limiter, clock=clock)
 
@@ -272,8 +299,6 @@ def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: boo
             " before the service and name its address as trusted proxy.",
             MarketDataWarning,
         )
-    if os.environ.get("WEB_CONCURRENCY", "1") != "1":
-        raise ConfigError("WEB_CONCURRENCY requests several workers; the service is one process per address.")
 
 
 def _is_loopback(host: str) -> bool:

@@ -35,7 +35,7 @@ class Lag:
     """
 
     def __init__(self, service: Service) -> None:
-        self._loop = service._server.loop
+        self._loop = service._worker.loop
         self._runs = True
         self.longest = 0.0
         self.turns = 0

@@ -209,7 +209,7 @@ def test_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.fault("S34")
 def test_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
-    monkeypatch.setattr(local._server.connections, "head_seconds", 0.3)
+    monkeypatch.setattr(local._worker.connections, "head_seconds", 0.3)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(connect(local)) for _ in range(60)]
         for i, connection in enumerate(slow):
@@ -224,7 +224,7 @@ def test_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.fault("S34")
 def test_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an answer, the next request on the connection has the same time for its head."""
-    monkeypatch.setattr(local._server.connections, "head_seconds", 0.2)
+    monkeypatch.setattr(local._worker.connections, "head_seconds", 0.2)
     with connect(local) as connection:
         for _ in range(2):
             connection.sendall(head(local))
@@ -234,7 +234,7 @@ def test_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.M
 
 
 def open_connections(service: Service) -> int:
-    return len(service._server.connections.open)
+    return len(service._worker.connections.open)
 
 
 def until_closed(service: Service) -> None:
@@ -248,7 +248,7 @@ def until_closed(service: Service) -> None:
 def test_a_client_that_does_not_read_is_closed(archive: MemoryArchive) -> None:
     """Answers that nobody takes are given up, and their room is free again."""
     with serve(archive) as service, connect(service) as connection:
-        service._server.connections.stall_seconds = 0.2
+        service._worker.connections.stall_seconds = 0.2
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         asked = head(service, "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m&limit=200")
         with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ def test_clients_that_do_not_read_hold_up_nobody_of_their_key(archive: MemoryArc
             connection.settimeout(0.2)
             with contextlib.suppress(OSError):
                 connection.sendall(asked * 500)
-        while len(service._server.connections.unread) < CLIENT_SLOTS:
+        while len(service._worker.connections.unread) < CLIENT_SLOTS:
             time.sleep(0.01)
         assert raw(service.base_url, asked)[0] == 200
 
@@ -278,7 +278,7 @@ BOOKS = "/v1/markets/m1/books?start_ts=2026-01-05&end_ts=2026-01-06&resolution=1
 
 def unsent(service: Service) -> list[int]:
     """Bytes of answers that clients have not taken, by connection."""
-    found = [transport.get_write_buffer_size() for transport in list(service._server.connections.unread)]
+    found = [transport.get_write_buffer_size() for transport in list(service._worker.connections.unread)]
     return sorted(found, reverse=True)
 
 
@@ -341,7 +341,7 @@ def read_exactly(connection: socket.socket) -> tuple[int, dict[str, str], bytes]
 def test_all_connections_leave_a_bounded_number_of_bytes() -> None:
     """Where more is unread than the service keeps, the clients that owe most are given up and others served."""
     with serve(wide_archive()) as service, contextlib.ExitStack() as opened:
-        service._server.connections.max_unsent = 8_000_000
+        service._worker.connections.max_unsent = 8_000_000
         page = len(raw(service.base_url, head(service, BOOKS))[2])
         assert page > 5_000_000
         for _ in range(12):
@@ -365,7 +365,7 @@ def test_a_public_address_without_a_proxy_warns(archive: MemoryArchive) -> None:
 def test_an_idle_connection_is_closed(archive: MemoryArchive) -> None:
     """A kept connection on which nothing comes is closed, without a request of its own."""
     with serve(archive) as service:
-        service._server.connections.idle_seconds = 0.1
+        service._worker.connections.idle_seconds = 0.1
         with connect(service) as connection:
             connection.sendall(head(service))
             assert read_answer(connection)[0] == 200
@@ -444,7 +444,7 @@ def test_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> None:
         connect(service)
 
 
-def stop_under_load(path: Path, how: signal.Signals) -> int:
+def stop_under_load(path: Path, how: signal.Signals, workers: int = 1) -> int:
     """Ask a process from four sides, end it with a signal meanwhile; how many whole answers came."""
     whole: list[int] = []
     answered = threading.Event()
@@ -469,7 +469,7 @@ def stop_under_load(path: Path, how: signal.Signals) -> int:
                 whole.append(len(answer.json()["data"]["Yes"]))
                 answered.set()
 
-    with process(path) as (running, url, key), ThreadPoolExecutor(4) as pool:
+    with process(path, workers=workers) as (running, url, key), ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(ask, url, key) for _ in range(4)]
         assert answered.wait(20)
         running.send_signal(how)

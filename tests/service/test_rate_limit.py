@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
+import math
 import random
 import socket
+import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,7 +29,6 @@ from service.noise import noise
 from service.web import Web, read_answer, window
 from starlette.exceptions import HTTPException
 
-from marketdata.errors import ConfigError
 from marketdata.service.auth import Entry, Keys, digest
 from marketdata.service.fair_queue import FairQueue
 from marketdata.service.plans import AccessPlan
@@ -185,7 +187,7 @@ def test_of_a_burst_the_requests_of_others_are_started_first(
             held.set()
             gate.wait(20)
 
-        service._server.loop.call_soon_threadsafe(hold)
+        service._worker.loop.call_soon_threadsafe(hold)
         held.wait(20)
         ask_and_read(gate)
         answered = [record.getMessage().partition("key=")[2].split()[0] for record in caplog.records]
@@ -322,25 +324,48 @@ def test_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
 
 @pytest.mark.fault("S31")
 def test_a_refusal_costs_the_same_at_any_rate() -> None:
-    """Of a window of 60,000 requests a refusal looks at one, and none is copied."""
+    """Of a window of 60,000 requests a refusal looks at one, and few are looked at for what is left."""
 
-    class Window(deque):
+    class Window(io.BytesIO):
         looked = 0
 
-        def __getitem__(self, at):
+        def read(self, size: int | None = -1) -> bytes:
             Window.looked += 1
-            return super().__getitem__(at)
-
-        def __iter__(self):
-            raise AssertionError("the whole window is looked at")
+            return super().read(size)
 
     limiter = RateLimiter(clock=Clock())
-    limiter._passed["k"] = Window()
+    limiter._files["k"] = Window()
     assert all(limiter.wait("k", 60_000) is None for _ in range(60_000))
     Window.looked = 0
     assert limiter.wait("k", 60_000) == WINDOW + 1
+    assert Window.looked <= 4
     assert limiter.left("k", 60_000) == (0, WINDOW)
-    assert Window.looked <= 6
+    assert Window.looked <= 30
+
+
+@pytest.mark.fault("S30", "S32")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.5, 20.0, 59.9, 60.0, 60.1]), st.integers(1, 9), st.integers(0, 1)),
+        max_size=60,
+    ),
+    st.booleans(),
+)
+def test_a_window_is_the_plain_list(asked: list[tuple[float, int, int]], shared: bool) -> None:
+    """With plans that change, in memory and in files of two processes, what passes and is left is that of a list."""
+    clock, passed = Clock(), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        one = RateLimiter(Path(folder) if shared else None, clock=clock)
+        limiters = one, RateLimiter(Path(folder), clock=clock) if shared else one
+        for pause, plan, which in asked:
+            clock.now += pause
+            recent = [at for at in passed if at >= clock.now - WINDOW]
+            until = recent[max(0, len(recent) - plan)] + WINDOW - clock.now if recent else 0.0
+            assert limiters[which].left("k", plan) == (max(0, plan - len(recent)), until)
+            wait = limiters[which].wait("k", plan)
+            assert wait == (None if len(recent) < plan else math.floor(until) + 1)
+            if wait is None:
+                passed.append(clock.now)
 
 
 @pytest.mark.fault("S31")
@@ -349,14 +374,6 @@ def test_keys_have_windows_of_their_own() -> None:
     rates = RateLimiter(clock=Clock())
     assert [rates.wait("a", 2) is None for _ in range(4)] == [True, True, False, False]
     assert rates.wait("b", 2) is None
-
-
-@pytest.mark.fault("S32")
-def test_one_process_holds_the_windows(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wish for several workers is refused at the start, because each would have windows of its own."""
-    monkeypatch.setenv("WEB_CONCURRENCY", "4")
-    with pytest.raises(ConfigError, match="one process"):
-        serve(archive)
 
 
 def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:

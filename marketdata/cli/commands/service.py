@@ -31,6 +31,7 @@ def serve(
     host_name: Annotated[
         list[str] | None, typer.Option(help="Allowed name in the Host header; repeatable.", show_default=False)
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer, one for each core.")] = 1,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
 ) -> None:
@@ -59,5 +60,6 @@ def serve(
         requests_per_minute=rate,
         trusted_proxies=trusted_proxy or (),
         host_names=host_name or (),
+        workers=workers,
         say=typer.echo,
     )
