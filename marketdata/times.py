@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 # What arguments take as a time; a number is Unix seconds.
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
-SECOND = 1_000_000
+# Lengths of time [microseconds].
+SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
 _LAST = 253_402_300_800 * SECOND  # 10000-01-01
@@ -171,7 +172,7 @@ def _read(value: Any) -> int:
             raise ValueError("it is not a time")
         return (aware - _EPOCH) // dt.timedelta(microseconds=1)
     if isinstance(value, dt.date):
-        return (value - _EPOCH.date()).days * 86_400 * SECOND
+        return (value - _EPOCH.date()).days * DAY
     if isinstance(value, bool):
         raise TypeError("it is a truth value")
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":

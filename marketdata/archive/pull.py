@@ -146,7 +146,7 @@ class Pull:
             try:
                 for k, done, columns, proven in arriving:
                     sink.take(k, done, columns, proven=proven)
-                    bar.update((done.end - done.start) // (60 * SECOND))
+                    bar.update((done.end - done.start) // MINUTE)
                     if self._stop is not None and self._stop.is_set():
                         break
             finally:

@@ -29,11 +29,10 @@ from marketdata.points.columns import Books, Token, joined
 from marketdata.points.rebuild import Changes, Rebuilder, Tally, cleaned
 from marketdata.points.views import VIEWS
 from marketdata.tidy.rebuild import disagreement
-from marketdata.times import SECOND
+from marketdata.times import MINUTE
 
 # Levels of books that are added to the archive at a time.
 _LEVELS = 3_000_000
-_MINUTE = 60 * SECOND
 _EVER = 1 << 61
 _ENDS = 1 << 20
 BEFORE = "imported before"
@@ -146,7 +145,7 @@ class Import:
 
     def put(self, books: Books, *, stand: bool) -> int:
         """Add books; stretches that a gap divides are added one by one, so that no range has the gap in it."""
-        out, most = 0, max(self._store.base.micros, _MINUTE)
+        out, most = 0, max(self._store.base.micros, MINUTE)
         for part in stretches(books, most if stand else max(most, self._options.max_age)):
             out += ingest.add_points(self._store, "books", part, replace=False, complete=False)[1]
         return out

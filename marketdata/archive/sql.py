@@ -13,7 +13,7 @@ from marketdata.archive.scan import Query, to_arrow
 from marketdata.archive.storage.schema import TS, id_columns
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.schema import ASK, BID, LISTS
-from marketdata.times import SECOND
+from marketdata.times import DAY
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 
@@ -145,7 +145,7 @@ def _plain(rows: pa.Table) -> pa.Table:
             values = column.to_pylist()
             if any(value is not None and value.months for value in values):
                 raise ConfigError(f"The column {name} has months, which are not of one length; cast it to varchar.")
-            micros = [None if v is None else v.days * 86_400 * SECOND + v.nanoseconds // 1000 for v in values]
+            micros = [None if v is None else v.days * DAY + v.nanoseconds // 1000 for v in values]
             column = pa.array(micros, pa.duration("us"))  # noqa: PLW2901
         columns.append(column)
     return pa.table(columns, names=names)

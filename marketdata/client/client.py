@@ -23,7 +23,7 @@ from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
-from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
+from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
@@ -32,13 +32,13 @@ from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.wire import models
+from marketdata.wire.models import LARGEST_LIMIT
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
 
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
-_LARGEST_PAGE = 200
 _BUFFERED = 256
 
 
@@ -511,7 +511,7 @@ class Client(Generic[Frame]):
     def _listing(
         self, kind: records.FrameOf, params: dict[str, str | None], max_rows: int | None, page_size: int
     ) -> Frame:
-        whole("page_size", page_size, 1, _LARGEST_PAGE)
+        whole("page_size", page_size, 1, LARGEST_LIMIT)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
         rows = listing(self._transport, kind, params, max_rows, page_size)

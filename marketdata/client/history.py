@@ -25,12 +25,13 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Memory
 from marketdata.fetch.scheduler import Arrival, Scheduler
-from marketdata.fetch.windows import LARGEST_LIMIT, Window
+from marketdata.fetch.windows import Window
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Data, joined
 from marketdata.points.views import VIEWS, empty
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
+from marketdata.wire.models import LARGEST_LIMIT
 
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000

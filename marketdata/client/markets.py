@@ -24,8 +24,8 @@ from marketdata.points.arguments import names
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso
+from marketdata.wire.models import LARGEST_LIMIT
 
-_LARGEST_PAGE = 200
 _SEARCHES = 3
 
 
@@ -77,7 +77,7 @@ class Markets:
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
         for search in [*words[: _SEARCHES - 1], None]:
             with suppress(MarketDataError, KeyError, TypeError, AttributeError):
-                listed = self._transport.get_json(("markets",), {"limit": _LARGEST_PAGE, "search": search})["data"]
+                listed = self._transport.get_json(("markets",), {"limit": LARGEST_LIMIT, "search": search})["data"]
                 slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
                 if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in found]

@@ -10,12 +10,13 @@ from marketdata.errors import ConfigError, LimitTooSmallError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
-from marketdata.fetch.windows import LARGEST_LIMIT, Window
+from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.decode import decode_page
+from marketdata.wire.models import LARGEST_LIMIT
 
 
 class Probe:

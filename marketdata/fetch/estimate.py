@@ -12,9 +12,8 @@ from marketdata.fetch.html_table import html_table
 from marketdata.fetch.windows import AT_ONCE, Window
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
-from marketdata.times import SECOND, Range
+from marketdata.times import DAY, Range
 
-_DAY = 86_400 * SECOND
 _NAMES = re.compile(rf"\b({'|'.join(Resolution)})\b")
 
 
@@ -89,7 +88,7 @@ def _refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
         out.append(f"{window.view} of {window.kind} {window.id} at {window.resolution}: the plan allows {names}")
     days = str(limits.get("max_history_days") or "").strip()
     if days.isascii() and days.isdigit():
-        first = now - int(days) * _DAY
+        first = now - int(days) * DAY
         if window.rng.start < first:
             part = Range(window.rng.start, min(first, window.rng.end))
             out.append(f"{window.view} of {window.kind} {window.id} in {part}: the plan reaches back {days} days")

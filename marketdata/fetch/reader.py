@@ -19,12 +19,13 @@ from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
-from marketdata.fetch.windows import LARGEST_LIMIT, IdKind, Window
+from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
+from marketdata.wire.models import LARGEST_LIMIT
 
 # How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
 _MOST_TRIES = 3

@@ -21,10 +21,11 @@ from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
 from marketdata.fetch.reader import Chunk, Memory, Prefix, Reader, Received, TooWideError, same, with_all
-from marketdata.fetch.windows import AT_ONCE, LARGEST_LIMIT, MarketInfo, Spans, Window
+from marketdata.fetch.windows import AT_ONCE, MarketInfo, Spans, Window
 from marketdata.points.columns import Data, joined
 from marketdata.points.views import VIEWS
 from marketdata.times import Range
+from marketdata.wire.models import LARGEST_LIMIT
 
 THREAD = "marketdata-fetch"
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96

@@ -13,9 +13,9 @@ from typing import Literal
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
+from marketdata.wire.models import LARGEST_LIMIT
 
 IdKind = Literal["market", "token"]
-LARGEST_LIMIT = 200
 # A range of so few pages is requested as it is; of a wider one, its first page says how wide windows may be.
 AT_ONCE = 3
 # Windows, and pages, that say how wide the next windows may be; so many pages say how much they differ.

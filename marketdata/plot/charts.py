@@ -40,13 +40,12 @@ from marketdata.tidy import forecast_scores, shapes
 from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.cross_token import probabilities
 from marketdata.tidy.quotes import bbo
-from marketdata.times import to_micros
+from marketdata.times import MINUTE, to_micros
 
 Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any
 
 _MOST_PANELS = 60
-_MINUTE = 60_000_000
 _EDGES = np.linspace(0.0, 1.0, 101)
 _STATES = {
     "final": BID,
@@ -737,7 +736,7 @@ def _heat(levels: pl.DataFrame, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     NaN where nothing rests.
     """
     times = levels["ts"].unique().sort().to_physical().to_numpy()
-    step = int(np.median(np.diff(times))) if len(times) > 1 else _MINUTE
+    step = int(np.median(np.diff(times))) if len(times) > 1 else MINUTE
     first, last = times[0], times[-1] + step
     # No column is narrower than the step of the frame: it would be empty between two snapshots.
     edges = np.linspace(first, last, max(1, min(bins, (last - first) // step)) + 1)

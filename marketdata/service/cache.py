@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marketdata.points.columns import Books, Data, Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.times import Range
+from marketdata.times import MINUTE, Range
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
 _IS_BOOKS = {view: spec.columns is Books for view, spec in VIEWS.items()}
@@ -25,7 +25,6 @@ POINTS = {view: 2_048 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 # Memory that the chunks take at most.
 CACHE_BYTES = 256 * 2**20
-MINUTE = 60_000_000
 RECHECK_SECONDS = 2.0
 WITHOUT_POINTS = ("missing", "empty_observed")
 Index = NDArray[np.int64]

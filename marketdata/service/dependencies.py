@@ -22,10 +22,11 @@ from marketdata.service.listings import ListingQuery, Listings, Order, SortField
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.responses import json_response
-from marketdata.times import Range, parse_iso, parse_seconds
+from marketdata.times import DAY, Range, parse_iso, parse_seconds
+from marketdata.wire.models import LARGEST_LIMIT
 
-DEFAULT_LIMIT, MAX_LIMIT = 100, 200
-MAX_ID = 200
+# Points or records of a page by default, and characters of an id (interface 4.1).
+DEFAULT_LIMIT, MAX_ID = 100, 200
 
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -150,7 +151,7 @@ IdOrSlug = Annotated[_ShortText, Path(description="Market ID or market slug.")]
 TokenId = Annotated[_ShortText, Path(description="Token ID.")]
 Limit = Annotated[
     int,
-    Field(ge=1, le=MAX_LIMIT),
+    Field(ge=1, le=LARGEST_LIMIT),
     BeforeValidator(whole_number),
     Query(description="Maximum number of points in this page."),
 ]
@@ -215,7 +216,7 @@ async def _listing_query(
 def _end_of(text: str, name: str) -> int:
     """An upper bound is inclusive; a plain date means all of its day."""
     micros = read_time(text, name)
-    return micros + 86_400_000_000 - 1 if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else micros
+    return micros + DAY - 1 if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else micros
 
 
 ListingParameters = Annotated[ListingQuery, Depends(_listing_query)]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from marketdata.wire.models import LARGEST_LIMIT
+
 INVALID_KEY = "Invalid or expired API key."
 FAILED = "Failed to fetch data."
-MAX_TOKENS = 200
 
 
 def shown(text: str, length: int = 200) -> str:
@@ -62,7 +63,7 @@ def too_many_tokens(view: str) -> HTTPException:
     """400 of a market whose buckets fit in no page."""
     return HTTPException(
         400,
-        f"This market has more than {MAX_TOKENS} tokens. "
+        f"This market has more than {LARGEST_LIMIT} tokens. "
         f"Use the single-token {view} endpoint instead: /v1/tokens/{{token_id}}/{view}",
     )
 

@@ -13,7 +13,7 @@ from marketdata.points.columns import Books, Floats, Series, Token, joined
 from marketdata.simulation import order_books, price_process
 from marketdata.simulation.price_process import PricePath
 from marketdata.simulation.universe import MarketSpec
-from marketdata.times import to_micros, to_text
+from marketdata.times import MINUTE, to_micros, to_text
 
 END = to_micros("2026-01-01", "END")
 _CHUNK_LEVELS = 4_000_000  # levels in memory at a time
@@ -32,11 +32,11 @@ class SimulatedMarket:
         """Dates, status and outcome, as fields of its record."""
         ts, winner = self.path.ts, self.path.winner
         over = winner is not None
-        last = int(ts[-1]) + price_process.MINUTE
+        last = int(ts[-1]) + MINUTE
         return {
             "status": "resolved" if over else "active",
             "start_date": to_text(int(ts[0])),
-            "end_date": to_text(last if over else END + 10 * 1440 * price_process.MINUTE),
+            "end_date": to_text(last if over else END + 10 * 1440 * MINUTE),
             "closed_at": to_text(last) if over else None,
             "resolved_token_id": None if winner is None else self.spec.token_ids[winner],
             "resolved_token_label": None if winner is None else self.spec.labels[winner],
@@ -57,7 +57,7 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
     """A market over the last ``minutes`` before ``END``; the key of the spec seeds it."""
     rng = _rng(spec, 0)
     tokens, turn = len(spec.labels), sum(spec.key[1:]) % 3
-    ts = END - (minutes - np.arange(minutes, dtype=np.int64)) * price_process.MINUTE
+    ts = END - (minutes - np.arange(minutes, dtype=np.int64)) * MINUTE
     first = int(minutes * 0.2) if turn == 2 else 0
     last = (
         minutes

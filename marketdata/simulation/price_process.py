@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from marketdata.points.columns import Floats, Ints
 
-MINUTE = 60_000_000
 _LARGEST = 700.0  # information at the end: far past the last float between 0 and 1
 
 

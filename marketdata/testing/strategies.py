@@ -17,10 +17,9 @@ except ModuleNotFoundError as missing:
 from marketdata.accessor import to_frame
 from marketdata.points.columns import METRICS, Books, Series, Token
 from marketdata.points.views import VIEWS, View
-from marketdata.times import to_text
+from marketdata.times import MINUTE, to_text
 from marketdata.typing import FrameKind
 
-MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
 
 __all__ = [

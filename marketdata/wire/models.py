@@ -11,6 +11,8 @@ from marketdata.points.columns import METRICS
 from marketdata.points.records import FIELDS
 from marketdata.resolution import Resolution
 
+# Most points of a page, and so most tokens of a market of which a page can be served (interface 4.1, 8).
+LARGEST_LIMIT = 200
 # An id is a text; where a record has it as a number, its digits are the text.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 

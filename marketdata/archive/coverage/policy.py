@@ -11,7 +11,7 @@ from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
-from marketdata.times import SECOND, Range
+from marketdata.times import DAY, SECOND, Range
 
 MINUTE = Resolution.M1.micros
 # So long without a point is a hole: between points that are an hour apart lie 59 empty buckets.
@@ -21,9 +21,9 @@ FEW = 100 * MINUTE
 # The settle time: a bucket may still change for so long after its end, then it is final.
 FINALIZE_AFTER = 600 * SECOND
 # Without the server's clock nothing younger than this is taken as final.
-FINALIZE_AFTER_WITHOUT_CLOCK = 86_400 * SECOND
+FINALIZE_AFTER_WITHOUT_CLOCK = DAY
 # A range without points is fetched again after these times; then it is final.
-REFETCH_AFTER = (3_600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND)
+REFETCH_AFTER = (60 * MINUTE, DAY, 7 * DAY)
 
 # After so many answers without points a range is final.
 _MOST_TRIES = len(REFETCH_AFTER)

@@ -22,6 +22,7 @@ from marketdata.service.pagination import ServedPage, labels_of
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
+from marketdata.wire.models import LARGEST_LIMIT
 
 
 def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: RequestContext) -> Response:
@@ -37,7 +38,7 @@ def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: Requ
         page, metadata = _page(Subject(view, market_id, None, resolution, 1), query, parts)
         return context.json(responses.metrics_body(page, market_id, resolution, metadata))
     tokens = labels_of(record)
-    if len(tokens) > errors.MAX_TOKENS:
+    if len(tokens) > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
     if len(tokens) > query.limit:
         raise errors.limit_too_small(len(tokens))
