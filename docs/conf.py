@@ -141,6 +141,31 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
         source[0] = _link(source[0], "[{words}](#{target})")
     if name == "analytics":
         source[0] = _link_measures(source[0])
+    if name.startswith(_INTERNAL):
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
+
+
+# How it is made: no page that a search for a function should find.
+_INTERNAL = ("decisions/", "_made/call_map", "_made/fault_matrix")
+
+
+def _plain_pages(app: Any, problem: Exception | None) -> None:
+    """Every page as Markdown beside its HTML, and ``llms.txt``, the list of them with what each is about."""
+    if problem is not None or app.builder.name != "html":
+        return
+    lines = [f"# {project}", "", "> Historical prediction-market data as tidy pandas and polars frames.", ""]
+    for name in sorted(app.env.found_docs):
+        source = Path(app.env.doc2path(name))
+        if source.suffix != ".md" or name.startswith(_INTERNAL):
+            continue
+        text = source.read_text(encoding="utf-8")
+        copy = Path(app.outdir) / f"{name}.md"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
+        about = re.search(r"^# .*\n\n([A-Z][^\n]*(?:\n[^\n]+)*)", text, re.MULTILINE)
+        first = " ".join(about[1].split()).split(". ")[0].rstrip(".") if about else ""
+        lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)" + (f": {first}" if first else ""))
+    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 _SECTIONS = re.compile(r"\binterface ((?:section )?)(\d(?:\.\d)?)((?:(?:,| and)\s+\d\.\d)*)")
@@ -183,3 +208,4 @@ def setup(app: Any) -> None:
     app.connect("html-page-context", _script)
     app.connect("autodoc-process-docstring", _link_docstring)
     app.connect("source-read", _edit)
+    app.connect("build-finished", _plain_pages)
