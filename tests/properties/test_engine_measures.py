@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -129,6 +130,15 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
         assert close(plain(got), plain(md.asof_join(polar[1], polar[2], right_resolution="1m")))
 
 
+def bought(orders: Any, books: Any) -> Any:
+    """The fills of orders on books of any kind, and their account."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", md.NoBookWarning)
+        done = md.execute(orders, books, "1m", fees=0.01, latency=0, outcomes=RECORDS)
+    account = md.account(done.fills, books, "1m")
+    return done.fills, account.total, account.markets
+
+
 def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]) -> None:
     """A matrix, events, a report, charts and an archive take the rows of an engine's frame."""
     books, prices, _ = (running.frame(f) for f in polar)
@@ -137,6 +147,10 @@ def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]
     assert len(list(md.replay(prices=prices, resolution="1m"))) == len(
         list(md.replay(prices=polar[1], resolution="1m"))
     )
+    orders = polar[1].filter(pl.col("ts") == pl.col("ts").min()).select("ts", "market_id", "token_id")
+    orders = orders.with_columns(side=pl.lit("buy"), size=10.0)
+    for held in zip(bought(orders, books), bought(orders, polar[0]), strict=True):
+        assert close(*(plain(frame) for frame in held))
     report, wanted = (
         nw.from_native(md.check(f)).select("check", "severity", "n_failed", "n_checked") for f in (books, polar[0])
     )
