@@ -30,6 +30,8 @@ _TICK_BITS = 20
 # Levels that are made at a time.
 _LEVELS = 1 << 21
 _NO_BOUNDS = np.zeros(1, np.int64)
+# Rows that are sorted at a time.
+_ROWS = 1 << 18
 # Tokens whose open books are written out at a time.
 _TOKENS = 256
 
@@ -57,7 +59,7 @@ class Changes:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def take(self, index: NDArray[np.integer] | Bools) -> Changes:
+    def take(self, index: NDArray[np.integer] | Bools | slice) -> Changes:
         """The rows at these positions."""
         arrays = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "tokens"}
         return Changes(self.tokens, **arrays)
@@ -74,6 +76,11 @@ def joined(parts: list[Changes]) -> Changes:
     """The rows of all parts, part after part; equal tokens become one, and those without a row none."""
     index: dict[Token, int] = {}
     tokens = []
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if len(parts) == 1 and len(set(parts[0].tokens)) == len(parts[0].tokens) == np.count_nonzero(
+        np.bincount(parts[0].token)
+    ):
+        return parts[0]
     for part in parts:
         used = np.bincount(part.token, minlength=len(part.tokens)) > 0
         codes = [index.setdefault(t, len(index)) if u else 0 for t, u in zip(part.tokens, used.tolist(), strict=True)]
@@ -181,8 +188,15 @@ class Rebuilder:
         if not len(rows):
             self.open = rows
             return
-        runs = _runs(rows, self, closing)
-        yield from _books(rows, runs, self)
+        left = []
+        # Parts of whole tokens, whose rows stay in the processor's cache.
+        starts = np.flatnonzero(np.append(True, rows.token[1:] != rows.token[:-1]))
+        cuts = np.append(starts[np.flatnonzero(np.diff(starts // _ROWS, prepend=-1))], len(rows))
+        for a, b in itertools.pairwise(cuts.tolist()):
+            part = rows if b - a == len(rows) else rows.take(slice(a, b))
+            yield from _books(part, _runs(part, self, closing), self)
+            left.append(self.open)
+        self.open = left[0] if len(left) == 1 else joined(left)
 
     def until(self, ts: Ints, seen: Ints) -> tuple[Ints, Bools]:
         """Until when books of these last rows stand, and for which of them that is over already."""
@@ -277,7 +291,6 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
 
 
 def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
-    count = len(rows)
     ends = np.cumsum(runs.edges)
     offset = ends - runs.edges
     total = int(ends[-1])
@@ -290,18 +303,16 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
     last_row[edge[inside]] = inside  # of several rows the last one stays
     bucket = runs.bucket[runs.starts][run] + number if state.unchanged else runs.bucket[last_row]
     key_rows = np.flatnonzero(runs.known[runs.of] & ~np.isnan(rows.price))
-    order = key_rows[_order(runs.of[key_rows], rows.side[key_rows], rows.price[key_rows], count)]
-    of, side, price, size = runs.of[order], rows.side[order], rows.price[order], rows.size[order]
-    tick = ticks(price)
-    has_next = np.zeros(len(order), bool)
-    has_next[:-1] = (of[1:] == of[:-1]) & (side[1:] == side[:-1]) & (tick[1:] == tick[:-1])
+    place, is_last = _order(runs.of[key_rows], rows.side[key_rows], ticks(rows.price[key_rows]))
+    order = key_rows[place]
     begin = edge[order]
-    stop = np.where(has_next, np.append(begin[1:], 0), ends[of]) if len(order) else begin
-    live = size > 0
-    state.open = _open(rows, runs, order[~has_next & live])
+    stop = np.append(begin[1:], 0)[: len(begin)]
+    stop[is_last] = ends[runs.of[order[is_last]]]
+    live = rows.size[order] > 0
+    state.open = _open(rows, runs, order[is_last & live])
     stands = np.flatnonzero(live & (stop > begin))
-    begin, stop = begin[stands], stop[stands]
-    of, side, price, size = of[stands], side[stands], price[stands], size[stands]
+    begin, stop, order = begin[stands], stop[stands], order[stands]
+    of, side, price, size = runs.of[order], rows.side[order], rows.price[order], rows.size[order]
     # Parts of whole runs, of about so many levels.
     weights = np.bincount(of, stop - begin, minlength=len(ends))
     part = (np.cumsum(weights) - weights) // _LEVELS
@@ -335,19 +346,23 @@ def ticks(price: Floats) -> Ints:
     return np.unique(price, return_inverse=True)[1].astype(np.int64)
 
 
-def _order(run: Ints, side: NDArray[np.int8], price: Floats, count: int) -> Ints:
-    """The order by run, side (bids first), price (best first) and place."""
-    tick = ticks(price)
+def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
+    """The order by run, side (bids first), price (best first) and place; and which is the last one of its level."""
     most = int(tick.max(initial=0))
-    tick = np.where(side == BIDS, most - tick, tick)
-    bits = int(run.max(initial=0)).bit_length(), max(most.bit_length(), 1), max(count.bit_length(), 1)
-    if sum(bits) + 1 > 64:
-        return np.lexsort((tick, side, run))
-    # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
-    key = (((run << 1) | side) << bits[1]) | tick
-    packed = (key.astype(np.uint64) << np.uint64(bits[2])) | np.arange(len(key), dtype=np.uint64)
-    packed.sort()
-    return (packed & np.uint64((1 << bits[2]) - 1)).astype(np.int64)
+    key = (((run << 1) | side) << most.bit_length()) | np.where(side == BIDS, most - tick, tick)
+    place_bits = len(key).bit_length()
+    if int(key.max(initial=0)).bit_length() + place_bits > 64:
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+    else:
+        # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
+        packed = (key << place_bits).view(np.uint64)
+        packed |= np.arange(len(packed), dtype=np.uint64)
+        packed.sort()
+        key = (packed >> np.uint64(place_bits)).view(np.int64)
+        packed &= np.uint64((1 << place_bits) - 1)
+        order = packed.view(np.int64)
+    return order, np.append(key[1:] != key[:-1], True)[: len(key)]
 
 
 def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
@@ -439,11 +454,9 @@ def diff(books: Books, width: BucketWidth) -> Changes:
     size = np.append(np.zeros(ghosts), size)
     price = np.concatenate((price[ghost], price))
     tick = ticks(price)
-    order = _order(every, side, price, len(every))
-    key = np.stack((every[order], side[order], tick[order]))
-    opens = np.append(True, (np.diff(key) != 0).any(axis=0)) if len(order) else np.empty(0, bool)
-    first = np.flatnonzero(opens)
-    last = run_ends(first, len(order)) - 1
+    order, is_last = _order(every, side, tick)
+    last = np.flatnonzero(is_last)
+    first = np.append(0, last + 1)[: len(last)]
     # Of a level given twice the last one counts; those of the book before stand first.
     kept = order[last]
     before = np.add.reduceat((order < ghosts).astype(np.int64), first) if len(first) else first

@@ -20,6 +20,7 @@ SECTIONS = (
     "fetching",
     "serving",
     "storing",
+    "rebuilding",
     "many_markets",
     "year",
 )
