@@ -11,6 +11,7 @@ from typing import Any
 
 from marketdata.errors import ConfigError
 
+# Characters that tell a shortened id from others.
 _LEAST = 6
 
 

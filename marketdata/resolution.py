@@ -52,6 +52,7 @@ class Resolution(StrEnum):
         raise ConfigError(text, argument="resolution", value=value)
 
 
+# Lengths of time [microseconds]; `times` is above this layer.
 _SECOND, _DAY = 1_000_000, 86_400_000_000
 _UNITS = {"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": _DAY, "w": 7 * _DAY}
 # The epoch was a Thursday.

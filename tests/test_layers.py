@@ -31,8 +31,10 @@ each other; ``service`` imports archive, tidy, wire, points and lower layers onl
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,39 @@ def test_points_know_no_library() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             assert {n.split(".")[0] for n in names} <= allowed, f"{name} imports {names}"
+
+
+def test_a_constant_number_has_its_unit_and_reason() -> None:
+    """A number of a module has a comment: on its line, above it or the numbers before it, or a docstring behind it."""
+    assert [f"{name}: {line}" for name, path in MODULES.items() for line in unexplained(path.read_text("utf-8"))] == []
+
+
+def unexplained(text: str) -> list[str]:
+    """Lines of a module that name a number without a comment."""
+    lines, out = text.split("\n"), []
+    body = ast.parse(text).body
+    for node, after in zip_longest(body, body[1:]):
+        value = getattr(node, "value", None)
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or value is None or not is_number(value):
+            continue
+        above = node.lineno - 2
+        while re.match(r"_?[A-Z0-9_, ]+ ?[:=]", lines[above]):
+            above -= 1
+        has_docstring = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        if not (has_docstring or "#" in lines[node.lineno - 1] or lines[above].startswith("#")):
+            out.append(lines[node.lineno - 1])
+    return out
+
+
+def is_number(value: ast.expr) -> bool:
+    """Whether an expression is of numbers alone."""
+    parts = [part for part in ast.walk(value) if not isinstance(part, ast.operator | ast.unaryop | ast.expr_context)]
+    numbers = [part for part in parts if isinstance(part, ast.Constant) and type(part.value) in (int, float)]
+    rest = [part for part in parts if part not in numbers]
+    return bool(numbers) and all(isinstance(part, ast.BinOp | ast.UnaryOp | ast.Tuple | ast.Name) for part in rest)
+
+
+def test_a_number_without_a_comment_is_found() -> None:
+    """The check sees a number that nobody explains, and no number that somebody does."""
+    assert unexplained("A = 1\n") == ["A = 1"]
+    assert unexplained("# Rows.\nA = 1\nB = 2 * A\nC = 3  # s\n\nD = 4\n") == ["D = 4"]

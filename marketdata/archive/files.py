@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FileKind = Literal["markets", "events", "series"] | View
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
+# Digits that every whole number of 64 bits can have.
 _INT64_DIGITS = 18
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 # Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.

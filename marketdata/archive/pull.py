@@ -37,6 +37,7 @@ from marketdata.points.views import View
 from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_micros, to_text
 from marketdata.typing import FrameKind
 
+# What arrived is committed from so many levels on, or after so many seconds.
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 # Up to so many views of markets, a lock each keeps two processes from fetching the same; more may, without doubles.

@@ -10,6 +10,7 @@ from marketdata.cli import messages
 
 __all__ = ["main"]
 
+# Exit code of a program that Ctrl-C ended: 128 + SIGINT.
 _INTERRUPTED = 130
 # What an interrupted command says.
 _RESUMES = {

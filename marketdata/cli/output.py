@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Format = Literal["table", "csv", "json", "ndjson"]
+# Rows of a table, and characters of its columns and ids, in a terminal that is narrow or not.
 _ROWS = 10
 _WIDEST = 60
 _NARROWEST = 8

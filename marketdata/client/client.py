@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
+# Windows that wait for the writer: as many as a commit takes.
 _BUFFERED = 256
 
 

@@ -26,6 +26,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso
 from marketdata.wire.models import LARGEST_LIMIT
 
+# Requests that look for similar names.
 _SEARCHES = 3
 
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from marketdata.errors import BadRequestError, LimitTooSmallError, PaginationStalledError
 
+# Pages in a row without points, and with known points alone, after which pagination is stalled.
 _EMPTY_PAGES = 50
 _KNOWN_PAGES = 3
 

@@ -28,6 +28,7 @@ from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
 
 THREAD = "marketdata-fetch"
+# Windows on their way at once: where the plan is unknown, at least, and at most.
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost; in one market, one to learn when it was active.
 _WORTH_USAGE, _WORTH_INFO = 8, 20

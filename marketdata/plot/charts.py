@@ -45,6 +45,7 @@ from marketdata.times import MINUTE, to_micros
 Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any
 
+# Panels of a chart: more cannot be read.
 _MOST_PANELS = 60
 _EDGES = np.linspace(0.0, 1.0, 101)
 _STATES = {
@@ -56,6 +57,7 @@ _STATES = {
     "missing": ASK,
 }
 _TOUCH = ("mid", "best_bid", "best_bid_size", "best_ask", "best_ask_size")
+# Rows that are named on an axis; of more, every n-th.
 _MOST_NAMED = 150
 _NARROWEST = 400
 """Part of a chart of coverage that can be seen, one to two pixels of it."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
+# Pixels per inch of a chart in a notebook, and entries of a legend inside of a panel.
 _SCREEN_DPI = 80
 _MOST_ENTRIES = 8
 

@@ -32,6 +32,7 @@ from marketdata.plot.chart import (
     thinned,
 )
 
+# Pixels per inch of a size that matplotlib shares.
 _PIXELS = 88
 _MOST_POINTS = 4_000
 """Points of a line, some for each pixel of a wide screen: a month of minutes has ten times as many."""

@@ -15,6 +15,7 @@ from marketdata.points.fees import Schedule
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import TOLERANCE
 
+# Codes of the side of a leg.
 NONE, YES, NO = -1, 0, 1
 
 

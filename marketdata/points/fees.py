@@ -24,6 +24,7 @@ ALLOWED = (
     "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"
 )
+# Decimals of a fee [USD] where none are given.
 _DECIMALS = 5
 # What a product of decimals exceeds the number it stands for is not rounded up.
 _LAST_BITS = 1e-7

@@ -21,6 +21,7 @@ from marketdata.points.schema import TOLERANCE
 from marketdata.resolution import BucketWidth
 
 Bools = NDArray[np.bool_]
+# Codes of events, and of sides.
 CHANGE, SNAPSHOT, GAP = 0, 1, 2
 EVENTS = ("change", "snapshot", "gap")
 BIDS, ASKS = 0, 1

@@ -26,6 +26,7 @@ from marketdata.service.plans import AccessPlan, EntryError, check_entries
 if TYPE_CHECKING:
     import tomlkit
 
+# Characters of a key; and how long a file of keys is not looked at again [s].
 MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
+# For a whole head; between requests; for a client to read its answer; to finish at the end [s]. Bytes of a head.
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 STALL_SECONDS = 30.0

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from marketdata.service.auth import Grant
 
+# Bytes of a URL; headers of a request, and their bytes; parameters of a query.
 MAX_URL = 8 * 1024
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024

@@ -137,6 +137,7 @@ def _tokens(market: dict[str, object]) -> Sequence[dict[str, object]]:
     return tokens
 
 
+# How long a cursor is valid [s], and its characters.
 LIFETIME = 24 * 3600
 MAX_LENGTH = 512
 _SHAPE = re.compile(r"([0-9a-f]{8})\.([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)

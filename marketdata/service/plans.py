@@ -12,6 +12,7 @@ from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 
+# Length of a day [s], and requests a minute of a plan that names none.
 DAY = 86_400
 DEFAULT_REQUESTS_PER_MINUTE = 60_000
 _PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_days")

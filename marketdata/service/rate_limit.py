@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+# Requests are counted per minute [s].
 WINDOW = 60
 
 

@@ -18,6 +18,7 @@ from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
 
+# Bytes from which an answer is compressed: a shorter one fits a packet.
 GZIP_FROM = 1_000
 
 Described = dict[int | str, dict[str, Any]]

@@ -28,8 +28,10 @@ from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.workers import Worker, Workers
 
+# Connections that wait to be accepted.
 BACKLOG = 2048
 CURSOR_FILE = "_cursor.secret"
+# The parameter of mallopt in glibc.
 _M_MMAP_THRESHOLD = -3
 
 

@@ -13,6 +13,7 @@ SERIES = (
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
+# Events of a series after each other; tokens of a market that no page can serve.
 EVENTS_PER_SERIES = 2
 MANY_TOKENS = 210
 _FIRST_ID = 0x100000  # ids rise with event and market: listings start with a pair of the first event

@@ -19,6 +19,7 @@ from marketdata.times import Range, parse_iso
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
 _BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
+# Levels of nesting: a page has five.
 _DEEPEST = 64
 # An escape of a text: two surrogates that are one character, one alone (the group), or any other.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.ASCII | re.DOTALL)

@@ -27,6 +27,7 @@ _PACKED = (".gz", ".zst", ".zstd")
 ENDS = tuple(
     f"{end}{packed}" for end in _FORMS for packed in ("", *_PACKED) if not (packed and end in (".parquet", ".pq"))
 )
+# Rows of a file in memory at a time.
 _ROWS = 1 << 19
 # Columns of few different texts.
 _REPEATED = ("asset_id", "event_type", "side")

@@ -15,6 +15,7 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.errors import ArchiveBusyError, ArchiveError
 
 FOLDER = "_locks"
+# Between two looks at a lock [s].
 _STEP = 0.02
 
 

@@ -24,6 +24,7 @@ from marketdata.errors import ArchiveCorruptError
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
+# Levels of a row group and of a file, and rows of a group at least and at most.
 GROUP_LEVELS = 100_000
 FILE_LEVELS = 8_000_000
 _GROUP_ROWS = (512, 65_536)

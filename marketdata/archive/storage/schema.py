@@ -15,6 +15,7 @@ from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
+# Chunks, and rows of one, from and up to which they are joined before they are read.
 _MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
 
 

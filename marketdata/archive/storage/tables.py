@@ -48,6 +48,7 @@ from marketdata.errors import (
 from marketdata.times import Range, to_datetime, to_text
 
 _Known = TypeVar("_Known")
+# Footers of files in memory, and attempts of a commit beside other writers.
 _FOOTERS = 4096
 _TRIES = 100
 # A log is read so often before it is taken as damaged.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.archive.follow import Round
 
+# More rows than any table has: none is left out.
 _EVERY_ROW = 2**31
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from marketdata.client import Client
 
 _RATE = 1_000_000  # requests a minute: no plan limits this service
+# Rows of a table.
 _ROWS = 12
 _DAY = Resolution.D1.micros
 _MOST_POINTS = 100_000  # more are cut to a week, so that the demo stays short

@@ -30,6 +30,7 @@ from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 from marketdata.fetch.http.connection import BUNDLES, PROXIES
 from marketdata.fetch.http.retry import Again, Failure
 
+# Characters of an answer that a message shows.
 _LONGEST = 2048
 _CLASSES: dict[int, type[RequestError]] = {
     400: BadRequestError,

@@ -9,6 +9,7 @@ from collections import deque
 from marketdata.clock import SYSTEM, Clock
 from marketdata.fetch.http.fork_lock import ForkLock
 
+# Requests are counted per minute [s].
 _WINDOW = 60.0
 # Requests that leave evenly may arrive closer together; a hundredth more satisfies a strict server.
 _GUARD = 1.01

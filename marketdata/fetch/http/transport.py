@@ -61,6 +61,7 @@ _LIBRARY_ERRORS = (
     ValueError,
 )
 _USAGE = ("usage",)
+# Characters: a URL with a longer one is refused by common servers.
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]

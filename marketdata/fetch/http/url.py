@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from marketdata.errors import ConfigError
 
 VARIABLE = "MARKETDATA_BASE_URL"
+# Characters of an id or slug (interface 4.1).
 _LONGEST = 200
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 

@@ -28,6 +28,7 @@ HFT_EVENT = np.dtype(
     ],
     align=True,
 )
+# Flags of an event as hftbacktest names them.
 _CLEAR, _SNAPSHOT = 3, 4
 _BUY, _SELL = 1 << 29, 1 << 28
 _SEEN_BY_BOTH = (1 << 31) | (1 << 30)

@@ -19,6 +19,7 @@ from marketdata.tidy.export.hftbacktest import book_columns
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_micros
 
+# Levels of a side in OrderBookDepth10, and decimals of a price or quantity.
 _DEPTH10 = 10
 _MOST_DIGITS = 9
 
