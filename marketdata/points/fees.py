@@ -127,7 +127,7 @@ class Schedule:
             whole("decimals", decimals, least=0, most=12)
         rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
         formula = partial(quadratic, rate=rate, decimals=decimals, up=bool(up))
-        return cls(f"shares x {rate:g} x price x (1 - price){rounded}", formula, rate)
+        return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)
 
 
 def schedule(fees: object) -> Schedule:

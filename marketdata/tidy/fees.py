@@ -112,7 +112,7 @@ def _own_rate(market: str, record: Mapping[str, Any]) -> float | None:
         given = record.get(name)
         if given is None:
             continue
-        schedule = json.loads(given) if isinstance(given, str) else given
+        schedule = _decoded(given) if isinstance(given, str) else given
         if not isinstance(schedule, Mapping):
             raise NotTidyError(f"{name} of market {market!r} is {given!r}; a schedule of fees is a dict or its JSON.")
         exponent = schedule.get("exponent", schedule.get("e"))
@@ -125,6 +125,14 @@ def _own_rate(market: str, record: Mapping[str, Any]) -> float | None:
         if rate is not None:
             return number(f"The rate in {name} of market {market!r}", rate, least=0.0)
     return None
+
+
+def _decoded(text: str) -> Any:
+    """JSON, or the text if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _rates(categories: Any, at: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,27 @@ def test_a_market_pays_its_own_fee(kind: str) -> None:
         rows(md.sweep(frame, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False))))
 
 
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_fields_of_the_venue_come_through_archive_and_service(frame: Any, tmp_path: Path) -> None:
+    """Fees and baskets need no other records than those that an archive keeps and a service serves."""
+    archive = md.Archive(tmp_path, frame=frame)
+    facts = {"negRisk": True, "negRiskAugmented": False, "event_id": "9", "event_slug": "e", "question": "q"}
+    archive.add(markets=[
+        {"id": "rain", "slug": "a", "tokens": [{"id": "12", "label": "Yes"}, {"id": "11", "label": "No"}],
+         "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True}, **facts},
+        {"id": "snow", "slug": "b", "tokens": [{"id": "21", "label": "Yes"}, {"id": "22", "label": "No"}],
+         "feesEnabled": False, **facts},
+    ])  # fmt: skip
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame=frame) as client:
+        served = client.markets()
+    books = md.testing.books("polars", markets=2, buckets=1)
+    for markets in (archive.markets(), served):
+        fees = md.Fees.of(markets)
+        assert [fees.of_market(market).rate for market in ("rain", "snow")] == [0.05, 0.0]
+        cost = md.arbitrage(books, by="event", events=markets, fees=fees, size=10)["yes_cost"].to_list()
+        assert cost == [pytest.approx(10 * (0.61 + 0.51 + 0.05 * 0.61 * 0.39))]
+
+
 def test_orders_pay_the_fee_of_their_market() -> None:
     """Each fill is charged by level and market."""
     books = md.testing.books("polars", markets=2, buckets=2)
@@ -142,6 +164,7 @@ def test_a_category_says_the_rate_where_the_record_does_not() -> None:
         ("feeSchedule", '{"rate": 0.25, "exponent": 2}', "exponent 2"),
         ("fd", '{"r": -0.1}', "from 0"),
         ("fee_schedule", "[0.1]", "dict or its JSON"),
+        ("fd", "5 %", "dict or its JSON"),
     ],
 )
 def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
