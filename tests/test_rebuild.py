@@ -81,7 +81,7 @@ def test_other_messages_are_counted_by_kind() -> None:
     tick = {"event_type": "tick_size_change", "asset_id": "7", "new_tick_size": "0.01", "timestamp": str(MS)}
     other = [{"event_type": kind, "timestamp": str(MS)} for kind in ("last_trade_price", "best_bid_ask")]
     reader.add([BOOK, tick, *other, changed(0, "x", "1"), changed(0, ".481", "1"), None])
-    batch = reader.taken()
+    batch = reader.collected()
     assert batch.messages == 7
     assert batch.left_out == {
         "tick_size_change": 1, "last_trade_price": 1, "best_bid_ask": 1, "damaged": 2
@@ -100,7 +100,7 @@ def test_a_market_is_made_of_the_message_that_announces_it() -> None:
         "event_type": "new_market", "market": "0xab", "slug": "rain", "question": "Rain?", "timestamp": str(MS),
         "clob_token_ids": '["7", "8"]', "outcomes": ["Yes", "No"],
     })  # fmt: skip
-    assert reader.taken().markets == [
+    assert reader.collected().markets == [
         {
             "market_id": "0xab",
             "slug": "rain",
@@ -118,7 +118,7 @@ def test_a_hash_is_compared_once_it_is_known_how_it_is_made() -> None:
     good = {**BOOK, "hash": hashlib.sha1(content.encode()).hexdigest()}
     reader = MessageReader()
     reader.add([{**BOOK, "hash": "of another form"}, good, {**good, "bids": []}])
-    assert reader.taken().odd == {"hash of another book": 1}
+    assert reader.collected().odd == {"hash of another book": 1}
 
 
 def test_best_prices_of_messages_are_compared() -> None:

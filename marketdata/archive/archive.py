@@ -953,8 +953,8 @@ class Archive(Generic[Frame]):
 
         records = self.records("markets")
         named = {r["id"]: text for r in records if (text := r.get("question") or r.get("slug"))}
-        held = self.coverage()
-        return plot.coverage(held, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
+        found = self.coverage()
+        return plot.coverage(found, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
         """Rewrite small files as few large ones; returns how many fewer there are; see `vacuum`."""
@@ -1039,7 +1039,7 @@ class Archive(Generic[Frame]):
             ranges = dict.fromkeys(filled, wanted)
         else:
             ids = None if market is None else dict.fromkeys(map(self._market_id, names("market", market)))
-            ranges = query.held_ranges(self._stored.coverage, view, ids, start, end, missing)
+            ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
         store = self._store
         labels = store.labels(view, ranges)
         columns = query.derived(store.points[view], view, ranges, store.base, width, labels, counts=True)

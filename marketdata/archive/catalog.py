@@ -98,8 +98,8 @@ class Catalog:
             near = difflib.get_close_matches(id_or_slug, [*self._slugs, *self._by_id], n=3, cutoff=0.7)
             count = len(self._by_id)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-        held = "has no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
-        return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {held}.{hint}")
+        content = "has no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
+        return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
     def _at(self, at: int | None) -> Record | None:
         if at is None:

@@ -14,8 +14,8 @@ import numpy as np
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, within
 from marketdata.archive.coverage.policy import (
     FINALIZE_AFTER_WITHOUT_CLOCK,
-    HOLE,
     MINUTE,
+    SHORTEST_GAP,
     Gap,
     ServerTime,
     answered,
@@ -225,7 +225,9 @@ class _Sink:
     def _beside(self, view: View, market: str, fetched: Sequence[Range]) -> list[CoverageRecord]:
         """What is stored of a market near the fetched ranges, and outside them."""
         first, last = min(r.start for r in fetched), max(r.end for r in fetched)
-        near = within(self._store.coverage.records(view, market), Range(first - 2 * HOLE, last + 2 * HOLE))
+        near = within(
+            self._store.coverage.records(view, market), Range(first - 2 * SHORTEST_GAP, last + 2 * SHORTEST_GAP)
+        )
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, gaps, held, union, within
+from marketdata.archive.coverage.intervals import CoverageRecord, covered, gaps, union, within
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
@@ -292,7 +292,7 @@ def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
     return whole_minutes(wanted) if base.micros < MINUTE <= width.micros else wanted
 
 
-def held_ranges(
+def covered_ranges(
     coverage: CoverageTable,
     view: View,
     markets: Iterable[str] | None,
@@ -306,7 +306,7 @@ def held_ranges(
     lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
     for market in every:
         try:
-            out[market] = held_range(coverage, view, market, start, end, on_missing)
+            out[market] = covered_range(coverage, view, market, start, end, on_missing)
         except NotArchivedError as problem:
             if on_missing == "raise":
                 raise
@@ -322,7 +322,7 @@ def held_ranges(
     return out
 
 
-def held_range(
+def covered_range(
     coverage: CoverageTable,
     view: View,
     market_id: str,
@@ -332,7 +332,7 @@ def held_range(
 ) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
     records = coverage.records(view, market_id)
-    have = held(records)
+    have = covered(records)
     name = f"{view} of market {market_id[:200]!r}"
     if not have:
         raise NotArchivedError(f"no {name} are stored; pull or add them first.")

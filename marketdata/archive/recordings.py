@@ -313,8 +313,8 @@ def stretches(books: Books, most: int) -> Iterator[Books]:
     order = np.lexsort((books.ts, market))
     step = (np.diff(books.ts[order]) > most) & (np.diff(market[order]) == 0)
     number = np.append(0, np.cumsum(step))[: len(order)]
-    heads = np.append(True, np.diff(market[order]) != 0)[: len(order)]
-    number = number - np.maximum.accumulate(np.where(heads, number, 0))
+    begins = np.append(True, np.diff(market[order]) != 0)[: len(order)]
+    number = number - np.maximum.accumulate(np.where(begins, number, 0))
     run = np.empty(len(order), np.int64)
     run[order] = number
     if not run.any():

@@ -288,8 +288,8 @@ def _label(labels: Labels) -> pl.Expr:
     def look_up(rows: pl.Series) -> pl.Series:
         ids = rows.struct.unnest()
         new = ids.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ids.columns)).to_series()
-        heads = ids.filter(new | (pl.int_range(len(ids), eager=True) == 0))
-        found = [labels.get((market, token), label) for market, token, label in heads.iter_rows()]
+        first_rows = ids.filter(new | (pl.int_range(len(ids), eager=True) == 0))
+        found = [labels.get((market, token), label) for market, token, label in first_rows.iter_rows()]
         run = new.cast(pl.Int64).cum_sum()
         return pl.Series(found, dtype=pl.String).gather(run - (run[0] if len(run) else 0))
 

@@ -18,7 +18,7 @@ from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
-from marketdata.archive.coverage.policy import HOLE, MINUTE, recorded_beside
+from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.locks import lock
@@ -444,7 +444,7 @@ def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
     """Ranges of minutes from point to point inside ``where``, with less than an hour between two points."""
     for one in where:
         inside = np.unique(times[(times >= one.start) & (times < one.end)] // MINUTE * MINUTE)
-        for run in np.split(inside, np.flatnonzero(np.diff(inside) > HOLE) + 1):
+        for run in np.split(inside, np.flatnonzero(np.diff(inside) > SHORTEST_GAP) + 1):
             if len(run):
                 yield Range(int(run[0]), int(run[-1]) + MINUTE)
 

@@ -139,7 +139,7 @@ def _pair(best: tuple[float, float]) -> str:
 def _of_messages(messages: Any, clock: str) -> rule.Changes:
     reader = MessageReader(clock)
     reader.add(list(messages) if isinstance(messages, tuple) else messages)
-    batch = reader.taken()
+    batch = reader.collected()
     damaged = batch.left_out["damaged"]
     if damaged:
         warn(f"{damaged} of {batch.messages} messages cannot be read; they were left out.", RecordingWarning)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from marketdata.archive.coverage.intervals import (
     CoverageRecord,
+    covered,
     cut,
     gaps,
-    held,
     overlay,
     subtract,
     union,
@@ -184,4 +184,4 @@ def test_what_is_held_is_what_is_not_missing(some: list[CoverageRecord]) -> None
     """Only a record that says missing is not held."""
     records = overlay(some)
     shown = {t: p.state for p in records for t in range(p.start, p.end)}
-    assert instants(held(records)) == {t for t, state in shown.items() if state != CoverageState.MISSING}
+    assert instants(covered(records)) == {t for t, state in shown.items() if state != CoverageState.MISSING}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import held
+from marketdata.archive.coverage.intervals import covered
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.errors import ArchiveError
 from marketdata.points.views import VIEWS, View
@@ -133,7 +133,7 @@ class ArchiveMachine(RuleBasedStateMachine):
                 got = points_of(view, self.archive.columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
                 records = self.archive._store.coverage.records(view, market)
-                spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in held(records)]
+                spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in covered(records)]
                 assert all(any(a <= k[3] < b for a, b in spans) for k in want)
                 assert sum(p.rows or 0 for p in records) == len(want)
                 assert all(p.state != CoverageState.MISSING for p in records)

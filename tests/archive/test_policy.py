@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from marketdata.archive.coverage.intervals import CoverageRecord, gaps, overlay, union
 from marketdata.archive.coverage.policy import (
     FINALIZE_AFTER,
-    HOLE,
     MINUTE,
     REFETCH_AFTER,
+    SHORTEST_GAP,
     Gap,
     ServerTime,
     coverage_after,
@@ -216,7 +216,7 @@ def test_every_minute_of_an_answer_is_established_once(
     inside = sorted(p for p in points if start <= p < min(end, settled))
     final = union(span(a, b) for a, b, state, _ in found if state == "final")
     for before, after in itertools.pairwise(inside):
-        if (after - before) * MINUTE > HOLE and tries < len(REFETCH_AFTER):
+        if (after - before) * MINUTE > SHORTEST_GAP and tries < len(REFETCH_AFTER):
             assert gaps(final, span(before + 1, after)) == [span(before + 1, after)]
 
 

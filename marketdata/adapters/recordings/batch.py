@@ -63,7 +63,7 @@ class Rows:
         for code in self._tokens.values():
             self._rows.append((code, ts, seen, GAP, 0, *_NAN, _NAN))
 
-    def taken(self) -> Changes:
+    def collected(self) -> Changes:
         """The rows so far, which are then forgotten."""
         token, ts, seen, event, side, price, size, stated = zip(*self._rows, strict=True) if self._rows else [()] * 8
         self._rows = []

@@ -85,10 +85,10 @@ def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Cod
     if most <= _FEW + len(key):
         first_row = np.full(most, -1)
         first_row[key[::-1]] = np.arange(len(key))[::-1]
-        heads, codes = first_row[first_row >= 0], (np.cumsum(first_row >= 0) - 1)[key]
+        first_rows, codes = first_row[first_row >= 0], (np.cumsum(first_row >= 0) - 1)[key]
     else:
-        _, heads, codes = np.unique(key, return_index=True, return_inverse=True)
-    texts = [[None] * len(heads) if c is None else c.gather(heads).cast(pl.String).to_list() for c in some]
+        _, first_rows, codes = np.unique(key, return_index=True, return_inverse=True)
+    texts = [[None] * len(first_rows) if c is None else c.gather(first_rows).cast(pl.String).to_list() for c in some]
     return list(zip(*texts, strict=True)), codes.astype(np.int32)
 
 

@@ -39,11 +39,11 @@ def _market_channel(file: RecordingFile, clock: str) -> Iterator[Batch]:
             else:
                 reader.add(found)
             if len(reader) >= _CHANGES:
-                yield reader.taken()
+                yield reader.collected()
     except DamagedFileError:
-        yield reader.taken()
+        yield reader.collected()
         raise
-    yield reader.taken()
+    yield reader.collected()
 
 
 def _has(*names: str) -> Callable[[RecordingFile], bool]:

@@ -61,10 +61,10 @@ class MessageReader:
                     raise
                 self._batch.left_out[_DAMAGED] += 1
 
-    def taken(self) -> Batch:
+    def collected(self) -> Batch:
         """What was read so far, which is then forgotten."""
         batch, self._batch = self._batch, Batch()
-        batch.changes, batch.heard = self._rows.taken(), np.array(self._heard, np.int64)
+        batch.changes, batch.heard = self._rows.collected(), np.array(self._heard, np.int64)
         self._heard = []
         return batch
 

@@ -53,16 +53,16 @@ def event_files(file: RecordingFile, clock: str) -> Iterator[Batch]:
         is_book = (rows["event_type"].cast(pl.String) == "book").to_numpy()
         ts, seen = clocks(rows, clock)
         names, token = coded(rows["asset_id"], rows["market"] if "market" in rows.columns else None)
-        who = tuple(Token((market or "").strip("\0 "), name, None) for name, market in names)
+        named = tuple(Token((market or "").strip("\0 "), name, None) for name, market in names)
         books = [
             [(side, *level) for side, name in enumerate(("bids", "asks")) for level in levels_of(cell[name])]
             for cell in rows.filter(is_book).select("bids", "asks").iter_rows(named=True)
         ]
-        yield Batch(_interleaved(who, token, ts, seen, is_book, books, rows), messages=len(frame), left_out=left_out)
+        yield Batch(_interleaved(named, token, ts, seen, is_book, books, rows), messages=len(frame), left_out=left_out)
 
 
 def _interleaved(
-    who: tuple[Token, ...],
+    named: tuple[Token, ...],
     token: Codes,
     ts: Ints,
     seen: Ints,
@@ -87,7 +87,7 @@ def _interleaved(
         stated = np.stack((numbers(rows["best_bid"]), numbers(rows["best_ask"])), axis=1)[of]
         stated[at] = np.nan
         stated[stated[:, 1] == 0, 1] = 1.0
-    return Changes(who, token[of], ts[of], seen[of], event, side, price, size, stated)
+    return Changes(named, token[of], ts[of], seen[of], event, side, price, size, stated)
 
 
 def _sides(column: pl.Series) -> Any:
@@ -102,20 +102,20 @@ def incremental(file: RecordingFile, clock: str) -> Iterator[Batch]:
     amount = first(file.columns, SIZE_NAMES) or "amount"
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
-        who, token = tokens(frame)
+        named, token = tokens(frame)
         flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
         order = np.argsort(token, kind="stable")
-        heads = np.append(True, np.diff(token[order]) != 0) if len(order) else np.empty(0, bool)
+        first_rows = np.append(True, np.diff(token[order]) != 0) if len(order) else np.empty(0, bool)
         before = np.append(False, flags[order][:-1]) & (np.append(0, seen[order][:-1]) == seen[order])
-        for at in np.flatnonzero(heads).tolist():
-            one = who[int(token[order[at]])]
+        for at in np.flatnonzero(first_rows).tolist():
+            one = named[int(token[order[at]])]
             before[at] = known.get(one) == (True, int(seen[order[at]]))
-        for at in np.flatnonzero(np.append(heads[1:], True)).tolist():
-            known[who[int(token[order[at]])]] = bool(flags[order[at]]), int(seen[order[at]])
+        for at in np.flatnonzero(np.append(first_rows[1:], True)).tolist():
+            known[named[int(token[order[at]])]] = bool(flags[order[at]]), int(seen[order[at]])
         event = np.empty(len(order), np.int8)
         event[order] = np.where(flags[order] & ~before, SNAPSHOT, CHANGE)
         changes = Changes(
-            who,
+            named,
             token,
             ts,
             seen,
@@ -134,14 +134,14 @@ def snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
         names = frame.columns
         bids, asks, book = (first(names, some) for some in (BIDS_NAMES, ASKS_NAMES, BOOK_NAMES))
         ts, seen = clocks(frame, clock)
-        who, token = tokens(frame)
+        named, token = tokens(frame)
         cells: Iterable[tuple[Any, Any]]
         if bids and asks:
             cells = frame.select(bids, asks).iter_rows()
         else:
             cells = (_both(cell) for cell in frame[str(book)].to_list())
         stated = [numbers(frame[c]) if c in names else np.full(len(frame), np.nan) for c in ("best_bid", "best_ask")]
-        yield _batch(who, token, ts, seen, cells, np.stack(stated, axis=1), _markets(frame))
+        yield _batch(named, token, ts, seen, cells, np.stack(stated, axis=1), _markets(frame))
 
 
 def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
@@ -154,7 +154,7 @@ def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
             raise ConfigError(f"{file.path.name!r} names no market ({', '.join(MARKET)}); its columns are {names}.")
         ts, seen = clocks(frame, clock)
         found, codes = coded(frame[name])
-        who = tuple(Token(str(m), f"{m}:{label.lower()}", label) for (m,) in found for label in ("Yes", "No"))
+        named = tuple(Token(str(m), f"{m}:{label.lower()}", label) for (m,) in found for label in ("Yes", "No"))
         both = [tuple(_dollars(levels_of(cell)) for cell in row) for row in frame.select(yes, no).iter_rows()]
         cells = [
             (side, [(round(1 - price, 9), size) for price, size in other])
@@ -163,7 +163,7 @@ def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
         ]
         token = np.repeat(2 * codes, 2)
         token[1::2] += 1
-        batch = _batch(who, token, np.repeat(ts, 2), np.repeat(seen, 2), cells, _nothing(len(token)), _pairs(found))
+        batch = _batch(named, token, np.repeat(ts, 2), np.repeat(seen, 2), cells, _nothing(len(token)), _pairs(found))
         batch.messages //= 2
         yield batch
 
@@ -173,20 +173,22 @@ def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
     known: dict[Token, int] = {}
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
-        who, token = tokens(frame)
+        named, token = tokens(frame)
         order = np.lexsort((ts, token))
         at, of = ts[order], token[order]
-        heads = np.append(True, of[1:] != of[:-1])[: len(of)]
-        begins = heads | np.append(True, at[1:] != at[:-1])[: len(of)]
+        first_rows = np.append(True, of[1:] != of[:-1])[: len(of)]
+        begins = first_rows | np.append(True, at[1:] != at[:-1])[: len(of)]
         # A snapshot that the part before began goes on.
-        for place in np.flatnonzero(heads).tolist():
-            begins[place] = known.get(who[int(of[place])]) != int(at[place])
-        known = {who[int(of[place])]: int(at[place]) for place in np.flatnonzero(np.append(heads[1:], True)).tolist()}
+        for place in np.flatnonzero(first_rows).tolist():
+            begins[place] = known.get(named[int(of[place])]) != int(at[place])
+        known = {
+            named[int(of[place])]: int(at[place]) for place in np.flatnonzero(np.append(first_rows[1:], True)).tolist()
+        }
         event = np.empty(len(order), np.int8)
         event[order] = np.where(begins, SNAPSHOT, CHANGE)
         size = numbers(frame[first(frame.columns, SIZE_NAMES) or "size"])
         changes = Changes(
-            who, token, ts, seen, event, _sides(frame["side"]), numbers(frame["price"]), size, _nothing(len(frame))
+            named, token, ts, seen, event, _sides(frame["side"]), numbers(frame["price"]), size, _nothing(len(frame))
         )
         yield Batch(changes.take(order), heard=np.unique(seen), messages=len(frame))
 
@@ -196,7 +198,7 @@ def wide_snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
     pairs = sorted({match.groups()[:2] for name in file.columns if (match := WIDE.fullmatch(name))})
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
-        who, token = tokens(frame)
+        named, token = tokens(frame)
         price, size = (
             np.stack([numbers(frame[f"{side}[{i}].{value}"]) for side, i in pairs], axis=1).ravel()
             for value in ("price", "amount")
@@ -206,7 +208,7 @@ def wide_snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
         event = np.full(len(price), CHANGE, np.int8)
         event[::width] = SNAPSHOT
         token, ts, arrived = np.repeat(token, width), np.repeat(ts, width), np.repeat(seen, width)
-        changes = Changes(who, token, ts, arrived, event, side, price, size, _nothing(len(price)))
+        changes = Changes(named, token, ts, arrived, event, side, price, size, _nothing(len(price)))
         yield Batch(changes, heard=np.unique(seen), messages=len(frame))
 
 
@@ -231,7 +233,7 @@ def _rows_of(file: RecordingFile) -> Iterator[pl.DataFrame]:
 
 
 def _batch(
-    who: tuple[Token, ...],
+    named: tuple[Token, ...],
     token: Codes,
     ts: Ints,
     seen: Ints,
@@ -244,11 +246,11 @@ def _batch(
     keys = zip(token.tolist(), ts.tolist(), seen.tolist(), stated.tolist(), strict=True)
     for (code, at, arrived, best), (bids, asks) in zip(keys, cells, strict=True):
         try:
-            rows.snapshot(who[code], at, arrived, levels_of(bids), levels_of(asks), (best[0], best[1]))
+            rows.snapshot(named[code], at, arrived, levels_of(bids), levels_of(asks), (best[0], best[1]))
         except (KeyError, TypeError, ValueError):
             damaged += 1
     left_out = Counter({"damaged": damaged} if damaged else {})
-    return Batch(rows.taken(), heard=np.unique(seen), messages=len(token), left_out=left_out, markets=markets)
+    return Batch(rows.collected(), heard=np.unique(seen), messages=len(token), left_out=left_out, markets=markets)
 
 
 def levels_of(cell: Any) -> list[tuple[float, float]]:

@@ -101,10 +101,10 @@ def union(ranges: Iterable[Range]) -> list[Range]:
     return out
 
 
-def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
+def gaps(others: Iterable[Range], wanted: Range) -> list[Range]:
     """The parts of a range that none of the others covers."""
     out, at = [], wanted.start
-    for one in union(held):
+    for one in union(others):
         if one.end <= at:
             continue
         if one.start >= wanted.end:
@@ -117,12 +117,12 @@ def gaps(held: Iterable[Range], wanted: Range) -> list[Range]:
     return out
 
 
-def held(records: Iterable[CoverageRecord]) -> list[Range]:
+def covered(records: Iterable[CoverageRecord]) -> list[Range]:
     """Ranges that were added, or fetched, with or without points."""
     return union(p.range for p in records if p.state != CoverageState.MISSING)
 
 
-def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
+def subtract(wanted: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     """The parts of some ranges that none of the others covers."""
-    taken = union(taken)
-    return [part for one in union(wanted) for part in gaps(taken, one)]
+    others = union(others)
+    return [part for one in union(wanted) for part in gaps(others, one)]

@@ -14,9 +14,9 @@ from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
 
 MINUTE = Resolution.M1.micros
-# So long without a point is a hole: between points that are an hour apart lie 59 empty buckets.
-HOLE = 60 * MINUTE
-# Holes that are nearer to each other are one: a page of a market of two tokens has so many buckets.
+# So long without a point is a gap: between points that are an hour apart lie 59 empty buckets.
+SHORTEST_GAP = 60 * MINUTE
+# Gaps that are nearer to each other are one: a page of a market of two tokens has so many buckets.
 FEW = 100 * MINUTE
 # The settle time: a bucket may still change for so long after its end, then it is final.
 FINALIZE_AFTER = 600 * SECOND
@@ -169,7 +169,7 @@ def _after_closing(
     old = clock.now - REFETCH_AFTER[-1]
     # An empty range is fetched before the next point shows how long it lasts, and just after its time a point may only
     # be late: less than an hour between points is final once it was fetched twice.
-    is_pause = tries > 0 and before + done.end - done.start + after < HOLE
+    is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and (done.end <= old or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
     out: list[CoverageRecord] = []
@@ -193,7 +193,7 @@ def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
     while (record := touching.get(at)) is not None and record.state == CoverageState.EMPTY:
         length += record.end - record.start
         at = record.start if record.end == at else record.end
-    return length if record is not None and record.state == CoverageState.FINAL else HOLE
+    return length if record is not None and record.state == CoverageState.FINAL else SHORTEST_GAP
 
 
 def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list[Gap]:
@@ -208,11 +208,11 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list
     # Before the first point and after the last one a market may not be active: long ago that is final.
     recent = max(done.start, -(-old // MINUTE) * MINUTE)
     first, last = int(inside[0]), int(inside[-1]) + MINUTE
-    found = [Gap(recent, first)] if recent < first and before + first - done.start >= HOLE else []
-    for i in np.flatnonzero(np.diff(inside) > HOLE).tolist():
+    found = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []
+    for i in np.flatnonzero(np.diff(inside) > SHORTEST_GAP).tolist():
         start, end = int(inside[i]) + MINUTE, int(inside[i + 1])
         found.append(Gap(start, end, once if end <= old else 0))
-    if max(last, recent) < done.end and done.end - last + after >= HOLE:
+    if max(last, recent) < done.end and done.end - last + after >= SHORTEST_GAP:
         found.append(Gap(max(last, recent), done.end))
     out: list[Gap] = []
     for hole in found:
