@@ -14,13 +14,15 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.points.columns import Books, Data, Series, Token
+from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.duplicates import repeated
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import SECOND, TOO_FAR, Range, to_text
 
+# So many rows of a frame become points at once.
+_PORTION = 2_000_000
 # From so many times on, a coarse grid is neither chance nor a choice of moments.
 _ENOUGH = 12
 
@@ -192,14 +194,22 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         if view_of(data) != view:
             raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
-    from marketdata.tidy.backends import names_of
+    import narwhals.stable.v2 as nw
+
+    from marketdata.tidy.backends import in_memory, names_of
     from marketdata.tidy.frames import to_columns
 
     if not VIEWS[view].has_tokens:
         data = _with_market_id(data, markets)
     elif view != "books" and any(own <= set(names_of(data)) for own in ({"side", "level"}, set(LISTS))):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
-    columns = to_columns(view, data, lookup=True)
+    if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION:
+        columns = to_columns(view, data, lookup=True)
+    else:
+        # Some rows at a time: on the way they take several times the memory of their points.
+        rows = nw.from_native(in_memory(data), eager_only=True)
+        parts = (rows[n : n + _PORTION].to_native() for n in range(0, len(rows), _PORTION))
+        columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
     if isinstance(columns, Books):
         return columns
     # Counts weigh the means of coarser frames; the archive holds base points.

@@ -46,7 +46,7 @@ _TAIL_BYTES = 500_000
 _FILE_BYTES = 8_000_000
 # Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
 _BATCH_BYTES = 100_000_000
-_PORTION = 8_000_000
+_PORTION = 4_000_000
 
 
 class Rows(NamedTuple):

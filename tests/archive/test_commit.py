@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
-from archive.test_faults import books, prices
+from archive.test_faults import books, held, prices
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
@@ -71,3 +72,19 @@ def test_a_second_plan_keeps_what_the_first_one_left_of_a_file(
     found = archive.columns("prices", M)
     assert len(found) == 120
     assert sorted(set(found.values["price"].tolist())) == sorted({0.5, 0.75, *prices(M, 0, 1).values["price"].tolist()})
+
+
+def test_a_large_frame_is_added_in_portions(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in any order become points some at a time, and files of whole tokens: the points are those of one write."""
+    whole = Archive(tmp_path / "whole", frame="polars")
+    whole.add(prices=joined([prices(M, 0, 40), prices(N, 5, 30)]))
+    rows = whole.prices([M, N]).sample(fraction=1, shuffle=True, seed=5)
+    monkeypatch.setattr("marketdata.archive.ingest._PORTION", 7)
+    monkeypatch.setattr("marketdata.archive.store._PORTION", 20)
+    archive.add(prices=rows)
+    assert held(archive, "prices") == held(whole, "prices")
+    assert held(archive, "prices", N) == held(whole, "prices", N)
+    assert len(archive.files("prices")) > 1
+    assert archive.version("prices") == 1
+    assert archive.coverage().drop("fetched_at").equals(whole.coverage().drop("fetched_at"))
+    assert archive.verify().is_empty()
