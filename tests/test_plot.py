@@ -588,7 +588,7 @@ def test_calibration_without_a_resolved_market_says_so(archive, ax) -> None:
 def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
     """Every row of the coverage frame is a bar from its start to its end, of however many markets."""
     held = archive.coverage()
-    held = pd.concat([held.assign(market_id=f"{i}", state="empty_observed" if i % 2 else "final") for i in range(25)])
+    held = pd.concat([held.assign(market_id=f"{i}", state="provisional" if i % 2 else "final") for i in range(25)])
     figure = plot.coverage(held, backend=backend)
     if backend == "plotly":
         bars = [(b, w / 1000) for t in figure.data for b, w in zip(times(t.base), t.x, strict=True)]
@@ -598,7 +598,7 @@ def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
         bars = [(bar.get_x() * day, bar.get_width() * day) for bar in figure.patches]
         legend = [text.get_text() for text in figure.get_legend().get_texts()]
     wanted = [(a.timestamp(), (b - a).total_seconds()) for a, b in zip(held["start"], held["end"], strict=True)]
-    assert legend == ["final", "empty_observed"]
+    assert legend == ["final", "provisional"]
     np.testing.assert_allclose(sorted(bars), sorted(wanted), atol=1e-3)
     with pytest.raises(md.NotTidyError, match="state"):
         plot.coverage(held.drop(columns="state"), backend=backend)

@@ -929,7 +929,7 @@ class Archive(Generic[Frame]):
         """What is stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows fetched_at``: [start, end) in UTC;
-        state is final, provisional, recorded, empty_observed, unproven or missing; rows null if unknown.
+        state is final, provisional, recorded, unproven or missing; rows null if unknown.
 
         Examples
         --------

@@ -222,8 +222,6 @@ def _compare_records(
 def _difference(record: CoverageRecord, found: Data) -> str | None:
     if record.state == CoverageState.MISSING:
         return None
-    if record.state == CoverageState.EMPTY and len(found):
-        return f"{len(found)} points are stored where the range is recorded as empty"
     if record.rows is not None and len(found) != record.rows:
         return f"{len(found)} points are stored where {record.rows} were written"
     return None
@@ -244,17 +242,14 @@ def repair(store: ArchiveStore) -> list[Damage]:
     if not is_known:
         for view in VIEWS:
             for market in _stored_markets(store, view):
-                _record_again(store, view, market, set(CoverageState))
+                _record_again(store, view, market)
         return damage
-    for one in damage:
-        if one.range is None:
-            continue
-        view = choice("view", one.view, VIEWS)
-        known = within(store.coverage.records(view, one.market_id), one.range)
-        if {p.state for p in known} == {CoverageState.EMPTY}:
-            _record_again(store, view, one.market_id, {CoverageState.EMPTY})
+    ranges = [(choice("view", d.view, VIEWS), d.market_id, d.range) for d in damage if d.range is not None]
+    for view, market, known in [(v, m, within(store.coverage.records(v, m), one)) for v, m, one in ranges]:
+        if known and all(p.rows == 0 for p in known):
+            _record_again(store, view, market, only_empty=True)
         elif known:
-            lost = [Interval(one.market_id, p.start, p.end, CoverageState.MISSING) for p in known]
+            lost = [Interval(market, p.start, p.end, CoverageState.MISSING) for p in known]
             store.commit(view, empty(view), lost)
     return damage
 
@@ -308,8 +303,8 @@ def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
     return sorted(found)
 
 
-def _record_again(store: ArchiveStore, view: View, market: str, states: Container[CoverageState]) -> None:
-    """Record the points as added where there is no record of these states that is right."""
+def _record_again(store: ArchiveStore, view: View, market: str, *, only_empty: bool = False) -> None:
+    """Record the points as added where there is no record, or one (``only_empty``: of no points) that is wrong."""
     with store.writer(view):
         version = store.points[view].version()
         points = read(store.points[view], view, market, version=version)
@@ -317,7 +312,7 @@ def _record_again(store: ArchiveStore, view: View, market: str, states: Containe
         wrong, lost, right = list[Range](), list[Range](), list[Range]()
         for record in records:
             inside = points.between(record.start, record.end)
-            if record.state in states and _difference(record, inside) is not None:
+            if (record.rows == 0 or not only_empty) and _difference(record, inside) is not None:
                 (wrong if len(inside) else lost).append(record.range)
             elif record.state != CoverageState.MISSING:
                 right.append(record.range)

@@ -390,9 +390,8 @@ def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
 def _still_true(old: CoverageRecord, new: CoverageRecord) -> bool:
     """Whether a record is still true, or says no more, of points that the new record is about."""
     if old.state == CoverageState.PROVISIONAL:
-        return new.state in (CoverageState.PROVISIONAL, CoverageState.FINAL, CoverageState.EMPTY)
-    if old.state == CoverageState.EMPTY:
-        return new.rows == 0
+        is_empty = old.rows == 0 and old.tries > 0
+        return new.rows == 0 if is_empty else new.state in (CoverageState.PROVISIONAL, CoverageState.FINAL)
     return old.state == CoverageState.MISSING or (old.state == CoverageState.UNPROVEN and old.rows is None)
 
 

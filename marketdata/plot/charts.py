@@ -53,7 +53,6 @@ _STATES = {
     "recorded": "#7fb8d6",
     "provisional": "#f0c419",
     "unproven": "#8957e5",
-    "empty_observed": "#c9d1d9",
     "missing": ASK,
 }
 _TOUCH = ("mid", "best_bid", "best_bid_size", "best_ask", "best_ask_size")

@@ -26,7 +26,6 @@ BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS
 # Memory that the chunks take at most.
 CACHE_BYTES = 256 * 2**20
 RECHECK_SECONDS = 2.0
-WITHOUT_POINTS = ("missing", "empty_observed")
 Index = NDArray[np.int64]
 Intervals = tuple[Ints, Ints]
 
@@ -222,7 +221,8 @@ def covered_intervals(coverage: Any, view: View) -> dict[str, Intervals]:
     frame = nw.from_native(coverage, eager_only=True)
     if not len(frame):
         return {}
-    may_hold = ~nw.col("state").cast(nw.String).is_in(WITHOUT_POINTS) | (nw.col("rows").fill_null(0) > 0)
+    rows = nw.col("rows")
+    may_hold = (rows.fill_null(0) > 0) | (rows.is_null() & (nw.col("state").cast(nw.String) != "missing"))
     frame = frame.filter((nw.col("view").cast(nw.String) == view) & may_hold)
     markets = frame["market_id"].cast(nw.String).to_list()
     starts, ends = (_micros(frame[name]) for name in ("start", "end"))

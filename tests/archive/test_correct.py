@@ -184,7 +184,7 @@ def test_a_silent_hour_is_asked_again(archive: Archive) -> None:
     start, end = START / 1e6, START / 1e6 + 300 * 60
     source.page = 300
     archive.pull(source, M, views=["prices"], start=start, end=end)
-    assert states(archive) == [(0, 100, "final"), (100, 161, "empty_observed"), (161, 300, "final")]
+    assert states(archive) == [(0, 100, "final"), (100, 161, "provisional"), (161, 300, "final")]
     source.points |= {("prices", M, 0, n): 0.75 for n in range(100, 161)}
     source.now += 61 * MINUTE
     source.requests.clear()

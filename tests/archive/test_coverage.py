@@ -101,8 +101,9 @@ def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
         known = last is not None and last.rows is not None and record.rows is not None
         unknown = last is not None and last.rows is None and record.rows is None
         alike = last and (last.end, last.state, last.tries) == (record.start, record.state, record.tries)
-        if alike and last and record.state == CoverageState.EMPTY:
+        if alike and last and record.state == CoverageState.PROVISIONAL:
             alike = last.fetched_at // _APART == record.fetched_at // _APART  # else they are asked again apart
+            alike = alike and (last.rows == 0) == (record.rows == 0)  # what is empty stays so
         if alike and last and (known or unknown):
             out[-1] = CoverageRecord(
                 last.start, record.end, last.state,
@@ -121,8 +122,9 @@ def test_merging_adds_rows(some: list[CoverageRecord], draw: random.Random) -> N
     """Touching records of one state become one: rows add up, and it is as old as its oldest part."""
     numbered = [
         claim._replace(
-            state=draw.choice([CoverageState.FINAL, CoverageState.EMPTY]),
+            state=draw.choice([CoverageState.FINAL, CoverageState.PROVISIONAL]),
             fetched_at=draw.randrange(4) * _APART // 2,
+            rows=draw.choice([claim.rows, 0]),
             tries=draw.randrange(2),
             commit=draw.randrange(9),
         )

@@ -55,6 +55,8 @@ def unmarked(archive: Archive) -> Archive:
         if name != "coverage" and Path(archive.location, name).exists():
             relabel(archive, name, "{")
     rows = archive._store.coverage.all(merge=False)
+    states = [("empty_observed" if view == "prices" else "recorded") for view in rows["view"].to_pylist()]
+    rows = rows.set_column(SCHEMA.get_field_index("state"), "state", pa.array(states))
     rows = rows.append_column(pa.field("content_hash", pa.string()), pa.array(["0" * 16] * rows.num_rows, pa.string()))
     assert set(SCHEMA.names) < set(rows.schema.names)
     write_deltalake(f"{archive.location}/coverage", rows, mode="overwrite", schema_mode="overwrite")
@@ -65,7 +67,9 @@ def test_an_archive_from_before_formats_is_read_and_written(unmarked: Archive) -
     """It opens as it is: reads, scans, verify, add, compact and vacuum do what they do in a new one."""
     before = held(unmarked)
     assert len(before) == 60
-    assert unmarked.coverage()["state"].unique().to_list() == ["recorded"]
+    assert unmarked.coverage()["state"].to_list() == ["recorded", "provisional"]
+    (was_empty,) = unmarked._store.coverage.records("prices", N)
+    assert (was_empty.rows, was_empty.tries) == (30, 1)
     assert unmarked.verify().is_empty()
     unmarked.add(books=books(M, 20, 30, size=3.0))
     unmarked.compact()

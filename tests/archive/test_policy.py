@@ -23,7 +23,9 @@ from marketdata.archive.coverage.policy import (
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
-FINAL, EMPTY, PROVISIONAL = CoverageState.FINAL, CoverageState.EMPTY, CoverageState.PROVISIONAL
+FINAL, PROVISIONAL = CoverageState.FINAL, CoverageState.PROVISIONAL
+# What was answered without points, once: provisional, with no rows.
+EMPTY = "empty"
 RECORDED = CoverageState.RECORDED
 HOUR, DAY = 60, 1440
 NOW = 1_000 * DAY
@@ -37,8 +39,10 @@ def span(start: int, end: int) -> Range:
     return Range(start * MINUTE, end * MINUTE)
 
 
-def known(start: int, end: int, state: CoverageState = FINAL) -> CoverageRecord:
-    return CoverageRecord(*span(start, end), state, None, 0, 0)
+def known(start: int, end: int, state: CoverageState | str = FINAL) -> CoverageRecord:
+    if state == EMPTY:
+        return silent(start, end, 0)
+    return CoverageRecord(*span(start, end), CoverageState(state), None, 0, 0)
 
 
 def answered(
@@ -68,9 +72,9 @@ def test_holes_far_from_each_other_stay_apart() -> None:
     points = [*range(10), *range(100, 200), *range(300, 400)]
     assert [r[:3] for r in answered(0, 400, points)] == [
         (0, 10, "final"),
-        (10, 100, "empty_observed"),
+        (10, 100, "provisional"),
         (100, 200, "final"),
-        (200, 300, "empty_observed"),
+        (200, 300, "provisional"),
         (300, 400, "final"),
     ]
     nearer = answered(0, 400, [t for t in points if t not in {150, 199}])
@@ -84,12 +88,12 @@ def test_silence_at_the_end_of_an_answer_is_asked_again_near_now() -> None:
     first, last = now - 6 * HOUR, now - 20
     assert [r[1:3] for r in answered(first, last, list(range(first, now - 2 * HOUR)), now)] == [
         (now - 2 * HOUR, "final"),
-        (last, "empty_observed"),
+        (last, "provisional"),
     ]
     assert answered(first, last, list(range(first, now - HOUR)), now) == [(first, last, "final", 0)]
     assert answered(0, DAY, [5], now) == [(0, DAY, "final", 0)]
     begun = answered(now - 6 * HOUR, now - 20, list(range(now - 3 * HOUR, now - 20)), now)
-    assert [r[2] for r in begun] == ["empty_observed", "final"]
+    assert [r[2] for r in begun] == ["provisional", "final"]
 
 
 @pytest.mark.fault("AR27")
@@ -97,11 +101,11 @@ def test_only_the_last_week_of_a_silent_end_is_asked_again() -> None:
     """A market that ended a month ago is asked again for a week, not for the month."""
     ended = NOW - 30 * DAY
     found = answered(ended - DAY, NOW - 20, list(range(ended - DAY, ended)))
-    assert [r[1:3] for r in found] == [(NOW - 7 * DAY, "final"), (NOW - 20, "empty_observed")]
+    assert [r[1:3] for r in found] == [(NOW - 7 * DAY, "final"), (NOW - 20, "provisional")]
 
 
-def silent(start: int, end: int, asked: int, tries: int = 0) -> CoverageRecord:
-    return CoverageRecord(start * MINUTE, end * MINUTE, EMPTY, 0, asked * MINUTE, 0, tries)
+def silent(start: int, end: int, asked: int) -> CoverageRecord:
+    return CoverageRecord(start * MINUTE, end * MINUTE, PROVISIONAL, 0, asked * MINUTE, 0, 1)
 
 
 @pytest.mark.fault("AR27")
@@ -123,11 +127,11 @@ def test_silent_minutes_of_a_followed_market_are_asked_again_together() -> None:
     ("tries", "left", "right", "length", "state"),
     [
         (1, FINAL, FINAL, 59, FINAL),
-        (0, FINAL, FINAL, 59, EMPTY),
-        (1, FINAL, FINAL, 60, EMPTY),
-        (1, FINAL, PROVISIONAL, 10, EMPTY),
-        (1, None, FINAL, 10, EMPTY),
-        (1, FINAL, None, 10, EMPTY),
+        (0, FINAL, FINAL, 59, PROVISIONAL),
+        (1, FINAL, FINAL, 60, PROVISIONAL),
+        (1, FINAL, PROVISIONAL, 10, PROVISIONAL),
+        (1, None, FINAL, 10, PROVISIONAL),
+        (1, FINAL, None, 10, PROVISIONAL),
     ],
 )
 def test_a_pause_between_final_points_is_final_when_asked_twice(
@@ -138,22 +142,22 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
     beside = [known(a, b, s) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None]
     now = at(400 + 60)
     (found,) = coverage_after(span(100, end), np.empty(0, np.int64), now, proven=True, tries=tries, beside=beside)
-    assert (found.state, found.tries) == (state, 0 if state == FINAL else tries)
+    assert (found.state, found.tries) == (state, 0 if state == FINAL else tries + 1)
 
 
 @pytest.mark.parametrize(
     ("left", "right", "states"),
     [
         (FINAL, FINAL, ["final"]),
-        (None, FINAL, ["empty_observed", "final"]),
-        (FINAL, None, ["final", "empty_observed"]),
-        (RECORDED, PROVISIONAL, ["empty_observed", "final", "empty_observed"]),
-        (EMPTY, FINAL, ["empty_observed", "final"]),
-        (FINAL, EMPTY, ["final", "empty_observed"]),
+        (None, FINAL, ["provisional", "final"]),
+        (FINAL, None, ["final", "provisional"]),
+        (RECORDED, PROVISIONAL, ["provisional", "final", "provisional"]),
+        (EMPTY, FINAL, ["provisional", "final"]),
+        (FINAL, EMPTY, ["final", "provisional"]),
     ],
 )
 def test_silence_at_an_end_of_an_answer_is_judged_with_what_is_beside_it(
-    left: CoverageState | None, right: CoverageState | None, states: list[str]
+    left: CoverageState | str | None, right: CoverageState | str | None, states: list[str]
 ) -> None:
     """Twenty minutes before the first point and behind the last are final only between what is final.
 
@@ -168,7 +172,7 @@ def test_silence_at_an_end_of_an_answer_is_judged_with_what_is_beside_it(
     assert [str(r.state) for r in found] == states
 
 
-@pytest.mark.parametrize(("length", "states"), [(59, ["final"]), (60, ["empty_observed", "final"])])
+@pytest.mark.parametrize(("length", "states"), [(59, ["final"]), (60, ["provisional", "final"])])
 def test_empty_ranges_that_touch_are_one_hole(length: int, states: list[str]) -> None:
     """Silence of this answer and of two earlier ones is one hole, up to what is final."""
     start, more = NOW - 300, length - 20
@@ -182,7 +186,7 @@ def test_empty_ranges_that_touch_are_one_hole(length: int, states: list[str]) ->
 
 def test_a_point_that_has_not_settled_ends_a_hole() -> None:
     """Silence up to the settle time is final if a point soon follows, and else is fetched again."""
-    for last, state in ((NOW - 9, "final"), (None, "empty_observed")):
+    for last, state in ((NOW - 9, "final"), (None, "provisional")):
         points = [*range(NOW - 100, NOW - 20), *([] if last is None else [last])]
         times = np.array(points, dtype=np.int64) * MINUTE
         found = coverage_after(span(NOW - 100, NOW), times, at(NOW), proven=True, beside=[known(0, NOW - 100)])
@@ -200,10 +204,7 @@ def test_a_point_that_has_not_settled_ends_a_hole() -> None:
 def test_every_minute_of_an_answer_is_established_once(
     points: set[int], start: int, length: int, age: int, tries: int
 ) -> None:
-    """Coverage after an answer is touching ranges that make it up; no hole near now is final, and no open minute.
-
-    No range with a point is empty.
-    """
+    """Coverage after an answer is touching ranges that make it up; no hole near now is final, and no open minute."""
     end, now = start + length, start + length + age
     found = answered(start, end, list(points), now, tries)
     assert [r[0] for r in found] == [start, *(r[1] for r in found[:-1])]
@@ -212,7 +213,6 @@ def test_every_minute_of_an_answer_is_established_once(
     for a, b, state, empty_answers in found:
         assert a < b
         assert (state == "provisional" and not empty_answers) == (b > settled)
-        assert state != "empty_observed" or points.isdisjoint(range(a, b))
     inside = sorted(p for p in points if start <= p < min(end, settled))
     final = union(span(a, b) for a, b, state, _ in found if state == "final")
     for before, after in itertools.pairwise(inside):
@@ -242,9 +242,7 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
     asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)
     assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
-    answered_ = [
-        p.range for p in records if p.state in (FINAL, EMPTY) or (p.state in (RECORDED, PROVISIONAL) and p.tries)
-    ]
+    answered_ = [p.range for p in records if p.state == FINAL or (p.state in (RECORDED, PROVISIONAL) and p.tries)]
     for gap in gaps(answered_, limit):
         assert gaps(asked, gap) == []
     for p in records:
@@ -256,14 +254,14 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
     ("points", "wanted"),
     [
         ([*range(-241, -20)], [(-300, -20, "final", 0)]),
-        ([*range(-240, -20)], [(-300, -240, "empty_observed", 0), (-240, -20, "final", 0)]),
+        ([*range(-240, -20)], [(-300, -240, "provisional", 1), (-240, -20, "final", 0)]),
         ([*range(-300, -200), *range(-141, -20)], [(-300, -20, "final", 0)]),
         (
             [*range(-300, -200), *range(-140, -20)],
-            [(-300, -200, "final", 0), (-200, -140, "empty_observed", 0), (-140, -20, "final", 0)],
+            [(-300, -200, "final", 0), (-200, -140, "provisional", 1), (-140, -20, "final", 0)],
         ),
         ([*range(-300, -79)], [(-300, -20, "final", 0)]),
-        ([*range(-300, -80)], [(-300, -80, "final", 0), (-80, -20, "empty_observed", 0)]),
+        ([*range(-300, -80)], [(-300, -80, "final", 0), (-80, -20, "provisional", 1)]),
     ],
 )
 def test_an_hour_of_silence_is_a_hole_and_a_minute_less_is_none(
@@ -274,13 +272,13 @@ def test_an_hour_of_silence_is_a_hole_and_a_minute_less_is_none(
     assert [(a - NOW, b - NOW, state, tries) for a, b, state, tries in found] == wanted
 
 
-@pytest.mark.parametrize(("after", "tries"), [(0, 2), (1, 0)])
+@pytest.mark.parametrize(("after", "tries"), [(0, 3), (1, 1)])
 def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int) -> None:
     """To the minute: what ended later is asked from the beginning."""
     end = NOW - 7 * DAY + after
     assert answered(end - 100, end + 1, [end - 100, end]) == [
         (end - 100, end - 99, "final", 0),
-        (end - 99, end, "empty_observed", tries),
+        (end - 99, end, "provisional", tries),
         (end, end + 1, "final", 0),
     ]
 
@@ -288,4 +286,4 @@ def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int)
 def test_a_first_answer_without_points_has_none_before_it() -> None:
     """Without ``tries`` an answer is the first one."""
     (found,) = coverage_after(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), proven=True)
-    assert (found.state, found.tries) == (EMPTY, 0)
+    assert (found.state, found.tries) == (PROVISIONAL, 1)

@@ -251,7 +251,7 @@ def test_an_empty_answer_near_now_is_asked_again_before_it_is_believed(archive: 
     """No points near now: observed empty, asked again after an hour, a day and a week, then final."""
     source.now = START + 500 * MINUTE
     for wait in (0, 61, DAY + 1, 7 * DAY + 1):
-        assert states(archive, "prices") in ([], [(200, 300, "empty_observed")])
+        assert states(archive, "prices") in ([], [(200, 300, "provisional")])
         source.now += wait * MINUTE
         source.requests.clear()
         archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))

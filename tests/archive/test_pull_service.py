@@ -153,19 +153,19 @@ def rows_of(archive: Archive) -> Any:
 
 @pytest.mark.fault("S47")
 def test_an_archive_that_was_pulled_is_served_whole(sparse: Archive, tmp_path: Path) -> None:
-    """Points between two holes are in no range that is empty, and a pull from a pulled archive has them."""
+    """Points between two holes are in no range without rows, and a pull from a pulled archive has them."""
     from_, archive = sparse, sparse
     for name in ("first", "second"):
         archive = Archive(tmp_path / name, frame="polars")
         with md.serve(from_) as service, md.Client(service.base_url, service.api_key) as client:
             archive.pull(client, **SPARSE)
         assert rows_of(archive) == rows_of(sparse)
-        assert sum(archive.coverage().filter(state="empty_observed")["rows"]) == 0
+        assert archive.coverage()["rows"].sum() == len(rows_of(sparse))
         assert archive.verify().is_empty()
         from_ = archive
 
 
-@pytest.mark.parametrize("state", ["empty_observed", "missing", None])
+@pytest.mark.parametrize("state", ["provisional", "missing", None])
 def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
     sparse: Archive, state: str | None, tmp_path: Path
 ) -> None:
@@ -175,23 +175,22 @@ def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
     if state is None:
         coverage.table.plan(lambda version: ([], version.files))
     else:
-        coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state))]})
+        coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state), rows=0, tries=1)]})
     archive = Archive(tmp_path / "pulled", frame="polars")
     with md.serve(sparse) as service, md.Client(service.base_url, service.api_key) as client:
         archive.pull(client, **SPARSE)
     assert rows_of(archive) == rows_of(sparse)
 
 
-@pytest.mark.parametrize("rows", ["as written", "none"])
+@pytest.mark.parametrize("state", ["provisional", "final"])
 @pytest.mark.fault("AR54")
-def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archive, rows: str) -> None:
-    """A repair records them by what is stored, and loses none, whether the record counts them or not."""
+def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archive, state: str) -> None:
+    """A repair records them by what is stored, and loses none."""
     coverage = sparse._store.coverage
     (record,) = coverage.records("prices", "rain")
-    count = record.rows if rows == "as written" else 0
-    coverage.append({("prices", "rain"): [record._replace(state=CoverageState.EMPTY, rows=count)]})
+    coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state), rows=0)]})
     before = rows_of(sparse)
-    assert sparse.verify()["problem"].str.contains("empty").to_list() == [True]
+    assert sparse.verify()["problem"].str.contains("where 0 were written").to_list() == [True]
     assert sparse.verify(repair=True).height == 1
     assert rows_of(sparse) == before
     assert sparse.verify().is_empty()

@@ -64,8 +64,6 @@ def clocks(draw: st.DrawFn) -> ServerTime:
 
 def asked(record: CoverageRecord) -> int:
     """How many answers had no points there, or none beside those that were added."""
-    if record.state == CoverageState.EMPTY:
-        return record.tries + 1
     return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
@@ -73,10 +71,10 @@ def asked(record: CoverageRecord) -> int:
     ("state", "tries", "after"),
     [
         (CoverageState.FINAL, 0, None),
-        (CoverageState.EMPTY, 0, HOUR),
-        (CoverageState.EMPTY, 1, DAY),
-        (CoverageState.EMPTY, 2, 7 * DAY),
-        (CoverageState.EMPTY, 3, None),
+        (CoverageState.PROVISIONAL, 1, HOUR),
+        (CoverageState.PROVISIONAL, 2, DAY),
+        (CoverageState.PROVISIONAL, 3, 7 * DAY),
+        (CoverageState.PROVISIONAL, 4, None),
         (CoverageState.PROVISIONAL, 0, 0),
         (CoverageState.UNPROVEN, 2, 0),
     ],
@@ -179,7 +177,7 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
         elif inside or tries >= 3 or clock.now - cut >= 7 * DAY:
             want[minute] = CoverageState.FINAL, 0
         else:
-            want[minute] = CoverageState.EMPTY, tries
+            want[minute] = CoverageState.PROVISIONAL, tries + 1
     times = np.array(sorted(map(at, points)), np.int64)
     # Of an hour in which a point ends the silence, before it and behind it.
     both = (at(-9), at(first)), (cut, at(999))
@@ -232,7 +230,7 @@ def late_hours(draw: st.DrawFn) -> tuple[int, int, int, list[int], int]:
 def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[int, int, int, list[int], int]) -> None:
     """Where all points of an hour come within five days, pulls over nine days have them.
 
-    The model is a set of minutes; a range with points is never empty.
+    The model is a set of minutes; a range that has no rows has no point.
     """
     first, length, arrival, steps, every = late
     missing = set(range(first, first + length))
@@ -251,7 +249,8 @@ def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[i
             stored = {n for n in stored if not gap.start <= at(n) < gap.end}
             stored |= {n for n in there if gap.start <= at(n) < gap.end}
             after = coverage_after(gap.range, times, clock, proven=True, tries=gap.tries, beside=beside)
-            records = overlay(r._replace(seq=i) for i, r in enumerate([*records, *after]))
+            counted = [r._replace(rows=sum(r.start <= at(n) < r.end for n in stored)) for r in after]
+            records = overlay(r._replace(seq=i) for i, r in enumerate([*records, *counted]))
         for r in records:
-            assert r.state != CoverageState.EMPTY or not any(r.start <= at(n) < r.end for n in stored)
+            assert r.rows != 0 or not any(r.start <= at(n) < r.end for n in stored)
     assert stored == set(range(0, 600, every))

@@ -127,10 +127,10 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
     rows = [
         ("prices", "m", to_datetime(0), to_datetime(MINUTE), "final", None),
         ("prices", "m", to_datetime(2 * MINUTE), to_datetime(3 * MINUTE), "missing", 0),
-        ("prices", "m", to_datetime(4 * MINUTE), to_datetime(5 * MINUTE), "empty_observed", 0),
+        ("prices", "m", to_datetime(4 * MINUTE), to_datetime(5 * MINUTE), "provisional", 0),
         ("books", "m", to_datetime(6 * MINUTE), to_datetime(7 * MINUTE), "final", 3),
         ("prices", "m", to_datetime(8 * MINUTE), to_datetime(9 * MINUTE), "provisional", 1),
-        ("prices", "m", to_datetime(10 * MINUTE), to_datetime(11 * MINUTE), "empty_observed", 1),
+        ("prices", "m", to_datetime(10 * MINUTE), to_datetime(11 * MINUTE), "provisional", 1),
     ]
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
     for kind in (frame, frame.to_pandas()):

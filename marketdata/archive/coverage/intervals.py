@@ -73,10 +73,15 @@ def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
         return [record]
     out = []
     if record.start < start:
-        out.append(record._replace(end=start, rows=None))
+        out.append(_part(record, record.start, start))
     if end < record.end:
-        out.append(record._replace(start=end, rows=None))
+        out.append(_part(record, end, record.end))
     return out
+
+
+def _part(record: CoverageRecord, start: int, end: int) -> CoverageRecord:
+    """A part of a record: of one without points it has none, of others nobody has counted them."""
+    return record._replace(start=start, end=end, rows=0 if record.rows == 0 else None)
 
 
 def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
@@ -86,7 +91,7 @@ def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRec
         start, end = max(record.start, wanted.start), min(record.end, wanted.end)
         if start < end:
             whole = (start, end) == (record.start, record.end)
-            out.append(record if whole else record._replace(start=start, end=end, rows=None))
+            out.append(record if whole else _part(record, start, end))
     return out
 
 

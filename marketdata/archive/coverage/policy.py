@@ -84,9 +84,11 @@ def gaps_to_fetch(
 
 def _empty_answers(record: CoverageRecord) -> int:
     """How often the service answered that it has no points there, or none beside those that are stored."""
-    if record.state == CoverageState.EMPTY:
-        return record.tries + 1
     return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
+
+
+def _is_waiting(record: CoverageRecord) -> bool:
+    return record.state == CoverageState.PROVISIONAL and record.tries > 0
 
 
 def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
@@ -121,10 +123,11 @@ def answered(done: Range, times: Ints) -> Iterator[CoverageRecord]:
     """An answer as what lies beside another one: empty, final from its first point to its last one, empty."""
     inside = times[(times >= done.start) & (times < done.end)]
     first, last = (int(inside.min()), int(inside.max()) + MINUTE) if len(inside) else (done.end, done.end)
-    states = CoverageState.EMPTY, CoverageState.FINAL, CoverageState.EMPTY
-    for start, end, state in zip((done.start, first, last), (first, last, done.end), states, strict=True):
+    for start, end in ((done.start, first), (last, done.end)):
         if start < end:
-            yield CoverageRecord(start, end, state, None, 0, 0)
+            yield CoverageRecord(start, end, CoverageState.PROVISIONAL, 0, 0, 0, tries=1)
+    if first < last:
+        yield CoverageRecord(first, last, CoverageState.FINAL, None, 0, 0)
 
 
 def coverage_after(
@@ -177,10 +180,7 @@ def _after_closing(
     for hole in _holes(done, inside, old, before, after):
         if hole.start > at:
             out.append(_record(at, hole.start, CoverageState.FINAL, clock, 0))
-        out.append(_record(hole.start, hole.end, CoverageState.EMPTY, clock, max(tries, hole.tries)))
-        if ((inside >= hole.start) & (inside < hole.end)).any():
-            answers = _empty_answers(out[-1])
-            out[-1] = out[-1]._replace(state=CoverageState.PROVISIONAL, tries=answers)
+        out.append(_record(hole.start, hole.end, CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1))
         at = hole.end
     if at < done.end:
         out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
@@ -190,7 +190,8 @@ def _after_closing(
 def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
     """How long it is empty from ``at`` to what is final; an hour, which is a hole, where that is not known."""
     length = 0
-    while (record := touching.get(at)) is not None and record.state == CoverageState.EMPTY:
+    # What is younger than the settle time, and has no answer that counts, ends nothing and is no silence.
+    while (record := touching.get(at)) is not None and record.rows == 0 and _is_waiting(record):
         length += record.end - record.start
         at = record.start if record.end == at else record.end
     return length if record is not None and record.state == CoverageState.FINAL else SHORTEST_GAP

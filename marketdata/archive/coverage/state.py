@@ -8,17 +8,16 @@ from marketdata.errors import ArchiveError
 
 
 class CoverageState(StrEnum):
-    """What is known about a range of a market's view.
+    """What is known about a range of a market's view; whether it has points is told by its rows.
 
-    ``final``: complete, will not change. ``provisional``: complete when fetched, and fetched again, as it is young or
-    has long gaps. ``recorded``: points that were added, not stated to be complete. ``empty_observed``: fetched, without
-    a point. ``unproven``: stored, but perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
+    ``final``: complete, will not change. ``provisional``: complete when fetched, and fetched again, as it is young,
+    empty or has long gaps. ``recorded``: points that were added, not stated to be complete. ``unproven``: stored, but
+    perhaps incomplete or not as written. ``missing``: never fetched, or damaged.
     """
 
     FINAL = "final"
     PROVISIONAL = "provisional"
     RECORDED = "recorded"
-    EMPTY = "empty_observed"
     UNPROVEN = "unproven"
     MISSING = "missing"
 

@@ -35,6 +35,8 @@ SCHEMA = pa.schema(
         ("commit", pa.int64()),
     ]
 )
+# Of format 1: a range without points had a state of its own, and counted the answers before.
+_EMPTY = "empty_observed"
 # From so many files on, in a folder or an object store, a commit joins them.
 _MANY_FILES, _MANY_REMOTE = 64, 4
 _FEW = 16
@@ -194,7 +196,19 @@ def _records(rows: pa.Table) -> list[CoverageRecord]:
 def _plain(rows: pa.Table) -> pa.Table:
     """Rows with ids as plain text, in the order of the schema."""
     with errors.parsing("The coverage table"):
-        return pa.table({f.name: rows[f.name].cast(f.type) for f in SCHEMA}, schema=SCHEMA)
+        out = pa.table({f.name: rows[f.name].cast(f.type) for f in SCHEMA}, schema=SCHEMA)
+        was_empty = pc.equal(out["state"], _EMPTY)
+        if not pc.any(was_empty).as_py():
+            return out
+        now = {
+            "state": str(CoverageState.PROVISIONAL),
+            "rows": pc.fill_null(out["rows"], 0),
+            "tries": pc.add(out["tries"], 1),
+        }
+        for name, value in now.items():
+            values = pc.if_else(was_empty, value, out[name])
+            out = out.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
+        return out
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
@@ -237,9 +251,11 @@ def _merged(rows: pa.Table) -> pa.Table:
     begins = np.ones(rows.num_rows, dtype=bool)
     same = (start[1:] == end[:-1]) & (known[1:] == known[:-1])
     # Ranges that are due at different times stay apart.
-    waits = pc.is_in(rows["state"], pa.array([CoverageState.EMPTY, CoverageState.PROVISIONAL], pa.string()))
+    waits = pc.equal(rows["state"], str(CoverageState.PROVISIONAL))
     fetched = np.where(waits, _ints(rows, "fetched_at") // _APART, 0)
-    same &= fetched[1:] == fetched[:-1]
+    # What is empty says how long there was no point: what has some is not added to it.
+    empty = np.where(waits, pc.equal(pc.fill_null(rows["rows"], -1), 0), fetched == -1)
+    same &= (fetched[1:] == fetched[:-1]) & (empty[1:] == empty[:-1])
     for name in ("view", "market_id", "state", "tries"):
         values = rows[name].combine_chunks()
         same &= pc.equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
