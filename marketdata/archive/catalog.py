@@ -154,8 +154,9 @@ class Catalog:
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
             with self._lock:
-                self._load(self._stored(version))
-                self._number = version.number
+                if version.number != self._number:
+                    self._load(self._stored(version))
+                    self._number = version.number
                 known = {identity: self._at(self._by_id.get(identity)) for identity in new}
                 both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
                 changed = [record for identity, record in both.items() if record != known[identity]]
