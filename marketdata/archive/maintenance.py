@@ -15,7 +15,7 @@ import pyarrow as pa
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
-from marketdata.archive.query import files_of, read
+from marketdata.archive.query import read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
@@ -24,7 +24,7 @@ from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
-from marketdata.points.columns import Data, joined
+from marketdata.points.columns import Data
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
@@ -326,7 +326,7 @@ def _record_again(store: ArchiveStore, view: View, market: str, *, only_empty: b
 
 def rebuild(store: ArchiveStore) -> None:
     """Recreate damaged or missing commit logs of a folder from the data files; old logs are set aside."""
-    rebuilt, metadata = {}, store.metadata_of(store.base)
+    rebuilt, metadata = dict[str, list[DataFile]](), store.metadata_of(store.base)
     for name, table in store.tables.items():
         if table.remote:
             raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
@@ -343,16 +343,17 @@ def rebuild(store: ArchiveStore) -> None:
                         f"No commit log of {store.root} says at which base its points are, and some lie between "
                         "minutes. Open it with base='1s' to rebuild it."
                     )
-                # Each file of records has all of them.
-                rebuilt[name] = files[-1:] if name in KINDS else files
-                _new_log(table, rebuilt[name], metadata if name not in KINDS else {})
+                named = {file.path for file in table.version().files}
+                rebuilt[name] = [file for file, _ in files if file.path not in named]
+                # Each file of records has all of them, and the order of records of coverage does not matter.
+                first = files[-1:] if name in KINDS else [f for f in files if name not in VIEWS or f[0].path in named]
+                _new_log(table, first, metadata if name not in KINDS else {})
     if not rebuilt:
         return
     # Versions count from the start again, and later records have to be ordered after these.
     store.coverage.renumber()
     for view in VIEWS:
-        if view in rebuilt:
-            _keep_newest(store, view, rebuilt[view])
+        _add_again(store, view, rebuilt.get(view, ()))
         _record_unknown(store, view)
 
 
@@ -391,28 +392,16 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], metadata
     table.reopen()
 
 
-def _keep_newest(store: ArchiveStore, view: View, files: Sequence[tuple[DataFile, pa.Schema]]) -> None:
-    """Where several files have the same point, keep the one of the newest file."""
+def _add_again(store: ArchiveStore, view: View, files: Iterable[DataFile]) -> None:
+    """Add the points of files that no log names, the oldest first, so that the newest stay; what is known stays too."""
     table = store.points[view]
-    age = {file.path: n for n, (file, _) in enumerate(files)}
-    version = table.version()
-    names: set[str] = set()
-    for file in version.files:
-        names.update(part for part in table.read(file).column("market_id").unique().to_pylist() if part is not None)
-    for market in sorted(names):
-        some = sorted(files_of(version, [market], Range(-(2**61), 2**61)), key=lambda f: age[f.path])
-        parts = [read(table, view, market, version=Version(version.number, (file,), version.schema)) for file in some]
-        every = joined([part for part in parts if len(part)])
-        # The last of equal points, in tidy order.
-        order = np.lexsort((np.arange(len(every)), every.ts, every.token))
-        token, ts = every.token[order], every.ts[order]
-        newest = every.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)]).sort()
-        if len(newest) < len(every):
-            span = Interval(market, *minutes_of(every), CoverageState.UNPROVEN)
-            before = store.coverage.records(view, market)
-            store.commit(view, newest, [span])
-            # Their rows tell which ranges are as they were written; others become missing.
-            store.coverage.append({(view, market): [p._replace(seq=2 * table.version().number) for p in before]})
+    for file in files:
+        columns = from_tables(view, [table.read(file)]).sort()
+        known = {(view, market): store.coverage.records(view, market) for market in by_market(columns)}
+        store.upsert(view, columns, CoverageState.UNPROVEN)
+        # Their rows tell which ranges are as they were written; others become missing.
+        seq = 2 * table.version().number
+        store.coverage.append({key: [one._replace(seq=seq) for one in some] for key, some in known.items()})
 
 
 def _record_unknown(store: ArchiveStore, view: View) -> None:
