@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.utils import formatdate
+from itertools import count
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -23,6 +25,8 @@ WITH_KEY = (b"/v1", b"/coverage")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
+# From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
+_IDS = count(secrets.randbits(63))
 _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -55,7 +59,7 @@ class Access:
 
     async def respond(self, head: bytes, address: str) -> tuple[bytes, bool]:
         """The answer to the head of a request, and whether the connection goes on."""
-        begun, exchange = time.perf_counter(), Exchange(address)
+        begun, exchange = time.perf_counter(), Exchange(address, f"{next(_IDS):016x}")
         try:
             await self._answer(exchange, head)
         except HTTPException as problem:
@@ -85,8 +89,13 @@ class Access:
         address, problem = exchange.client, None
         try:
             exchange.read(head)
-            address = self._address(exchange)
-            self._check_host(exchange)
+            if self._proxies:
+                address = self._address(exchange)
+            if self._hosts is not None:
+                hosts = exchange.headers.get(b"host", ())
+                host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
+                if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in self._hosts:
+                    raise HTTPException(400, "Invalid host header")
         except HTTPException as found:
             problem = found
         needs_key = problem is None and (exchange.path in WITH_KEY or exchange.path.startswith(b"/v1/"))
@@ -115,22 +124,13 @@ class Access:
             # Before the answer is sent, as a client may be slow to read.
             self.queue.release(exchange.client)
 
-    def _check_host(self, exchange: Exchange) -> None:
-        if self._hosts is None:
-            return
-        hosts = exchange.headers.get(b"host", ())
-        host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
-        if (host if host.endswith("]") else host.rpartition(":")[0] or host) not in self._hosts:
-            raise HTTPException(400, "Invalid host header")
-
     def _address(self, exchange: Exchange) -> str:
         """The address of a client: behind trusted proxies the last that is none of theirs."""
         address = exchange.client
-        if self._proxies:
-            named = b",".join(exchange.headers.get(b"x-forwarded-for", ())).decode("latin-1").split(",")
-            hops = [hop.strip() for hop in named if hop.strip()]
-            while hops and self._is_proxy(address):
-                address = hops.pop()
+        named = b",".join(exchange.headers.get(b"x-forwarded-for", ())).decode("latin-1").split(",")
+        hops = [hop.strip() for hop in named if hop.strip()]
+        while hops and self._is_proxy(address):
+            address = hops.pop()
         return address
 
     def _is_proxy(self, address: str) -> bool:

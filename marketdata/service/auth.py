@@ -10,7 +10,6 @@ import hmac
 import logging
 import math
 import os
-import re
 import secrets
 import threading
 import time
@@ -20,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import AwareDatetime, Field
+
 from marketdata.errors import ConfigError
-from marketdata.service.plans import AccessPlan, EntryError, check_entries
+from marketdata.service.plans import AccessPlan, EntryError, Table
 
 if TYPE_CHECKING:
     import tomlkit
@@ -31,9 +32,6 @@ MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
 _HASH = "sha256:"
-_KEY_HEADER = re.compile(r"^(?=\[\[keys\]\]\s*$)", re.MULTILINE)
-_KEY_ENTRIES = ("id", "hash", "plan", "organization", "created", "expires", "revoked")
-_TEXTS, _TIMES = ("id", "hash", "plan", "organization"), ("created", "expires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,21 @@ def digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
+class _KeyTable(Table):
+    id: str
+    hash: str = Field(pattern=f"^{_HASH}[0-9a-fA-F]{{64}}$")
+    plan: str
+    organization: str | None = None
+    created: AwareDatetime | None = None
+    expires: AwareDatetime | None = None
+    revoked: bool = False
+
+
+class _FileTable(Table):
+    plans: dict[str, Any] = Field(default_factory=dict)
+    keys: list[Any] = Field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One key of a store; never the key itself."""
@@ -72,35 +85,11 @@ class Entry:
     revoked: bool = False
 
     @classmethod
-    def read(cls, table: Mapping[str, Any]) -> Entry:
+    def read(cls, table: Any) -> Entry:
         """A key from its table in the key file; EntryError if an entry is missing, unknown or of another type."""
-        check_entries("A key", table, _KEY_ENTRIES)
-        what = f"Key {table.get('id', '')!r}"
-        for name in ("id", "hash", "plan"):
-            if name not in table:
-                raise EntryError(f"{what} has no {name}.")
-        for name, value in table.items():
-            if name in _TEXTS:
-                good, wanted = isinstance(value, str), "a text"
-            elif name in _TIMES:
-                good = isinstance(value, dt.datetime) and value.tzinfo is not None
-                wanted = "a date and time with a zone"
-            else:
-                good, wanted = isinstance(value, bool), "true or false"
-            if not good:
-                raise EntryError(f"{what}: {name}={value!r} is not {wanted}.", name)
-        text = table["hash"].removeprefix(_HASH)
-        if table["hash"] == text or len(text) != 64 or set(text) - set("0123456789abcdefABCDEF"):
-            raise EntryError(f"{what}: hash needs {_HASH!r} and 64 hexadecimal digits.", "hash")
-        return cls(
-            table["id"],
-            bytes.fromhex(text),
-            table["plan"],
-            table.get("organization"),
-            table.get("created"),
-            table.get("expires"),
-            table.get("revoked", False),
-        )
+        named = isinstance(table, Mapping) and "id" in table
+        found = _KeyTable.read(f"Key {table['id']!r}" if named else "A key", table)
+        return cls(found.pop("id"), bytes.fromhex(found.pop("hash").removeprefix(_HASH)), **found)
 
     @property
     def ends(self) -> float:
@@ -127,7 +116,8 @@ class Keys:
                 raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; {_allowed(plans)}")
         self.entries, self.plans = entries, plans
         # Of two entries of one key the stricter counts: the revoked one, else the one that expires first.
-        self._by_hash = {entry.hash: entry for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
+        ends = {entry.hash: (entry, entry.ends) for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
+        self._by_hash: dict[bytes, tuple[Entry | None, float]] = dict(ends)
 
     @property
     def is_stale(self) -> bool:
@@ -145,11 +135,11 @@ class Keys:
 
     def find(self, key: bytes) -> Grant | None:
         """The rights of a key by the keys that were read last."""
-        found = digest(key[: MAX_KEY + 1])
-        entry = self._by_hash.get(found)
+        found = hashlib.sha256(key[: MAX_KEY + 1]).digest()
+        entry, ends = self._by_hash.get(found, (None, 0.0))
         # The same work for every key: one hash, one look-up, one comparison.
         same = hmac.compare_digest(entry.hash if entry else bytes(32), found)
-        if entry is None or not same or len(key) > MAX_KEY or self._clock() >= entry.ends:
+        if entry is None or not same or len(key) > MAX_KEY or self._clock() >= ends:
             return None
         return Grant(entry.key_id, self.plans[entry.plan], entry.organization)
 
@@ -263,31 +253,7 @@ def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]
         raise ConfigError(f"The key file {path} cannot be read: {hint}") from problem
     except (OSError, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
-    return _parse_parts(path.name, text) or _parse(path.name, text)
-
-
-@functools.lru_cache(1 << 16)
-def _read_alone(part: str) -> Entry | None:
-    """The key of a part of a file; None if there is anything else in it. Of a large file few parts change."""
-    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError, EntryError):
-        match tomllib.loads(part):
-            case {"keys": [table], **others} if not others:
-                return Entry.read(table)
-    return None
-
-
-def _parse_parts(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]] | None:
-    """What ``_parse`` returns, from the parts of a file, each read once; None unless it is plans, then correct keys."""
-    first, *parts = _KEY_HEADER.split(text)
-    # A header within a text of several lines is none.
-    if not parts or "'''" in text or '"""' in text or "keys" in first:
-        return None
-    _, plans = _parse(file, first)
-    entries = tuple(entry for part in parts if (entry := _read_alone(part)) is not None)
-    is_correct = len(entries) == len(parts) == len({e.key_id for e in entries}) and {e.plan for e in entries} <= set(
-        plans
-    )
-    return (entries, plans) if is_correct else None
+    return _parse(path.name, text)
 
 
 def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
@@ -297,21 +263,14 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
         raise ConfigError(f"The key file {file} cannot be read: {problem}.") from problem
     place: tuple[str | int, ...] = ()
     try:
-        check_entries(f"The key file {file}", document, ("plans", "keys"))
-        named, listed = document.get("plans", {}), document.get("keys", [])
-        place = ("plans",)
-        if not isinstance(named, dict):
-            raise EntryError(f"plans is {named!r}; it needs tables [plans.<name>].")
+        found = _FileTable.read(f"The key file {file}", document)
         plans = {}
-        for name, table in named.items():
+        for name, table in found["plans"].items():
             place = "plans", name
             plans[name] = AccessPlan.read(name, table)
-        place = ("keys",)
-        if not isinstance(listed, list):
-            raise EntryError(f"keys is {listed!r}; it needs entries [[keys]].")
         entries: list[Entry] = []
         places: dict[str, int] = {}
-        for number, table in enumerate(listed):
+        for number, table in enumerate(found["keys"]):
             place = "keys", number
             entries.append(Entry.read(table))
             key_id, plan = entries[-1].key_id, entries[-1].plan

@@ -105,20 +105,18 @@ class CachedChunk:
         return np.argsort(self.columns.ts, kind="stable")
 
     @cached_property
-    def _bucket_edges(self) -> tuple[Ints, Ints]:
-        ts = self.columns.ts[self.order]
-        starts = np.flatnonzero(np.concatenate(([True], ts[1:] != ts[:-1]))) if len(ts) else np.empty(0, np.int64)
-        return ts[starts], np.concatenate((starts, [len(ts)]))
+    def _by_bucket(self) -> tuple[Ints, Ints]:
+        return np.unique(self.columns.ts[self.order], return_index=True)
 
-    @property
+    @cached_property
     def buckets(self) -> Ints:
         """Start of every bucket that has a point, rising [microseconds]."""
-        return self._bucket_edges[0]
+        return self._by_bucket[0]
 
-    @property
+    @cached_property
     def edges(self) -> Ints:
         """Bucket i is ``order[edges[i]:edges[i + 1]]``."""
-        return self._bucket_edges[1]
+        return np.append(self._by_bucket[1], len(self.columns))
 
     @cached_property
     def texts(self) -> list[Any]:

@@ -72,14 +72,6 @@ def read_time(text: str, name: str) -> int:
     return micros
 
 
-def read_range(start_ts: str, end_ts: str) -> Range:
-    """The half-open range of two times; HTTPException 400 if one cannot be read or start is not before end."""
-    out = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
-    if out.start >= out.end:
-        raise errors.empty_range()
-    return out
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of the service, which the application's state has."""
@@ -107,7 +99,7 @@ class RequestContext:
 
 
 async def read_context(request: Request) -> RequestContext:
-    """Refuse a parameter that is given twice, and an unknown filter of a listing, which would list everything."""
+    """Refuse a parameter that is given twice."""
     given = [name for name, _ in request.query_params.multi_items()]
     for name in sorted(given):
         if given.count(name) == 1:
@@ -118,16 +110,6 @@ async def read_context(request: Request) -> RequestContext:
             raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
-    allowed = _parameter_names(request.scope["route"])
-    if "search" in allowed and not set(given) <= set(allowed):
-        message = f"Unknown filter; allowed are {', '.join(allowed)}"
-        raise RequestValidationError(
-            [
-                {"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"}
-                for name in given
-                if name not in allowed
-            ]
-        )
     return RequestContext(request.app.state.parts, request.state.grant, request.headers.get("accept-encoding", ""))
 
 
@@ -176,13 +158,17 @@ async def _history_query(
     limit: Limit = DEFAULT_LIMIT,
     cursor: CursorText = None,
 ) -> HistoryQuery:
-    return HistoryQuery(read_range(start_ts, end_ts), resolution, limit, cursor)
+    rng = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
+    if rng.start >= rng.end:
+        raise errors.empty_range()
+    return HistoryQuery(rng, resolution, limit, cursor)
 
 
 HistoryParameters = Annotated[HistoryQuery, Depends(_history_query)]
 
 
 async def _listing_query(
+    request: Request,
     limit: Limit = DEFAULT_LIMIT,
     cursor: CursorText = None,
     search: Annotated[str | None, Query(max_length=200, description="Words that slug or title contain.")] = None,
@@ -196,6 +182,14 @@ async def _listing_query(
     end_date_min: str | None = None,
     end_date_max: str | None = None,
 ) -> ListingQuery:
+    # Left unread, a misspelt filter would list everything.
+    allowed = _parameter_names(request.scope["route"])
+    unknown = [name for name in request.query_params if name not in allowed]
+    if unknown:
+        message = f"Unknown filter; allowed are {', '.join(allowed)}"
+        raise RequestValidationError(
+            [{"loc": ("query", errors.shown(name)), "msg": message, "type": "extra_forbidden"} for name in unknown]
+        )
     given = {
         "start_date": (start_date_min, start_date_max),
         "end_date": (end_date_min, end_date_max),

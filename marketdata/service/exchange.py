@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from itertools import count
 from typing import Any
 
 import httptools
@@ -24,8 +22,6 @@ MAX_PARAMETERS = 64
 
 Message = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
-# From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
-_IDS = count(secrets.randbits(63))
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 _METHODS = "DELETE|GET|HEAD|POST|PUT|CONNECT|OPTIONS|TRACE|PATCH"
 _OTHER_METHOD = re.compile(rb"(?!(?:%s) )[!#$%%&'*+.^_`|~0-9A-Za-z-]{1,64} /" % _METHODS.encode(), re.ASCII)
@@ -36,7 +32,7 @@ class Exchange:
     """A request and its answer; ``client`` is the name under which it waits for its turn."""
 
     client: str
-    id: str = field(default_factory=lambda: f"{next(_IDS):016x}")
+    id: str
     method: str = "-"
     path: bytes = b"-"
     query: bytes = b""

@@ -29,7 +29,6 @@ class FairQueue:
         self._running: Counter[str] = Counter()
         # Clients with waiting requests, in the order of their turns.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._will_start = False
         self.in_flight = 0
 
     async def acquire(self, client: str) -> None:
@@ -42,7 +41,7 @@ class FairQueue:
             newest = self._waiting[busiest][-1]
             self._leave(busiest, newest)
             newest.set_exception(errors.overloaded())
-        self._start_soon()
+        asyncio.get_running_loop().call_soon(self._start)
         try:
             await turn
         except asyncio.CancelledError:
@@ -60,30 +59,29 @@ class FairQueue:
             del self._running[client]
         if client in self._waiting:
             self._waiting.move_to_end(client)
-        self._start_soon()
-
-    def _start_soon(self) -> None:
-        """Start one request in each turn of the loop, so that all that arrived are there to choose from."""
-        if self._waiting and not self._will_start:
-            self._will_start = True
-            asyncio.get_running_loop().call_soon(self._start)
+        asyncio.get_running_loop().call_soon(self._start)
 
     def _start(self) -> None:
-        """Start a request of the client whose turn it is: the first of those with the fewest running."""
-        self._will_start = False
+        """Start a request of the client whose turn it is: the first of those with the fewest running.
+
+        One in each turn of the loop, so that all that arrived together are there to choose from.
+        """
         if not self._waiting:
             return
         client = min(self._waiting, key=self._running.__getitem__)
         own, running = self._running[client], self._running.total()
         if running < self._slots and own < (self._client_slots if own == running else 1):
-            turn = self._waiting[client][0]
+            turns = self._waiting[client]
+            turn = turns.popleft()
             self._waiting.move_to_end(client)
-            self._leave(client, turn)
-            if not turn.cancelled():
-                self.in_flight += 1
+            if not turns:
+                del self._waiting[client]
+            if turn.cancelled():
+                self.in_flight -= 1
+            else:
                 self._running[client] += 1
                 turn.set_result(None)
-            self._start_soon()
+            asyncio.get_running_loop().call_soon(self._start)
 
     def _leave(self, client: str, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(client)

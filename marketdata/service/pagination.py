@@ -17,8 +17,9 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from itsdangerous import Signer
@@ -41,6 +42,8 @@ from marketdata.times import Range
 # Chunks with points, and time [s], that one request may read before it answers with a cursor.
 MAX_READS = 24
 MAX_SECONDS = 0.5
+# Markets, and ranges of theirs, of which the record and what is stored are kept for the next page.
+CACHED = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,13 @@ class Pages:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
+        # The pages of a walk are of one market and one range.
+        self._market = lru_cache(CACHED)(lambda _, id_or_slug: source.find_market(id_or_slug))
+        self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
+
+    def market(self, id_or_slug: str) -> dict[str, Any] | None:
+        """The record of a market, which is not to be changed."""
+        return self._market(self._source.version("markets"), id_or_slug)
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.
@@ -75,7 +85,7 @@ class Pages:
         HTTPException 400 if one bucket has more points than the limit.
         """
         version = self._source.version(subject.view)
-        stored = self._source.stored_ranges(subject.view, subject.market_id, rng)
+        stored = self._stored(version, subject.view, subject.market_id, rng)
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = ServedPage(), 0, time.monotonic()
@@ -102,26 +112,22 @@ class Pages:
         return page
 
     def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
-        key = self._key(subject, cell, rng, version)
-        return self.cache.get(key, partial(self._read, subject, Range(*key[2:])))
-
-    @staticmethod
-    def _key(subject: Subject, cell: Range, rng: Range, version: int) -> tuple[int, Subject, int, int]:
-        """The cache key of a chunk; one whose bucket the range cuts is read for this range alone."""
+        """A chunk, from memory or read; one whose bucket the range cuts is read for this range alone."""
         width = subject.resolution.micros
         start = rng.start if cell.start < rng.start < cell.end and rng.start % width else cell.start
         end = rng.end if cell.start < rng.end < cell.end and rng.end % width else cell.end
-        return version, subject, start, end
+        return self.cache.get((version, subject, start, end), partial(self._read, subject, Range(start, end)))
 
     def _read(self, subject: Subject, rng: Range) -> Data:
         return self._source.columns(subject.view, subject.market_id, rng, subject.resolution, subject.token_id)
 
 
-def labels_of(market: dict[str, object]) -> dict[str, str]:
+def labels_of(market: dict[str, Any]) -> dict[str, str]:
     """Label to token id of a market; of two tokens with one label the later one has its id as label."""
     out: dict[str, str] = {}
-    labels = {str(token["label"]) for token in _tokens(market) if token.get("label") is not None}
-    for token in _tokens(market):
+    tokens: Sequence[dict[str, Any]] = market.get("tokens") or ()
+    labels = {str(token["label"]) for token in tokens if token.get("label") is not None}
+    for token in tokens:
         token_id = str(token["id"])
         label = token.get("label")
         name = token_id if label is None or str(label) in out else str(label)
@@ -129,12 +135,6 @@ def labels_of(market: dict[str, object]) -> dict[str, str]:
             name += "'"  # an id that is the label of another token
         out[name] = token_id
     return out
-
-
-def _tokens(market: dict[str, object]) -> Sequence[dict[str, object]]:
-    tokens = market.get("tokens") or ()
-    assert isinstance(tokens, Sequence)
-    return tokens
 
 
 # How long a cursor is valid [s], and its characters.

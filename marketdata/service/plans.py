@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS
@@ -15,7 +16,6 @@ from marketdata.service import errors
 # Length of a day [s], and requests a minute of a plan that names none.
 DAY = 86_400
 DEFAULT_REQUESTS_PER_MINUTE = 60_000
-_PLAN_ENTRIES = ("requests_per_minute", "resolutions", "views", "max_history_days")
 
 
 class EntryError(ConfigError):
@@ -24,6 +24,50 @@ class EntryError(ConfigError):
     def __init__(self, message: str, entry: str | None = None) -> None:
         super().__init__(message)
         self.entry = entry
+
+
+class Table(BaseModel):
+    """A table of the key file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    def read(cls, what: str, table: Any) -> dict[str, Any]:
+        """The entries of a table; EntryError for the first that is missing, unknown, or not allowed."""
+        try:
+            return {name: value for name, value in cls.model_validate(table)}  # noqa: C416  keys is a field too
+        except ValidationError as problem:
+            first = problem.errors(include_url=False)[0]
+        if not first["loc"]:
+            raise EntryError(f"{what} is {table!r}; it needs a table of {', '.join(cls.model_fields)}.")
+        name = str(first["loc"][0])
+        if first["type"] == "missing":
+            raise EntryError(f"{what} has no {name}.", name)
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(cls.model_fields)
+            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {known}.", name)
+        raise EntryError(
+            f"{what}: {name}={table[name]!r} is refused: {first['msg'].removeprefix('Value error, ')}.", name
+        )
+
+
+def _some_of(allowed: Sequence[str]) -> Any:
+    """Some of the allowed texts, in their order."""
+
+    def check(given: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [one for one in given if one not in allowed]
+        if wrong:
+            raise ValueError(f"{wrong} not among {', '.join(allowed)}")
+        return tuple(one for one in allowed if one in given)
+
+    return Annotated[tuple[str, ...], Field(strict=False), AfterValidator(check)]
+
+
+class _PlanTable(Table):
+    requests_per_minute: int = Field(DEFAULT_REQUESTS_PER_MINUTE, ge=1)
+    resolutions: _some_of([r.value for r in Resolution]) = tuple(r.value for r in Resolution)  # type: ignore[valid-type]
+    views: _some_of(tuple(VIEWS)) = tuple(VIEWS)  # type: ignore[valid-type]
+    max_history_days: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +83,7 @@ class AccessPlan:
     @classmethod
     def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
         """A plan from its table in the key file; EntryError if a name or value is not allowed."""
-        check_entries(f"Plan {name!r}", table, _PLAN_ENTRIES)
-        plan = cls(name)
-        rate = table.get("requests_per_minute", plan.requests_per_minute)
-        if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
-            raise EntryError(
-                f"Plan {name!r}: requests_per_minute={rate!r} is not a whole number above 0.", "requests_per_minute"
-            )
-        days = table.get("max_history_days")
-        is_number = isinstance(days, int | float) and not isinstance(days, bool)
-        if days is not None and not (is_number and 0 < days < math.inf):
-            raise EntryError(
-                f"Plan {name!r}: max_history_days={days!r} is not a number above 0; leave it out for all.",
-                "max_history_days",
-            )
-        return cls(
-            name,
-            rate,
-            _some_of(name, "resolutions", table.get("resolutions", plan.resolutions), plan.resolutions),
-            _some_of(name, "views", table.get("views", plan.views), tuple(VIEWS)),
-            days,
-        )
+        return cls(name, **_PlanTable.read(f"Plan {name!r}", table))
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:
         """HTTPException 403 for what the plan does not allow; a range may begin exactly at the bound."""
@@ -69,19 +93,3 @@ class AccessPlan:
             raise errors.resolution_not_allowed(resolution, self.resolutions)
         if self.max_history_days is not None and start < (now - self.max_history_days * DAY) * 1e6:
             raise errors.lookback_not_allowed(self.max_history_days)
-
-
-def check_entries(what: str, table: Any, allowed: tuple[str, ...]) -> None:
-    """EntryError for a table of the key file with an unknown entry."""
-    if not isinstance(table, Mapping):
-        raise EntryError(f"{what} is {table!r}; it needs a table of entries such as {allowed[0]}.")
-    for name in table:
-        if name not in allowed:
-            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(allowed)}.", name)
-
-
-def _some_of(plan: str, name: str, given: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    wrong = [g for g in given if g not in allowed] if isinstance(given, list | tuple) else [given]
-    if wrong:
-        raise EntryError(f"Plan {plan!r}: {name} has {wrong}; allowed are {list(allowed)}.", name)
-    return tuple(a for a in allowed if a in given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import orjson
 from fastapi.responses import Response
 
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books
 from marketdata.points.views import VIEWS
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
@@ -48,12 +47,21 @@ def to_json(body: object) -> bytes:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def market_body(page: ServedPage, market_id: str, resolution: str, tokens: dict[str, str], metadata: Point) -> bytes:
-    """Points grouped by token label (interface 2.2 and 2.5)."""
+def points(page: ServedPage) -> list[Any]:
+    """Points of one token, or of a market (interface 2.6)."""
+    return [point for part in page.rows for point in _points(part, part.index)]
+
+
+def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
+    """Label to token id, and label to points (interface 2.2 and 2.5)."""
     label_of = {token_id: label for label, token_id in tokens.items()}
     data: dict[str, list[Any]] = {label: [] for label in tokens}
     for part in page.rows:
-        for token, index in _by_token(part):
+        columns = part.chunk.columns
+        edges = np.searchsorted(part.index, columns.bounds).tolist()
+        for token, (a, b) in zip(columns.tokens, pairwise(edges), strict=True):
+            if a == b:
+                continue
             label = label_of.get(token.token_id or "")
             if label is None:
                 # The record of the market does not have this token.
@@ -61,49 +69,14 @@ def market_body(page: ServedPage, market_id: str, resolution: str, tokens: dict[
                 label = (token.token_id if known else token.token_label) or ""
                 if token.token_id:
                     tokens = {**tokens, label: token.token_id}
-            data.setdefault(label, []).extend(_points(part, index))
-    return to_json(
-        {"market_id": market_id, "resolution": resolution, "tokens": tokens, "data": data, "metadata": metadata}
-    )
-
-
-def token_body(
-    page: ServedPage, market_id: str, token_id: str, token_label: str | None, resolution: str, metadata: Point
-) -> bytes:
-    """Points of one token."""
-    return to_json(
-        {
-            "market_id": market_id,
-            "token_id": token_id,
-            "token_label": token_label,
-            "resolution": resolution,
-            "data": _flat(page),
-            "metadata": metadata,
-        }
-    )
-
-
-def metrics_body(page: ServedPage, market_id: str, resolution: str, metadata: Point) -> bytes:
-    """Points of a market (interface 2.6)."""
-    return to_json({"market_id": market_id, "resolution": resolution, "data": _flat(page), "metadata": metadata})
+            data.setdefault(label, []).extend(_points(part, part.index[a:b]))
+    return tokens, data
 
 
 def gzipped(body: bytes) -> bytes:
     """The body as a gzip stream of the fastest level: a page of books is about a third as long."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
-
-
-def _flat(page: ServedPage) -> list[Any]:
-    return [point for part in page.rows for point in _points(part, part.index)]
-
-
-def _by_token(rows: PageRows) -> Iterator[tuple[Token, Index]]:
-    columns = rows.chunk.columns
-    edges = np.searchsorted(rows.index, columns.bounds).tolist()
-    for token, (a, b) in zip(columns.tokens, pairwise(edges), strict=True):
-        if a < b:
-            yield token, rows.index[a:b]
 
 
 def _points(part: PageRows, index: Index) -> list[Any]:
@@ -148,9 +121,8 @@ def _accepts_gzip(accepted: str) -> bool:
 
 
 def json_response(body: object, accepted: str) -> Response:
-    """A response of a body, or of an object as JSON, compressed if ``accepted`` (Accept-Encoding) and worth it."""
-    content = body if isinstance(body, bytes) else to_json(body)
-    headers = {"Vary": "Accept-Encoding"}
+    """A response of an object as JSON, compressed if ``accepted`` (Accept-Encoding) and worth it."""
+    content, headers = to_json(body), {"Vary": "Accept-Encoding"}
     if len(content) >= GZIP_FROM and _accepts_gzip(accepted):
         content, headers["Content-Encoding"] = gzipped(content), "gzip"
     return Response(content, media_type="application/json", headers=headers)

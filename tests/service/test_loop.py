@@ -7,7 +7,6 @@ import gc
 import socket
 import threading
 import time
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import Web, raw
 
-from marketdata.service.auth import RELOAD_SECONDS, KeyFile, create_key_file, digest, read_key_file
+from marketdata.service.auth import RELOAD_SECONDS, digest
 from marketdata.service.exchange import MAX_PARAMETERS, MAX_URL
-from marketdata.service.plans import AccessPlan
 from marketdata.service.server import Service, serve
 
 WINDOW = "start_ts=2026-01-05&end_ts=2026-01-06&resolution=1m"
@@ -216,21 +214,3 @@ def test_a_key_file_of_any_length_is_read_beside_the_loop(archive: MemoryArchive
         assert raw(service.base_url, asked)[0] == 401
         assert probe.longest / probe.empty <= 10 * MOST
         probe.end()
-
-
-def test_a_key_that_changes_in_a_long_file_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file that is read again only the entries that changed are parsed."""
-    path = tmp_path / "keys.toml"
-    create_key_file(path, {"p": AccessPlan("p")})
-    store = KeyFile(path)
-    for _ in range(5):
-        store.add("p")
-    parsed: list[str] = []
-    loads = tomllib.loads
-    monkeypatch.setattr(tomllib, "loads", lambda text: (parsed.append(text), loads(text))[1])
-    _, plans = read_key_file(path)
-    path.write_text(path.read_text().replace("revoked = false", "revoked = true", 1))
-    parsed.clear()
-    entries, again = read_key_file(path)
-    assert (sum(entry.revoked for entry in entries), again) == (1, plans)
-    assert sum(text.count("[[keys]]") for text in parsed) == 1

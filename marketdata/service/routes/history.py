@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.responses import Response
 
 from marketdata.points.views import VIEWS, View
-from marketdata.service import errors, responses
+from marketdata.service import errors
 from marketdata.service.cache import Subject
 from marketdata.service.dependencies import (
     Context,
@@ -19,7 +19,7 @@ from marketdata.service.dependencies import (
     TokenId,
 )
 from marketdata.service.pagination import ServedPage, labels_of
-from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES
+from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response, points, points_by_label
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
@@ -27,35 +27,36 @@ from marketdata.wire.models import LARGEST_LIMIT
 
 def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: RequestContext) -> Response:
     """Books, prices or metrics of a market; HTTPException 403, 404 or 400 (interface section 7)."""
-    parts, resolution = context.parts, query.resolution
     # On every page: a cursor carries no rights.
-    context.grant.plan.check(view, resolution, query.range.start, parts.clock())
-    record = parts.source.find_market(id_or_slug)
+    context.grant.plan.check(view, query.resolution, query.range.start, context.parts.clock())
+    record = context.parts.pages.market(id_or_slug)
     if record is None:
         raise errors.market_not_found(id_or_slug)
-    market_id = str(record["id"])
+    market = {"market_id": str(record["id"]), "resolution": query.resolution}
     if not VIEWS[view].has_tokens:
-        page, metadata = _page(Subject(view, market_id, None, resolution, 1), query, parts)
-        return context.json(responses.metrics_body(page, market_id, resolution, metadata))
+        page, metadata = _page(Subject(view, market["market_id"], None, query.resolution, 1), query, context.parts)
+        return json_response({**market, "data": points(page), "metadata": metadata}, context.accepted)
     tokens = labels_of(record)
     if len(tokens) > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
     if len(tokens) > query.limit:
         raise errors.limit_too_small(len(tokens))
-    page, metadata = _page(Subject(view, market_id, None, resolution, len(tokens)), query, parts)
-    return context.json(responses.market_body(page, market_id, resolution, tokens, metadata))
+    subject = Subject(view, market["market_id"], None, query.resolution, len(tokens))
+    page, metadata = _page(subject, query, context.parts)
+    tokens, data = points_by_label(page, tokens)
+    return json_response({**market, "tokens": tokens, "data": data, "metadata": metadata}, context.accepted)
 
 
 def _token_page(view: View, token_id: str, query: HistoryQuery, context: RequestContext) -> Response:
     """Books or prices of one token; errors as for a market."""
-    parts, resolution = context.parts, query.resolution
-    context.grant.plan.check(view, resolution, query.range.start, parts.clock())
-    found = parts.source.find_token(token_id)
+    context.grant.plan.check(view, query.resolution, query.range.start, context.parts.clock())
+    found = context.parts.source.find_token(token_id)
     if found is None:
         raise errors.token_not_found(token_id)
-    market_id = str(found[0]["id"])
-    page, metadata = _page(Subject(view, market_id, token_id, resolution, 1), query, parts)
-    return context.json(responses.token_body(page, market_id, token_id, found[1], resolution, metadata))
+    token = {"market_id": str(found[0]["id"]), "token_id": token_id, "token_label": found[1]}
+    page, metadata = _page(Subject(view, str(found[0]["id"]), token_id, query.resolution, 1), query, context.parts)
+    body = {**token, "resolution": query.resolution, "data": points(page), "metadata": metadata}
+    return json_response(body, context.accepted)
 
 
 def _page(subject: Subject, query: HistoryQuery, parts: Parts) -> tuple[ServedPage, dict[str, Any]]:
