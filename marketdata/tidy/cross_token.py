@@ -55,8 +55,8 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     where a token of the market lacks the value or the entire book at that ``ts``, where only one token is known, and
     where the frame has more than ``tokens``.
 
-    With ``by="event"`` one row per (event, ts) of the Yes of all its markets, of which exactly one pays: ``ts event_id
-    markets bid_sum mid_sum ask_sum overround``. Null where a market lacks the value or the book, or the event is no
+    With ``by="event"`` rows are of events, of the Yes of all markets, of which exactly one pays: ``ts event_id markets
+    bid_sum mid_sum ask_sum overround``. Null where a market lacks the value or the book, or the event is no
     basket: its markets do not exclude each other, its list is open, so that an outcome without a market may win, or
     that is not known.
 
