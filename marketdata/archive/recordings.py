@@ -25,8 +25,8 @@ from marketdata.archive.storage.parquet import Store, is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
-from marketdata.points.columns import Books, Token, joined
-from marketdata.points.rebuild import Changes, Rebuilder, Tally, cleaned
+from marketdata.points.columns import Books, Ints, Token, joined
+from marketdata.points.rebuild import GAP, Changes, Rebuilder, Tally, cleaned
 from marketdata.points.views import VIEWS
 from marketdata.tidy.rebuild import disagreement
 from marketdata.times import MINUTE
@@ -80,6 +80,8 @@ class Import:
         self._journal.restore(self._feed, self._key)
         self._placed: dict[Token, Token] = {}
         self._strangers: set[str] = set()
+        # Times within the gaps of the recordings.
+        self.gaps: set[int] = set()
 
     @property
     def _key(self) -> str:
@@ -146,7 +148,8 @@ class Import:
     def put(self, books: Books, *, stand: bool) -> int:
         """Add books; stretches that a gap divides are added one by one, so that no range has the gap in it."""
         out, most = 0, max(self._store.base.micros, MINUTE)
-        for part in stretches(books, most if stand else max(most, self._options.max_age)):
+        gaps = np.array(sorted(self.gaps), np.int64)
+        for part in stretches(books, most if stand else max(most, self._options.max_age), gaps):
             out += ingest.add_points(self._store, "books", part, replace=False, complete=False)[1]
         return out
 
@@ -208,8 +211,11 @@ class _File:
         if batch.markets:
             self._run.learn(batch.markets)
         self._keep(self.feed.heard(batch.heard))
+        if self._format.stands:
+            self._run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
         if batch.changes is not None and len(batch.changes):
             changes, odd = cleaned(batch.changes)
+            self._run.gaps.update(changes.ts[changes.event == GAP].tolist())
             self._left_out.update(odd)
             tokens = tuple(map(self._run.place, changes.tokens))
             self._tokens.update(tokens)
@@ -306,12 +312,17 @@ class Journal:
 _JOURNAL = "journal.npz"
 
 
-def stretches(books: Books, most: int) -> Iterator[Books]:
-    """The books of all markets without what comes after a gap above ``most`` [microseconds], then that, and so on."""
+def stretches(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
+    """The books of all markets up to their first gap, then those up to the second, and so on.
+
+    A gap is a distance above ``most`` [microseconds], or one of these times.
+    """
     names: dict[str, int] = {}
     market = np.array([names.setdefault(t.market_id, len(names)) for t in books.tokens] or [0])[books.token]
     order = np.lexsort((books.ts, market))
-    step = (np.diff(books.ts[order]) > most) & (np.diff(market[order]) == 0)
+    ts = books.ts[order]
+    step = (np.diff(ts) > most) | (np.diff(np.searchsorted(gaps, ts, side="right")) != 0)
+    step &= np.diff(market[order]) == 0
     number = np.append(0, np.cumsum(step))[: len(order)]
     begins = np.append(True, np.diff(market[order]) != 0)[: len(order)]
     number = number - np.maximum.accumulate(np.where(begins, number, 0))

@@ -281,7 +281,8 @@ def test_an_ask_of_yes_is_a_bid_of_no(archive: Archive[Any], tmp_path: Path, uni
     assert best == [("No", 0.55, 0.6, 10.0), ("Yes", 0.4, 0.45, 20.0)]
 
 
-def test_over_a_missing_hour_nothing_is_carried(archive: Archive[Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("unchanged", [True, False])
+def test_over_a_missing_hour_nothing_is_carried(archive: Archive[Any], tmp_path: Path, unchanged: bool) -> None:
     """Hour files follow each other; where one is missing a change waits for the next book, and nothing is covered."""
     hour = 3600
     files = [
@@ -290,11 +291,13 @@ def test_over_a_missing_hour_nothing_is_carried(archive: Archive[Any], tmp_path:
             tmp_path / "T21.parquet", later([EVENTS[2], EVENTS[4]], 2 * hour) + later(EVENTS[:2], 2 * hour + 600)
         ),
     ]
-    report = archive.add_files(files)
+    report = archive.add_files(files, unchanged=unchanged)
     assert report["gaps"].to_list() == [0, 2]  # the missing hour, and eight minutes within the second file
     assert "2 change before a book" in report["note"][1]
-    covered = archive.coverage().select("start", "end").rows()
-    assert [((a.hour, a.minute), (b.hour, b.minute)) for a, b in covered] == [((0, 0), (0, 4)), ((2, 10), (2, 11))]
+    covered = [((a.hour, a.minute), (b.hour, b.minute)) for a, b in archive.coverage().select("start", "end").rows()]
+    assert (covered[0][0], covered[-1]) == ((0, 0), ((2, 10), (2, 11)))
+    assert [end for _, end in covered[:-1]][-1] == (0, 4)
+    assert not unchanged or len(covered) == 2
 
 
 def test_books_that_are_not_as_stated_stop_the_import(archive: Archive[Any], tmp_path: Path) -> None:
