@@ -122,7 +122,7 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
     return _Read(columns, envelope, notes)
 
 
-def _envelope(view: View, top: Any) -> Envelope:
+def _envelope(view: View, top: object) -> Envelope:
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
     model: type[Envelope] = MetricsEnvelope
@@ -151,7 +151,7 @@ def _read_books(body: bytes) -> _Read:
     ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
     if ts.min(initial=0) < _YEAR_1:
         raise _UnusualPageError
-    bounds = np.append(0, np.cumsum(sizes))
+    bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
     tokens = head.tokens_of(labels)
     books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), levels[:, 0], levels[:, 1])
     return _Read(books if all(sizes) else books.of_tokens(tokens, bounds), envelope, Counter())
@@ -220,7 +220,7 @@ def _head(text: bytes) -> _Head:
     )
 
 
-def _parse(body: Any) -> Any:
+def _parse(body: bytes) -> Any:
     """The parsed bytes; one parser per thread reuses its memory from page to page."""
     try:
         return _THREAD.parser.parse(body)

@@ -20,7 +20,7 @@ RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type
 M = TypeVar("M", bound=BaseModel)
 
 
-def parse(model: type[M], body: Any, what: str = "The answer") -> M:
+def parse(model: type[M], body: object, what: str = "The answer") -> M:
     """A loaded body as a model; ContractError with the path of the first wrong value of ``what``."""
     try:
         return model.model_validate(body)

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from marketdata.points.columns import Books, Data, Floats, Ints, Series, Token
 from marketdata.points.views import VIEWS, View, ViewSpec
 from marketdata.times import Range, parse_iso
 
+T = TypeVar("T")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
 _BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
@@ -69,7 +70,7 @@ def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | Non
     return reader.rows(view, groups)
 
 
-def _read_market(reader: _Reader, view: View, market_id: str, data: Any) -> Data:
+def _read_market(reader: _Reader, view: View, market_id: str, data: object) -> Data:
     path = "data"
     if isinstance(data, dict) and len(data) == 1:
         path = f"data.{next(iter(data))}"
@@ -91,7 +92,11 @@ class _Reader:
                 point = _expect(raw, dict, where)
                 ts.append(self.time(point, where))
                 points.append((where, point))
-        head = ((), np.append(0, np.cumsum([len(group) for _, _, group in groups])), np.array(ts, np.int64))
+        head = (
+            (),
+            np.append(0, np.cumsum([len(group) for _, _, group in groups], dtype=np.int64)),
+            np.array(ts, np.int64),
+        )
         out: Data
         if VIEWS[view].columns is Books:
             out = Books.of_levels(*head, *self.books(points))
@@ -118,14 +123,14 @@ class _Reader:
         price, size = np.array(levels, np.float64).reshape(-1, 2).T
         return np.array(counts, np.int64), price, size
 
-    def level(self, pair: Any, path: str) -> tuple[float, float]:
+    def level(self, pair: object, path: str) -> tuple[float, float]:
         if not isinstance(pair, list) or len(pair) < 2:
             _off(path, f"is {_short(pair)}, not a [price, size] pair")
         if len(pair) > 2:
             self.notes["level_with_more_than_two_numbers"] += 1
         return self.number(pair[0], f"{path}[0]"), self.number(pair[1], f"{path}[1]")
 
-    def numbers(self, points: list[tuple[str, dict[str, Any]]], spec: ViewSpec) -> dict[str, Any]:
+    def numbers(self, points: list[tuple[str, dict[str, Any]]], spec: ViewSpec) -> dict[str, Floats]:
         """The named fields as float columns, then every further field that is a number."""
         more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in spec.fields)
         out = {
@@ -199,7 +204,7 @@ class _Reader:
         return micros
 
 
-def _expect(value: Any, kind: type, path: str) -> Any:
+def _expect(value: object, kind: type[T], path: str) -> T:
     if not isinstance(value, kind):
         _off(path, f"is {_short(value)}, not {'an object' if kind is dict else 'a list'}")
     return value
@@ -209,7 +214,7 @@ def _off(path: str, what: str) -> NoReturn:
     raise ContractError(f"The answer does not follow the interface: {path} {what}.")
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value, default=str) if not isinstance(value, dict | list) or len(str(value)) < 60 else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

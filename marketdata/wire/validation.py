@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
+from marketdata.points.book import crossed, locked
 from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
@@ -33,8 +35,8 @@ def _check_books(books: Books, notes: Counter[str]) -> Books:
     if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
         _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
         _note(notes, "size_not_positive", size <= 0)
-    _note(notes, "crossed_book", books.bids.best > books.asks.best)
-    _note(notes, "locked_book", books.bids.best == books.asks.best)
+    _note(notes, "crossed_book", crossed(books)["crossed"])
+    _note(notes, "locked_book", locked(books)["locked"])
     return books
 
 
@@ -54,7 +56,7 @@ def _best_first(books: Books, notes: Counter[str]) -> Books:
     return Books.of_levels(books.tokens, books.bounds, books.ts, counts, price[order], size[order])
 
 
-def _note(notes: Counter[str], name: str, hits: np.ndarray) -> None:
+def _note(notes: Counter[str], name: str, hits: NDArray[np.generic]) -> None:
     found = int(np.count_nonzero(hits))
     if found:
         notes[name] += found
