@@ -486,14 +486,16 @@ def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
 
 def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
     """Times, numbers and codes that the verbs see are the memory of the frame."""
-    from marketdata.tidy.backends import opened
+    from marketdata.adapters import frames
+    from marketdata.adapters.dispatch import opened
 
     frame = md.testing.books("pandas")
-    table = opened(frame, ["books"])
-    assert np.shares_memory(table.array("price"), frame["price"].to_numpy())
-    assert np.shares_memory(table.array("ts"), frame["ts"].array.asi8)
-    assert np.shares_memory(table.array("token_id"), frame["token_id"].array.codes)
-    assert table.book() is table
+    own = opened(frame, ["books"])
+    rows = frames.level_rows(own)
+    assert np.shares_memory(frames.books(own).bids.price, frame["price"].to_numpy())
+    assert np.shares_memory(rows.entries.ts, frame["ts"].array.asi8)
+    assert np.shares_memory(own.codes("token_id"), frame["token_id"].array.codes)
+    assert rows.entries.place is None
 
 
 @pytest.mark.parametrize("column", ["ts", "price", "token_id", "side"])

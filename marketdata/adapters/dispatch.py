@@ -130,12 +130,12 @@ def in_query(
     )  # fmt: skip
 
 
-def opened(native: Any, kinds: Iterable[Kind]) -> Frame:
-    """The columns of a native frame in memory; NotTidyError if its library is unknown or columns are missing."""
+def opened(native: Any, kinds: Iterable[Kind] | None = None) -> Frame:
+    """The columns of a native frame in memory; NotTidyError if its library is unknown, or it is none of ``kinds``."""
     frame = frames.of_native(native)
     if frame is None:
         raise _unknown(native)
-    frame.kind = kind_of(frame.names, kinds)
+    frame.kind = frame.kind if kinds is None else kind_of(frame.names, kinds)
     return frame
 
 
@@ -167,6 +167,20 @@ def collected(native: Any) -> Any:
     if not is_in_memory(native):
         raise _unknown(native)
     return native
+
+
+def distinct_rows(native: Any, names: Sequence[str]) -> Any:
+    """The rows of some columns of a lazy frame or one of an engine, each once, where the frame is."""
+    if is_dask_dataframe(native):
+        return native[list(names)].drop_duplicates()
+    return native.select(names).unique() if is_lazy(native) else engines.selected(native, names).distinct()
+
+
+def selected(native: Any, names: Sequence[str]) -> Any:
+    """Some columns of a frame of any kind."""
+    if is_pandas_dataframe(native) or is_dask_dataframe(native):
+        return native[list(names)]
+    return engines.selected(native, names) if engines.is_engine(native) else native.select(names)
 
 
 def read(frame: F) -> F:
@@ -223,7 +237,8 @@ def has_grid(frame: Any) -> bool:
 
 def as_frame_of(native: Any, build: Callable[[Frame], Any]) -> Any:
     """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
-    out = build(frames.of_native(native) or frames.new("polars"))
+    own = frames.of_native(native)
+    out = build(frames.new("polars") if own is None else own)
     return out.lazy() if is_lazy(native) else out
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters.frame import Column, Frame, Levels, Lists, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ArrowFrame, PolarsFrame
+from marketdata.adapters.polars import ArrowFrame, PolarsFrame, made
 from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
@@ -130,6 +130,16 @@ def level_rows(frame: Frame, *, whole: bool = True, identity: Sequence[str] = ID
     return Rows(replace(entries, place=place), sides, levels, both)
 
 
+def is_in_order(frame: Frame) -> bool:
+    """Whether rows are by token and time already, each with ids and a time."""
+    who = _who(frame, IDENTITY)
+    if "ts" not in frame.names or not who:
+        return False
+    groups = _groups(frame, IDENTITY)
+    missing = any(None in frame.texts(c, groups) for c in who) or order.NO_TIME in frame.unchecked("ts")[groups]
+    return not missing and _entries(frame, IDENTITY, strictly=False) is not None
+
+
 def _who(frame: Frame, identity: Sequence[str]) -> list[str]:
     """The columns that identify tokens (markets)."""
     return [c for c in frame.ids if c in identity]
@@ -154,7 +164,7 @@ def _tokens(frame: Frame, groups: Ints, identity: Sequence[str]) -> Columns | No
     """
     who, ts = _who(frame, identity), frame.unchecked("ts")
     heads = {c: frame.texts(c, groups) for c in who}
-    if (len(groups) and ts[groups].min() == np.iinfo(np.int64).min) or any(
+    if (len(groups) and ts[groups].min() == order.NO_TIME) or any(
         None in heads[c] for c in who if c != "token_label" and len(identity) == len(IDENTITY)
     ):
         _check(frame, identity)
@@ -199,6 +209,15 @@ def _nulls_last(frame: Frame) -> Ints:
     level = frame.levels().astype(np.int64)
     level[frame.missing_levels()] = int(level.max(initial=0)) + 1
     return level
+
+
+def heads(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
+    """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
+    first = which = np.zeros(len(frame), np.int64)
+    for name in names:
+        _, own = order.distinct(frame.codes(name) if name in ID_COLUMNS else frame.other_codes(name))
+        first, which = order.distinct(which * (int(own.max(initial=0)) + 1) + own)
+    return first if names else first[:1], which
 
 
 def ranks(frame: Frame, name: str) -> Ints:
@@ -351,6 +370,11 @@ def column(frame: Frame, columns: Columns, name: str) -> Column:
 def times(ts: Ints) -> NDArray[np.datetime64]:
     """Microseconds as a column of times."""
     return np.asarray(ts, np.int64).view("M8[us]")
+
+
+def of_another(frame: Frame, name: str, rows: Ints) -> Column:
+    """Rows of a column of a frame that may be of another library."""
+    return made(name, Passed(frame, name, rows))
 
 
 def labels(frame: Frame, columns: Columns) -> dict[str, Column]:

@@ -13,7 +13,7 @@ import polars as pl
 from marketdata.adapters import polars
 from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
 from marketdata.adapters.normalization import from_codes
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.schema import ASK, BID
 
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
@@ -33,8 +33,11 @@ class PandasFrame(Frame):
         """See `Frame`."""
         import pandas as pd
 
-        column = self.native[name]
-        column = column if self.rows is None else pd.Series(column.array.take(self.rows), copy=False)
+        column, rows = self.native[name], self.rows
+        if isinstance(column.dtype, pd.ArrowDtype | pd.StringDtype) and rows is not None:
+            whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no rows taken
+            return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
+        column = column if rows is None else pd.Series(column.array.take(rows), copy=False)
         if isinstance(column.dtype, pd.SparseDtype):
             column = pd.Series(column.to_numpy())
         dtype, array = column.dtype, column.array
@@ -58,6 +61,14 @@ class PandasFrame(Frame):
             missing = pl.Series(np.asarray(array.isna()))
             return values.set(missing, None) if missing.any() else values
         return column.astype(object).tolist()
+
+    def numbers(self, name: str) -> Floats:
+        """See `Frame`; those of numpy as they are."""
+        array = self.native[name].array
+        if str(array.dtype) != "float64":
+            return super().numbers(name)
+        plain = np.asarray(array)
+        return self._read("numbers", name, lambda: _plain(plain) if self.rows is None else plain[self.rows])  # type: ignore[no-any-return]
 
     def fast(self, name: str) -> Any:
         """See `Frame`."""
@@ -138,7 +149,7 @@ def _column(name: str, column: Any, wanted: Any) -> Any:
         return pd.arrays.IntegerArray(np.where(missing, 0, column.level).astype(np.int32), missing)
     if column.dtype.kind == "M":
         return pd.Series(column.view(np.int64), copy=False).astype("datetime64[us, UTC]")
-    return column
+    return np.ascontiguousarray(column)
 
 
 def _of_polars(column: pl.Series, wanted: Any) -> Any:

@@ -196,7 +196,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         return data
     import narwhals.stable.v2 as nw
 
-    from marketdata.tidy.backends import in_memory, names_of
+    from marketdata.adapters.dispatch import collected, names_of
     from marketdata.tidy.frames import to_columns
 
     if not VIEWS[view].has_tokens:
@@ -207,7 +207,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         columns = to_columns(view, data, lookup=True)
     else:
         # Some rows at a time: on the way they take several times the memory of their points.
-        rows = nw.from_native(in_memory(data), eager_only=True)
+        rows = nw.from_native(collected(data), eager_only=True)
         parts = (rows[n : n + _PORTION].to_native() for n in range(0, len(rows), _PORTION))
         columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
     if isinstance(columns, Books):
@@ -221,12 +221,12 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
     """Metric rows with the market id of their slug."""
     import narwhals.stable.v2 as nw
 
-    from marketdata.tidy.backends import in_memory, names_of
+    from marketdata.adapters.dispatch import collected, names_of
 
     names = names_of(frame)
     if "market_id" in names or "slug" not in names:
         return frame
-    eager = nw.from_native(in_memory(frame), eager_only=True)
+    eager = nw.from_native(collected(frame), eager_only=True)
     slugs = [None if s is None else str(s) for s in eager["slug"].to_list()]
     ids: dict[str | None, str] = {}
     for slug in dict.fromkeys(slugs):

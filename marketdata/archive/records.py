@@ -24,10 +24,10 @@ def rows_of(frame: Any) -> list[Record]:
         return [{str(k): plain(v) for k, v in row.items()} for row in frame]
     import narwhals.stable.v2 as nw
 
-    from marketdata.tidy.backends import in_memory
+    from marketdata.adapters.dispatch import collected
 
     try:
-        eager = nw.from_native(in_memory(frame), eager_only=True)
+        eager = nw.from_native(collected(frame), eager_only=True)
     except NotTidyError:
         raise ConfigError(
             f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from marketdata.adapters import normalization
+from marketdata.adapters import frames, normalization
+from marketdata.adapters.dispatch import collected, in_memory, names_of, opened
 from marketdata.errors import ConfigError, not_installed
 from marketdata.plot.chart import (
     ASK,
@@ -37,8 +39,8 @@ from marketdata.points import schema
 from marketdata.points.arguments import choice
 from marketdata.points.resample import run_ends
 from marketdata.tidy import forecast_scores, shapes
-from marketdata.tidy.backends import in_memory, names_of, opened, source_of
 from marketdata.tidy.cross_token import probabilities
+from marketdata.tidy.frames import to_frame
 from marketdata.tidy.quotes import bbo
 from marketdata.times import MINUTE, to_micros
 
@@ -98,7 +100,7 @@ def prices(
     >>> ax.get_title("left"), ax.get_ylabel(), [line.get_label() for line in ax.lines]
     ('Will it rain?', 'price [probability]', ['Yes', 'No'])
     """
-    table = opened(in_memory(frame), ["prices"])
+    table = in_memory(frame, ["prices"])
     counts = [c for c in ("price_count",) if c in table.names]
 
     def marks(token: _Token, look: _Look) -> Iterator[Line]:
@@ -163,7 +165,7 @@ def metrics(
     ``spread``: probability), x: time [UTC]. A metric that goes up and down is a faint line with its median over 1/120
     of the time.
     """
-    table = opened(in_memory(frame), ["metrics"])
+    table = in_memory(frame, ["metrics"])
     if column not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     known, tokens = _texts_of_markets(markets), list(_tokens(table, [column]))
@@ -306,7 +308,7 @@ def calibration(
     for the histogram: the larger a dot, the more forecasts. ``outcomes bins of`` as for `marketdata.calibration`;
     others see `prices`.
     """
-    table = forecast_scores.calibration(in_memory(frame), outcomes, bins, of=of, interval=interval)
+    table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
     start, end, points, forecast, outcome = (
         np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
     )
@@ -362,7 +364,7 @@ def outcomes(
     ['No 57.0%', 'Yes 43.0%']
     """
     by: Literal["market", "event"] = "market" if events is None else "event"
-    scaled = probabilities(in_memory(frame), by=by, events=events)
+    scaled = probabilities(collected(frame), by=by, events=events)
     found = list(_tokens(opened(scaled, ["series"]), ["probability"]))
     if events is None and (several := len({token.market_id for token in found})) > 1:
         raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
@@ -395,7 +397,7 @@ def account(
     >>> [line.get_label() for line in ax.lines], [one.get_ylabel() for one in ax.figure.axes]
     (['at the mid', 'if sold'], ['profit [USD]', 'drawdown [USD]'])
     """
-    source = source_of(in_memory(frame))
+    source = in_memory(frame)
     schema.require("A chart of an account", ("ts", *_ACCOUNT), source.names)
     whole = pl.DataFrame({c: pl.Series(source.raw(c)) for c in ("ts", *_ACCOUNT)}).sort("ts")
     ts = normalization.times(whole["ts"], "ts").to_physical().to_numpy().astype("M8[us]")
@@ -427,7 +429,7 @@ def coverage(
     Returns the chart, x: time [UTC], y: market and view. White: never fetched; a range is drawn
     1/400 of the chart wide at least. Of more than 150 rows some are unnamed.
     """
-    source = source_of(in_memory(frame))
+    source = in_memory(frame)
     schema.require("A coverage frame", _COVERAGE, source.names)
     ids, views, every = (_texts(source, c) for c in ("market_id", "view", "state"))
     whose = list(zip(ids, views, strict=True))
@@ -521,12 +523,13 @@ class _Look:
 
 
 def _levels(frame: Any) -> pl.DataFrame:
-    return opened(in_memory(frame), ["books"]).frame()
+    levels: pl.DataFrame = to_frame(frames.books(in_memory(frame, ["books"])), "polars")
+    return levels
 
 
 def _touch(frame: Any) -> Any:
     """Best bids and offers in memory; of books only these are read into it."""
-    return in_memory(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
+    return collected(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
 
 
 def _by_market(
@@ -575,13 +578,11 @@ def _by_market(
 
 def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
     """Each token's rows by time, or each market's; markets and tokens in the order of their ids."""
-    table = table.in_order(columns)
-    ts, values = table.array("ts").astype("M8[us]"), {c: table.array(c) for c in columns}
-    starts, ends = table.groups, run_ends(table.groups, len(ts))
-    ids = {c: table.texts(c, starts) if c in table.keys else [""] * len(starts) for c in schema.ID_COLUMNS}
-    for market, token, label, a, b in zip(*ids.values(), starts, ends, strict=True):
-        own = {c: v[a:b] for c, v in values.items()}
-        yield _Token(market or "", token or "", label or _shortened(token or "", 13), ts[a:b], own)
+    series = frames.series(table, columns)
+    ts = series.ts.astype("M8[us]")
+    for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
+        own = {c: v[a:b] for c, v in series.values.items()}
+        yield _Token(market, token or "", label or _shortened(token or "", 13), ts[a:b], own)
 
 
 def _looks(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, _Look]]:
@@ -629,7 +630,7 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
         return {}
     if isinstance(markets, Mapping):
         return dict(markets)
-    source = source_of(in_memory(markets))
+    source = in_memory(markets)
     names = source.names
     key = next((c for c in ("market_id", "id") if c in names), None)
     text = next((c for c in ("question", "slug") if c in names), None)
@@ -780,7 +781,7 @@ def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
 def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
     """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
     panel = Panel("", y_range=None, thousands="y")
-    table = opened(in_memory(frame), ["metrics"])
+    table = in_memory(frame, ["metrics"])
     for one in _tokens(table, ["volume"] if "volume" in table.names else []):
         there = ~np.isnan(one.columns.get("volume", np.full(len(one.ts), np.nan)))
         hours, value = one.ts[there].astype("M8[h]"), one.columns["volume"][there] if there.any() else np.empty(0)

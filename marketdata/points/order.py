@@ -14,6 +14,8 @@ from marketdata.points.resample import group_starts, run_ends
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
+NO_TIME = int(np.iinfo(np.int64).min)
+"""What a missing time is."""
 # numpy sorts numbers of 16 bits by counting them; runs of so many rows and more that rise are merged faster.
 _DIGIT, _RUN = 16, 100
 
@@ -76,9 +78,21 @@ def distinct(codes: NDArray[np.integer]) -> tuple[Ints, Ints]:
     return place[place >= 0], (np.cumsum(place >= 0) - 1)[shifted]
 
 
+def is_sorted(*keys: NDArray[np.integer]) -> bool:
+    """Whether entries are in the order of the first key, then of the second, and so on."""
+    equal = np.ones(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        if (equal & (key[1:] < key[:-1])).any():
+            return False
+        equal &= key[1:] == key[:-1]
+    return True
+
+
 def sorted_by(*keys: NDArray[np.integer]) -> Ints:
     """Positions in the order of the first key, then of the second, and so on; stable."""
     order: Ints | None = None
+    if is_sorted(*keys):
+        return np.arange(len(keys[0]), dtype=np.int64)
     for key in reversed(keys):
         found = key if order is None else key[order]
         falls = np.count_nonzero(found[1:] < found[:-1])

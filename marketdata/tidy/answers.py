@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from narwhals.stable.v2.dependencies import is_dask_dataframe, is_pandas_dataframe
-
-from marketdata.adapters import engines
+from marketdata.adapters.dispatch import names_of, read, selected
 from marketdata.errors import NotTidyError
 from marketdata.points.records import TOKEN_LISTS, is_answer
-from marketdata.tidy.backends import names_of, read
 
 F = TypeVar("F")
 
@@ -47,12 +44,7 @@ def without_answers(markets: F) -> F:
     frame: Any = read(markets)
     left = set(answers(frame))
     names = [name for name in names_of(frame) if name not in left]
-    kept: Any
-    if is_pandas_dataframe(frame) or is_dask_dataframe(frame):
-        kept = frame[names]
-    else:
-        kept = engines.selected(frame, names) if engines.is_engine(frame) else frame.select(names)
-    return kept  # type: ignore[no-any-return]
+    return selected(frame, names)  # type: ignore[no-any-return]
 
 
 def answers_of_records(names: list[str]) -> list[str]:

@@ -8,29 +8,19 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import polars as pl
-from narwhals.stable.v2.dependencies import is_dask_dataframe
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import collected, in_query, is_dask, is_lazy, kind_name, names_of, opened, read, run
 from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_engine
+from marketdata.adapters.frame import Column, Frame, Passed
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import order
+from marketdata.points.asof import Keyed, latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import answers_of_records
-from marketdata.tidy.backends import (
-    Result,
-    Taken,
-    closed,
-    in_memory,
-    in_query,
-    kind_name,
-    names_of,
-    read,
-    run,
-    source_of,
-)
 from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
-from marketdata.tidy.table import EagerTable
 from marketdata.times import to_duration
 
 F = TypeVar("F")
@@ -57,11 +47,11 @@ def available_at(frame: F, resolution: str) -> F:
     return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
-def _available_at(table: EagerTable, width: BucketWidth) -> Result:
-    table.in_order(unique=False)  # for its checks
-    known = pl.Series(KNOWN, table.array("ts") + width.micros).cast(pl.Datetime("us", "UTC"))
-    names = [c for c in table.names if c != KNOWN]
-    return Result(known.to_frame(), [Taken(table.source, {c: c for c in names}, table.rows)], [*names, KNOWN])
+def _available_at(frame: Frame, width: BucketWidth) -> Any:
+    rows = frames.rows(frame)
+    known = frames.times(rows.ts + width.micros)
+    names = [c for c in frame.names if c != KNOWN]
+    return frames.rows_to_frame(frame, rows.place, {KNOWN: known}, [*names, KNOWN])
 
 
 def asof_join(
@@ -114,15 +104,16 @@ def asof_join(
         allow_exact_matches,
         suffix,
     )
-    if is_dask_dataframe(left) or is_dask_dataframe(right):
+    if is_dask(left) or is_dask(right):
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")
     if kind_name(left) != kind_name(right):
         raise ConfigError(
             f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
         )
     joined: Any
-    if isinstance(left, pl.LazyFrame):
-        joined = in_query(left, lambda rows, others: _joined(rows, others, how), right)
+    if is_lazy(left):
+        query: Any = left
+        joined = in_query(query, lambda rows, others: _joined(rows, others, how), right)
     elif is_engine(left):
         joined = _in_engine(left, right, how)
     else:
@@ -140,8 +131,8 @@ class _Join(NamedTuple):
 
 
 def _joined(left: Any, right: Any, how: _Join) -> Any:
-    tables = [EagerTable(source_of(f), "series") for f in (left, right)]
-    return closed(_found(*tables, keys=_keys(tables[0].names, tables[1].names, how), how=how), left)
+    both = opened(left), opened(right)
+    return _found(*both, keys=_keys(both[0].names, both[1].names, how), how=how)
 
 
 def _in_engine(left: Any, right: Any, how: _Join) -> Any:
@@ -150,7 +141,7 @@ def _in_engine(left: Any, right: Any, how: _Join) -> Any:
     if keys:
         out = apply_to_both(left, right, partial(_joined, how=how), keys)
     else:
-        out = apply(left, partial(_joined, right=in_memory(right), how=how), ids)
+        out = apply(left, partial(_joined, right=collected(right), how=how), ids)
     return out if ids and {*keys} <= {*ids} else in_order_of(out, [*ids, how.on])
 
 
@@ -192,52 +183,60 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
     return out
 
 
-def _found(left: EagerTable, right: EagerTable, *, keys: tuple[str, ...], how: _Join) -> Result:
+def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> Any:
     on, tolerance, suffix = how.on, how.tolerance, how.suffix
-    left.check()
-    right.check()
+    left.check_numbers()
+    right.check_numbers()
     known = _known(right, how.width)
-    moments = left.instants(on)
+    moments = left.times(on)
     codes = _codes(left, right, keys)
-    sought, kept = left.order([], codes[0], moments), right.order([], codes[1], known)
-    right.refuse_doubles(kept, [codes[1], known], [*keys, KNOWN])
-    a = pl.DataFrame({"id": codes[0][sought], "at": moments[sought] - (not how.exact)})
-    b = pl.DataFrame({"id": codes[1][kept], "at": known[kept], "row": kept})
-    both = a.join_asof(b, on="at", by="id", strategy="backward", check_sortedness=False)
-    rows = np.empty(len(left), np.int64)
-    rows[sought] = both["row"].fill_null(-1).to_numpy()
+    kept = order.sorted_by(codes[1], known)
+    _refuse_doubles(right, kept, [codes[1][kept], known[kept]], [*keys, KNOWN])
+    sought = Keyed(codes[0], moments, order.sorted_by(codes[0], moments))
+    rows = latest(sought, Keyed(codes[1], known, kept), exact=how.exact)
     known = np.append(known, _NO_TIME)
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
-    order = None
-    if on != "ts" or not left.is_in_order():
-        order = left.order([c for c in ID_COLUMNS[:2] if c in left.names], moments)
-        rows = rows[order]
+    place = None
+    if on != "ts" or not frames.is_in_order(left):
+        place = order.sorted_by(*(frames.ranks(left, c) for c in ID_COLUMNS[:2] if c in left.names), moments)
+        rows = rows[place]
     more = _renamed(left.names, right.names, keys, suffix)
-    taken = [Taken(left.source, {c: c for c in left.names}, order), Taken(right.source, more, rows)]
-    if KNOWN in right.names:
-        return Result(pl.DataFrame(), taken, [*left.names, *more.values()])
-    name = KNOWN + suffix if KNOWN in left.names else KNOWN
-    stamps = pl.DataFrame({name: known[rows]}).with_columns(pl.when(pl.col(name) > _NO_TIME).then(name))
-    return Result(stamps.cast(pl.Datetime("us", "UTC")), taken, [*left.names, *more.values(), name])
+    values: dict[str, Column] = {new: Passed(right, old, rows) for old, new in more.items()}
+    if KNOWN not in right.names:
+        values[KNOWN + suffix if KNOWN in left.names else KNOWN] = frames.times(known[rows])
+    return frames.rows_to_frame(left, place, values)
 
 
-def _known(right: EagerTable, width: BucketWidth | None) -> Ints:
+def _refuse_doubles(right: Frame, rows: Ints, keys: Sequence[Ints], names: Sequence[str]) -> None:
+    """Refuse different rows with equal keys; the keys are those of these rows, and rise."""
+    same = order.same_as_before(*keys)
+    if not same.any():
+        return
+    ordered = right.take(rows)
+    if (same & ~order.same_as_before(*(ordered.comparable(c) for c in right.names))).any():
+        raise NotTidyError(
+            f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
+            "md.bbo(books) or md.to_wide(books)."
+        )
+
+
+def _known(right: Frame, width: BucketWidth | None) -> Ints:
     if KNOWN in right.names:
-        return right.instants(KNOWN)
+        return right.times(KNOWN)
     assert width is not None
-    ts = right.array("ts")
+    ts = right.times("ts")
     warn_of_grid(ts, width, "right_resolution")
     return ts + width.micros
 
 
-def _codes(left: EagerTable, right: EagerTable, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
+def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
     """One integer for each row of both frames, equal where the ids are; a missing id equals none."""
-    place: dict[tuple[str, ...], int] = {}
+    place: dict[tuple[str | None, ...], int] = {}
     out = []
-    for none, table in ((-1, left), (-2, right)):
-        heads, which = table.owners(keys)
-        texts = zip(*(table.any_texts(c, heads) for c in keys), strict=True) if keys else [()] * len(heads)
+    for none, frame in ((-1, left), (-2, right)):
+        heads, which = frames.heads(frame, keys)
+        texts = zip(*(frame.texts(c, heads) for c in keys), strict=True) if keys else [()] * len(heads)
         codes = [none if None in t else place.setdefault(t, len(place)) for t in texts]
         out.append(np.array(codes, np.int64)[which])
     return out[0], out[1]
@@ -259,15 +258,15 @@ def gaps(frame: F, resolution: str) -> F:
     return run(frame, partial(_gaps, width=width), _KINDS, watch=warn_if_coarser(width, "resolution"))
 
 
-def _gaps(table: EagerTable, width: BucketWidth) -> pl.DataFrame:
-    table = table.in_order(unique=False)
-    ts = width.floor(table.array("ts"))
+def _gaps(frame: Frame, width: BucketWidth) -> Any:
+    rows = frames.rows(frame)
+    ts = width.floor(rows.ts)
     step = np.diff(ts, prepend=ts[:1])
-    step[table.groups] = 0
+    step[rows.starts] = 0
     at = np.flatnonzero(step > width.micros)
-    data = {c: table.column(c).gather(at) for c in table.keys}
-    data |= {
-        name: pl.Series(v).cast(pl.Datetime("us", "UTC"))
-        for name, v in (("start", ts[at - 1] + width.micros), ("end", ts[at]))
+    values: dict[str, Column] = {
+        "start": frames.times(ts[at - 1] + width.micros),
+        "end": frames.times(ts[at]),
+        "missing": step[at] // width.micros - 1,
     }
-    return pl.DataFrame({**data, "missing": pl.Series(step[at] // width.micros - 1)})
+    return frames.to_frame(frame, rows.take(at), values, [*frame.ids, *values])

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import narwhals.stable.v2 as nw
 from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
 
+from marketdata.adapters.dispatch import read
 from marketdata.adapters.normalization import check_ids
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import ID_COLUMNS, check_names, kind_of
-from marketdata.tidy.backends import read
 
 F = TypeVar("F")
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 
-from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points.columns import Ints, ranges
-from marketdata.points.resample import run_ends
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import run, series_of
+from marketdata.adapters.frame import Column, Frame
+from marketdata.errors import ConfigError
+from marketdata.points import windows as rules
+from marketdata.points.order import distinct
 from marketdata.points.schema import ID_COLUMNS, Kind, require
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import Result, Taken, run, series_of
 from marketdata.tidy.outcomes import resolution_times
-from marketdata.tidy.table import EagerTable
 from marketdata.times import SECOND, to_duration
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")
 _LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
-_TIME = pl.Datetime("us", "UTC")
 
 
 def time_to_resolution(frame: F, outcomes: Any) -> F:
@@ -44,15 +42,13 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, partial(_with_time_left, ends=ends), _KINDS, together="row", further=True)
 
 
-def _with_time_left(table: EagerTable, ends: dict[str, int]) -> Result:
-    require("A tidy frame", ["market_id"], table.names)
-    names = [c for c in table.names if c != _LEFT]
-    market, ts = table.array("market_id"), table.array("ts")
-    codes, first = np.unique(market, return_index=True)
-    at = np.array([ends.get(str(name), np.nan) for name in table.texts("market_id", first)], float)
-    left = (at[np.searchsorted(codes, market)] - ts) / SECOND
-    added = pl.DataFrame({_LEFT: pl.Series(left, dtype=pl.Float64).fill_nan(None)})
-    return Result(added, [Taken(table.source, {c: c for c in names}, table.rows)], [*names, _LEFT])
+def _with_time_left(frame: Frame, ends: dict[str, int]) -> Any:
+    require("A tidy frame", ["market_id"], frame.names)
+    names = [c for c in frame.names if c != _LEFT]
+    first, market = distinct(frame.codes("market_id"))
+    at = np.array([ends.get(str(name), np.nan) for name in frame.texts("market_id", first)], float)
+    left = (at[market] - frame.times("ts")) / SECOND
+    return frames.rows_to_frame(frame, None, {_LEFT: left}, [*names, _LEFT])
 
 
 def around(
@@ -93,54 +89,22 @@ def around(
     return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
 
 
-def _windows(table: EagerTable, moments: EagerTable, reach: tuple[int, int], width: BucketWidth | None) -> Result:
+def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Any:
     keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
     further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
-    taken = sorted({*further, _MOMENT, _OFFSET} & set(table.names))
-    if taken:
+    twice = sorted({*further, _MOMENT, _OFFSET} & set(frame.names))
+    if twice:
         raise ConfigError(
-            f"{', '.join(map(repr, taken))} would be in the result twice; rename the column of one frame."
+            f"{', '.join(map(repr, twice))} would be in the result twice; rename the column of one frame."
         )
-    require("A frame with moments of markets", keys, table.names)
-    ordered = table.book(whole=False) if table.kind == "books" else table.in_order(unique=False)
-    at, rows = _around(ordered, moments, keys, reach)
-    moment = moments.array("ts")[at]
-    offset = ordered.array("ts")[rows] - moment
+    require("A frame with moments of markets", keys, frame.names)
+    entries = frames.level_rows(frame, whole=False).entries if frame.kind == "books" else frames.rows(frame)
+    owners = zip(*(moments.texts(c) for c in keys), strict=True) if keys else [()] * len(moments)
+    at, rows = rules.around(entries, moments.times("ts"), list(owners), keys, reach)
+    moment = moments.times("ts")[at]
+    offset = entries.ts[rows] - moment
     if width is not None:
         offset = offset // width.micros * width.micros
-    added = pl.DataFrame(
-        {_MOMENT: pl.Series(moment).cast(_TIME), _OFFSET: pl.Series(offset / SECOND, dtype=pl.Float64)}
-    )
-    own = Taken(table.source, {c: c for c in table.names}, ordered.rows[rows])
-    # As polars columns: moments may be of another library than the frame.
-    brought = [_brought(moments, c).gather(at) for c in further]
-    return Result(added.with_columns(brought), [own], [*table.names, *further, _MOMENT, _OFFSET])
-
-
-def _brought(moments: EagerTable, name: str) -> pl.Series:
-    try:
-        return pl.Series(name, moments.source.raw(name))
-    except OverflowError:
-        raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
-
-
-def _around(table: EagerTable, moments: EagerTable, keys: list[str], reach: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Places of moments and their rows, by moment and then row; the table is in tidy order."""
-    ts, when, (before, after) = table.array("ts"), moments.array("ts"), reach
-    heads = table.groups
-    ends = run_ends(heads, len(ts))
-    owner = list(zip(*(moments.texts(c) for c in keys), strict=True)) if keys else [()] * len(when)
-    wanted = defaultdict(list)
-    for i, key in enumerate(owner):
-        wanted[key].append(i)
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    groups = list(zip(*(table.texts(c, heads) for c in keys), strict=True)) if keys else [()] * len(heads)
-    for key, a, b in zip(groups, heads.tolist(), ends.tolist(), strict=True):
-        some = np.array(wanted.get(key, ()), np.int64)
-        if len(some):
-            first = a + np.searchsorted(ts[a:b], when[some] - before)
-            lengths = a + np.searchsorted(ts[a:b], when[some] + after) - first
-            found.append((np.repeat(some, lengths), ranges(first, lengths)))
-    at, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.lexsort((rows, at))
-    return at[order], rows[order]
+    values: dict[str, Column] = {c: frames.of_another(moments, c, at) for c in further}
+    values |= {_MOMENT: frames.times(moment), _OFFSET: offset / SECOND}
+    return frames.rows_to_frame(frame, entries.rows[rows], values)

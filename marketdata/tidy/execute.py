@@ -7,22 +7,21 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory, series_of
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.fees import Schedule, schedule
-from marketdata.points.resample import run_ends
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import closed, in_memory, opened, series_of
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.tidy.table import refuse_cents
 from marketdata.times import to_text
 
 Token = tuple[str, str]
@@ -97,12 +96,13 @@ def execute(
     delay = whole("latency", latency, least=0)
     hold = None if exit_after is None else whole("exit_after", exit_after) * width
     known = schedule(fees)
-    rows = in_memory(books)
-    table = opened(rows, ("books",)).book()
-    refuse_cents(table, "price")
-    ladders = _Ladders(table)
+    own = in_memory(books, ("books",))
+    snapshots = frames.books(own)
+    for one in (snapshots.bids, snapshots.asks):
+        refuse_cents("price", one.price)
+    ladders = _Ladders(snapshots)
     given = _orders(orders, delay * width)
-    for name, times in (("books", table.array("ts")), ("orders", np.array([order.signal_ts for order in given]))):
+    for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given]))):
         _check_grid(name, times, resolution, width)
     payoffs = (
         None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
@@ -119,8 +119,8 @@ def execute(
     if given and all(fill[-1] == "no book" for account in accounts for fill in account.fills):
         _warn_of_no_book(given, ladders, resolution)
     # The side of an order has other values than that of a level.
-    kind = nw.from_native(rows).drop("side", strict=False).to_native()
-    return Execution(*(closed(frame, kind) for frame in _frames(accounts, ladders.labels, payoffs)))
+    like = own.without("side")
+    return Execution(*(frames.of_table(like, table) for table in _frames(accounts, ladders.labels, payoffs)))
 
 
 def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
@@ -186,16 +186,11 @@ class _Snapshot:
 
 
 class _Ladders:
-    def __init__(self, table: Any) -> None:
-        self._price, self._size = table.array("price"), table.array("size")
-        self._sides, self._ts = table.sides, table.array("ts")[table.sides.starts]
-        heads = table.groups
-        firsts = np.searchsorted(table.sides.starts, heads)
-        tokens = list(zip(table.texts("market_id", heads), table.texts("token_id", heads), strict=True))
-        ranges = zip(firsts.tolist(), run_ends(firsts, len(self._ts)).tolist(), strict=True)
-        self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, ranges, strict=True))
-        names = table.texts("token_label", heads) if "token_label" in table.keys else [None] * len(heads)
-        self.labels = dict(zip(tokens, names, strict=True))
+    def __init__(self, books: Books) -> None:
+        self._books, self._ts = books, books.ts
+        tokens = [(t.market_id, str(t.token_id)) for t in books.tokens]
+        self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, pairwise(books.bounds.tolist()), strict=True))
+        self.labels = dict(zip(tokens, (t.token_label for t in books.tokens), strict=True))
 
     def times(self, token: Token) -> Ints:
         """When the buckets of a token that have a book begin."""
@@ -215,11 +210,10 @@ class _Ladders:
         return at
 
     def _snapshot(self, i: int) -> _Snapshot:
-        start, asks, end = (int(at[i]) for at in self._sides)
         levels = {}
-        for buys, rows in ((False, slice(start, asks)), (True, slice(asks, end))):
-            held = ~np.isnan(self._price[rows])
-            levels[buys] = self._price[rows][held], self._size[rows][held]
+        for buys, side in ((False, self._books.bids), (True, self._books.asks)):
+            rows = slice(int(side.begins[i]), int(side.begins[i] + side.counts[i]))
+            levels[buys] = side.price[rows], side.size[rows]
         return _Snapshot(levels)
 
 
@@ -291,9 +285,9 @@ class _Account:
 
 def _orders(given: Any, delay: int) -> list[_Order]:
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
-    ts, size = table.array("ts").tolist(), table.array("size").tolist()
-    sides = list(table.source.raw("side"))
-    limits = table.array("limit") if "limit" in table.names else np.full(len(ts), np.nan)
+    ts, size = table.times("ts").tolist(), table.numbers("size").tolist()
+    sides = list(table.raw("side"))
+    limits = table.numbers("limit") if "limit" in table.names else np.full(len(ts), np.nan)
     if len(wrong := np.flatnonzero(outside_0_1(limits))):
         raise NotTidyError(f"limit of row {wrong[0]} of the orders is {limits[wrong[0]]:g}, {NOT_0_1}")
     tokens = (

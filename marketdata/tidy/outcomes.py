@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-import polars as pl
-from narwhals.stable.v2.dependencies import is_dask_dataframe
+import numpy as np
 
-from marketdata.adapters import engines
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
+from marketdata.adapters.frame import NO_TIME, Column
+from marketdata.adapters.frames import times
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import ID_COLUMNS, require
-from marketdata.tidy.backends import closed, in_memory, is_lazy, names_of, source_of
 from marketdata.tidy.records import columns_of
-from marketdata.tidy.table import EagerTable
 from marketdata.times import to_datetime, to_micros
 
 F = TypeVar("F")
@@ -53,7 +53,8 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    return as_kind_of(markets, _table(_of_records(columns_of(markets, _FIELDS))))  # type: ignore[no-any-return]
+    columns = _table(_of_records(columns_of(markets, _FIELDS)))
+    return as_kind_of(markets, columns, len(columns["market_id"]))  # type: ignore[no-any-return]
 
 
 def resolution_times(given: Any) -> dict[str, int]:
@@ -245,33 +246,21 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
     require("A tidy frame", _IDS, names)
-    if source_of(frame) is None:
-        if is_dask_dataframe(frame):
-            frame = frame[ids].drop_duplicates()
-        else:
-            frame = frame.select(ids).unique() if is_lazy(frame) else engines.selected(frame, ids).distinct()
-        frame = in_memory(frame)
-    table = EagerTable(source_of(frame), "series")
-    found = pl.DataFrame([table.column(c) for c in ids]).unique().with_columns(pl.all().cast(pl.String))
-    if len(ids) < len(ID_COLUMNS):
-        found = found.with_columns(token_label=pl.lit(None, pl.String))
-    return found.sort("market_id", "token_id").rows()
+    own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
+    heads, _ = frames.heads(own, ids)
+    texts = (own.texts(c, heads) if c in ids else [None] * len(heads) for c in ID_COLUMNS)
+    found = {(str(market), str(token), label) for market, token, label in zip(*texts, strict=True)}
+    return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))
 
 
-def _table(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    types: dict[str, pl.DataType] = {"payoff": pl.Float64(), **dict.fromkeys(_TIMES, pl.Datetime("us", "UTC"))}
-    return pl.DataFrame({c: pl.Series(v, dtype=types.get(c, pl.String())) for c, v in columns.items()})
+def _table(columns: Mapping[str, list[Any]]) -> dict[str, Column]:
+    kinds = {"payoff": _floats, **dict.fromkeys(_TIMES, _times)}
+    return {c: kinds[c](v) if c in kinds else v for c, v in columns.items()}
 
 
-def as_kind_of(frame: Any, table: pl.DataFrame) -> Any:
-    """A small polars frame as the kind that another frame is, in its session or connection."""
-    if is_dask_dataframe(frame):
-        import dask.dataframe
+def _floats(values: list[Any]) -> Column:
+    return np.array([np.nan if v is None else v for v in values], float)
 
-        dd: Any = dask.dataframe
-        return dd.from_pandas(closed(table, frame._meta), npartitions=1)  # noqa: SLF001 an empty pandas frame
-    if isinstance(frame, pl.LazyFrame):
-        return table.lazy()
-    if source_of(frame) is not None:
-        return closed(table, frame)
-    return engines.small(frame, table)
+
+def _times(values: list[Any]) -> Column:
+    return times(np.array([NO_TIME if v is None else to_micros(v, "a time") for v in values], np.int64))

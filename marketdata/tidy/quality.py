@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import as_frame_of, in_memory, opened, read
+from marketdata.adapters.frame import Column, Frame
 from marketdata.points.columns import Ints
+from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.resolution import BASES, BucketWidth
-from marketdata.tidy.backends import closed, in_memory, is_lazy, opened, read
-from marketdata.tidy.table import EagerTable
+from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
 
 F = TypeVar("F")
@@ -41,18 +43,19 @@ class _CheckResult(NamedTuple):
 class _View:
     """The columns of a frame, sorted by token and time, and the rows that they were in."""
 
-    def __init__(self, table: EagerTable) -> None:
-        self.table, self.who, self.books = table, table.keys, table.kind == "books"
-        by = ["ts", "side", "level"] if self.books else ["ts"]
-        order = table.order(table.who, *(table.array(c).astype(np.int64) for c in by))
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.books = frame, frame.kind == "books"
+        by = [frame.sides(), frame.levels()] if self.books else []
+        names = [c for c in frame.ids if c in frames.IDENTITY]
+        order = sorted_by(*(frames.ranks(frame, c) for c in names), frame.times("ts"), *by)
         self.order = order
-        self.ts = table.array("ts")[order]
-        self.ids = [table.array(c)[order] for c in table.who]
+        self.ts = frame.times("ts")[order]
+        self.ids = [frame.codes(c)[order] for c in names]
         self.groups = group_starts(*self.ids)
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)
         if self.books:
-            self.ask, self.level = table.array("side")[order], table.array("level")[order]
+            self.ask, self.level = frame.sides()[order], frame.levels()[order]
             self.price, self.size = self.column("price"), self.column("size")
             self.sides = group_starts(*self.ids, self.ts, self.ask)
 
@@ -60,7 +63,7 @@ class _View:
         return len(self.ts)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        return self.table.array(name)[self.order]
+        return self.frame.numbers(name)[self.order]
 
     def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> _CheckResult:
         rows = np.asarray(rows)
@@ -86,16 +89,15 @@ def check(frame: F, resolution: str | None = None) -> F:
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)
-    native = in_memory(frame)
-    table = opened(native, ("books", "prices", "metrics"))
-    view = _View(table)
+    own = in_memory(frame, ("books", "prices", "metrics"))
+    view = _View(own if own.kind != "nested" else opened(explode(own.native), ["books"]))
     found = [*_times(view, None if resolution is None else BucketWidth.of(resolution))]
     if view.books:
         found += [*_levels(view), *_tops(view)]
     else:
         found += [*_values(view)]
-    out = closed(_report(found, view), native)
-    return out.lazy() if is_lazy(frame) else out  # type: ignore[no-any-return]
+    columns = _report(found, view)
+    return as_frame_of(frame, lambda like: like.build(columns, len(found)))  # type: ignore[no-any-return]
 
 
 def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
@@ -185,10 +187,10 @@ def _long_runs(equal: _Rows, heads: Ints) -> Ints:
 
 def _values(view: _View) -> Iterator[_CheckResult]:
     n = len(view)
-    own = COLUMNS[view.table.kind]
-    names = [c for c in value_columns(view.table.names) if c in own or view.table.is_number(c)]
+    own = COLUMNS[view.frame.kind]
+    names = [c for c in value_columns(view.frame.names) if c in own or view.frame.is_number(c)]
     columns = {c: view.column(c) for c in names}
-    if view.table.kind == "prices":
+    if view.frame.kind == "prices":
         price = columns["price"]
         yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
         yield _sums(view, np.arange(n), price)
@@ -219,21 +221,20 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
 
 
-def _report(found: list[_CheckResult], view: _View) -> pl.DataFrame:
-    columns: dict[str, list[Any]] = {
+def _report(found: list[_CheckResult], view: _View) -> dict[str, Column]:
+    return {
         "check": [f.check for f in found],
         "severity": [f.severity if len(f.rows) else "ok" for f in found],
-        "n_failed": [len(f.rows) for f in found],
-        "n_checked": [f.of for f in found],
+        "n_failed": np.array([len(f.rows) for f in found], np.int64),
+        "n_checked": np.array([f.of for f in found], np.int64),
         "meaning": [f.meaning for f in found],
         "examples": ["; ".join(_example(view, int(row)) for row in f.rows[:_SHOWN]) for f in found],
     }
-    return pl.DataFrame(columns)
 
 
 def _example(view: _View, row: int) -> str:
-    at, table = np.array([row]), view.table
-    parts = [to_text(int(table.array("ts")[row])), *(str(table.texts(c, at)[0]) for c in view.who[-1:])]
-    rest = [c for c in table.names if c not in {"ts", *ID_COLUMNS}]
-    values = ((c, table.source.raw(c)[row]) for c in rest[:4])
+    at, frame = np.array([row]), view.frame
+    parts = [to_text(int(frame.times("ts")[row])), *(str(frame.texts(c, at)[0]) for c in frame.ids[-1:])]
+    rest = [c for c in frame.names if c not in {"ts", *ID_COLUMNS}]
+    values = ((c, frame.raw(c)[row]) for c in rest[:4])
     return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from marketdata.adapters import normalization
+from marketdata.adapters import frames, normalization
+from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.frame import Frame
 from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -17,7 +19,6 @@ from marketdata.points.columns import Books, Floats, Ints, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.backends import closed, in_memory, source_of
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
 
@@ -97,7 +98,7 @@ def rebuild(
     columns = joined(parts) if parts else empty("books")
     if like is None:
         return to_frame(columns, frame)
-    return closed(to_frame(columns, "polars"), like)
+    return frames.of_table(like, to_frame(columns, "polars"))
 
 
 def diff(books: Any, *, resolution_of: str = "1m") -> Any:
@@ -116,10 +117,10 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
     True
     """
     like = in_memory(books)
-    columns = to_columns("books", like)
+    columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
     width = BucketWidth.of(resolution_of)
-    return closed(_frame(rule.diff(columns, width)), like)
+    return frames.of_table(like, _frame(rule.diff(columns, width)))
 
 
 def disagreement(tally: rule.Tally) -> str:
@@ -153,8 +154,7 @@ def named(changes: rule.Changes) -> rule.Changes:
     return rule.Changes(tokens, *(getattr(changes, name) for name in rule.Changes.__slots__[1:]))
 
 
-def _of_frame(frame: Any, clock: str) -> rule.Changes:
-    source = source_of(frame)
+def _of_frame(source: Frame, clock: str) -> rule.Changes:
     names = list(source.names)
     check_names(names)
     require("A frame of changes", _WANTED, names)
@@ -183,15 +183,15 @@ def _of_frame(frame: Any, clock: str) -> rule.Changes:
     )
 
 
-def _times(source: Any, name: str) -> Ints:
+def _times(source: Frame, name: str) -> Ints:
     return normalization.times(source.raw(name), name).to_physical().to_numpy()
 
 
-def _numbers(source: Any, name: str) -> Floats:
+def _numbers(source: Frame, name: str) -> Floats:
     return normalization.numbers(source.raw(name), name).fill_null(np.nan).to_numpy()
 
 
-def _events(source: Any, names: list[str]) -> Any:
+def _events(source: Frame, names: list[str]) -> Any:
     """The event of each row by its number."""
     if _EVENT not in names:
         flags = source.raw(_IS_SNAPSHOT)
@@ -213,7 +213,7 @@ def _first_rows(kind: Any, token: Any, ts: Ints) -> Any:
     return np.where(again, rule.CHANGE, kind).astype(np.int8)
 
 
-def _tokens(source: Any, names: list[str]) -> tuple[tuple[Token, ...], Any]:
+def _tokens(source: Frame, names: list[str]) -> tuple[tuple[Token, ...], Any]:
     """The tokens of the rows, and the number of that of each row."""
     columns = {c: normalization.ids(source.raw(c), c, nullable=c != "token_id") for c in ID_COLUMNS if c in names}
     codes = {c: column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for c, column in columns.items()}

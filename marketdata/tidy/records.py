@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
-from marketdata.tidy.backends import in_memory, source_of
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import parse_iso, to_datetime
 
@@ -110,7 +110,7 @@ def _polars(name: str, values: Sequence[Any]) -> Any:
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """The wanted columns that a frame of records has, as lists, null as None; ConfigError or NotTidyError else."""
     try:
-        source = source_of(in_memory(frame))
+        source = in_memory(frame)
     except NotTidyError:
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     found = {c: source.raw(c) for c in names if c in source.names}

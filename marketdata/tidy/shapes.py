@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import is_lazy, run
 from marketdata.adapters.engines import is_engine
+from marketdata.adapters.frame import Column, Frame, Levels
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import ladder as rules
 from marketdata.points.arguments import whole
+from marketdata.points.columns import Books
+from marketdata.points.order import same_as_before
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
-from marketdata.tidy import frames, nested
-from marketdata.tidy.backends import Result, Taken, is_lazy, run
-from marketdata.tidy.table import EagerTable
-from marketdata.times import to_datetime, to_micros
+from marketdata.times import to_micros
 
 F = TypeVar("F")
 KEYS = ("ts", *ID_COLUMNS)
-_TOTAL = "__total"
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
 _WIDE = re.compile(r"bid_px_(\d\d+)")
 
@@ -42,20 +44,11 @@ def ladder(frame: F, ts: Any) -> F:
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 
 
-def _ladder(table: EagerTable, moment: int) -> Any:
-    data = table.book().frame()
-    data = data.filter(pl.col("ts") <= pl.lit(to_datetime(moment)))
-    data = data.filter(pl.col("ts") == pl.col("ts").max().over(*ID_COLUMNS)).filter(~pl.col("price").is_null())
-    total = pl.col("size").cum_sum().over(*ID_COLUMNS, "side", order_by="level")
-    data = data.with_columns(total.alias(_TOTAL))
-    parts = []
-    for side in (BID, ASK):
-        values = {"total": pl.col(_TOTAL), "size": pl.col("size"), "price": pl.col("price")}
-        held = pl.col("side").cast(pl.String) == side
-        parts += [pl.when(held).then(v).alias(f"{side}_{name}") for name, v in values.items()]
-    names = ("bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
-    rows = data.select(*KEYS, "level", *parts).group_by(*KEYS, "level").agg(pl.col(*names).max())
-    return rows.select(*KEYS, "level", *names).sort(*ID_COLUMNS, "level", nulls_last=True)
+def _ladder(frame: Frame, moment: int) -> Any:
+    entries, columns = rules.ladder(frames.books(frame), moment)
+    level = Levels(columns.pop("level").astype(np.int32))
+    values: dict[str, Column] = {"ts": frames.times(entries.ts), "level": level, **columns}
+    return frames.to_frame(frame, entries, values, [*KEYS, "level", *columns])
 
 
 def _wide_names(levels: int) -> list[str]:
@@ -84,22 +77,19 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")
 
 
-def _wide(table: EagerTable, levels: int | None) -> Any:
-    book = table.book()
-    starts, asks, ends = book.sides
-    if levels is None:
-        levels = int(book.array("level").max(initial=0)) + 1
-    numbers = {"px": book.array("price"), "sz": book.array("size")}
-    first, last = {BID: starts, ASK: asks}, {BID: asks, ASK: ends}
-    out = [book.of_snapshots(c) for c in KEYS]
-    for name in _wide_names(levels):
+def _wide(frame: Frame, levels: int | None) -> Any:
+    books = frames.books(frame)
+    most = int(max(books.counts.max(initial=0), 1)) if levels is None else levels
+    sides = {BID: books.bids, ASK: books.asks}
+    values: dict[str, Column] = {}
+    for name in _wide_names(most):
         side, what, level = name.split("_")
-        at = first[side] + int(level)
-        values = np.full(len(starts), np.nan)
-        there = at < last[side]
-        values[there] = numbers[what][at[there]]
-        out.append(pl.Series(name, values).fill_nan(None))
-    return pl.DataFrame(out)
+        one = sides[side]
+        there = one.counts > int(level)
+        column = np.full(len(books), np.nan)
+        column[there] = (one.price if what == "px" else one.size)[one.begins[there] + int(level)]
+        values[name] = column
+    return frames.to_frame(frame, books, values, [*KEYS, *values])
 
 
 def from_wide(frame: F) -> F:
@@ -107,26 +97,13 @@ def from_wide(frame: F) -> F:
     return run(frame, _tidy, ["series"], further=True)
 
 
-def _tidy(table: EagerTable) -> Any:
-    levels = _levels(table.names)
-    return _tidy_runs(table, levels)
-
-
-def _levels(present: Iterable[str]) -> int:
-    names = set(present)
-    levels = max((int(m[1]) + 1 for m in map(_WIDE.fullmatch, names) if m), default=1)
-    require("A wide books frame", (*KEYS, *_wide_names(levels)), names)
-    return levels
-
-
-def _tidy_runs(table: EagerTable, levels: int) -> Any:
-    """By way of columns, so that types and order are those of every tidy frame."""
-    names = _wide_names(levels)
-    table = table.in_order(names)
-    pairs = np.full((len(table), 2, levels, 2), np.nan)
+def _tidy(frame: Frame) -> Any:
+    names = _wide_names(levels := _levels(frame.names))
+    series = frames.series(frame, names)
+    pairs = np.full((len(series), 2, levels, 2), np.nan)
     for name in names:
         side, what, level = name.split("_")
-        pairs[:, int(side == ASK), int(level), int(what == "sz")] = table.array(name)
+        pairs[:, int(side == ASK), int(level), int(what == "sz")] = series.values[name]
     held = ~np.isnan(pairs[..., 0])
     if not np.array_equal(held, ~np.isnan(pairs[..., 1])):
         raise NotTidyError("A level has a price and no size, or a size and no price; give both, or neither.")
@@ -134,8 +111,20 @@ def _tidy_runs(table: EagerTable, levels: int) -> Any:
         raise NotTidyError(
             "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
         )
-    books = frames.books_of(table, table.array("ts"), held.sum(axis=2).ravel(), *pairs[held].T)
-    return frames.to_frame(books, "polars")
+    counts = held.sum(axis=2).ravel()
+    books = Books.of_levels(series.tokens, series.bounds, series.ts, counts, *pairs[held].T)
+    return _of_rows(frame, frames.expanded(replace(books, place=series.place)), BOOKS)
+
+
+def _of_rows(frame: Frame, rows: frames.Rows, names: Sequence[str]) -> Any:
+    return frames.to_frame(frame, rows.entries, frames.level_values(rows.levels), names)
+
+
+def _levels(present: Iterable[str]) -> int:
+    names = set(present)
+    levels = max((int(m[1]) + 1 for m in map(_WIDE.fullmatch, names) if m), default=1)
+    require("A wide books frame", (*KEYS, *_wide_names(levels)), names)
+    return levels
 
 
 def explode(frame: F) -> F:
@@ -148,12 +137,8 @@ def explode(frame: F) -> F:
     return run(frame, _exploded, ["nested"], together="row", further=True)
 
 
-def _exploded(table: EagerTable) -> Any:
-    names = _replaced(table.names, LISTS, BOOKS[4:])
-    more = [c for c in names if c not in BOOKS]
-    levels = nested.LevelTable(table)
-    taken = [Taken(table.source, {c: c for c in more}, levels.snapshots.rows[levels.levels.of])] if more else []
-    return Result(levels.frame(), taken, names)
+def _exploded(frame: Frame) -> Any:
+    return _of_rows(frame, frames.level_rows(frame), _replaced(frame.names, LISTS, BOOKS[4:]))
 
 
 def nest(frame: F) -> F:
@@ -173,18 +158,22 @@ def nest(frame: F) -> F:
     return run(frame, _nested, ["nested", "books"], further=True)
 
 
-def _nested(table: EagerTable) -> Any:
-    if table.kind == "nested":
-        rows = nested.in_order(table)
-        rest = {c: c for c in table.names if c not in (*KEYS, *LISTS)}
-        return Result(rows.frame(), [Taken(table.source, rest, rows.rows)], table.names)
-    names = _replaced(table.names, BOOKS[4:], LISTS)
-    more = [c for c in names if c not in (*KEYS, *LISTS)]
-    book = table.book()
-    starts = book.sides.starts
-    for name in more:
-        book.refuse_changes(name, starts)
-    return Result(nested.lists(book), [Taken(table.source, {c: c for c in more}, book.rows[starts])], names)
+def _nested(frame: Frame) -> Any:
+    names = frame.names
+    if frame.kind == "books":
+        names = _replaced(names, BOOKS[4:], LISTS)
+        rows = frames.level_rows(frame)
+        own = frame if rows.entries.place is None else frame.take(rows.entries.place)
+        for name in (c for c in names if c not in (*KEYS, *LISTS)):
+            differs = ~same_as_before(own.comparable(name))
+            differs[rows.sides.starts] = False
+            if differs.any():
+                raise NotTidyError(
+                    f"{name} differs within a snapshot, first {own.shown(int(np.argmax(differs)))}, and a nested row "
+                    "has one value of it; drop the column."
+                )
+    books = frames.books(frame)
+    return frames.to_frame(frame, books, frames.lists(books), names)
 
 
 def _replaced(names: list[str], old: Iterable[str], new: Iterable[str]) -> list[str]:

@@ -17,8 +17,9 @@ import marketdata.pandas
 import marketdata.polars
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import opened
 from marketdata.points.schema import ID_COLUMNS
-from marketdata.tidy.backends import source_of
 from marketdata.tidy.frames import to_frame
 
 
@@ -117,8 +118,8 @@ def polars_top(frame: pl.DataFrame) -> pl.DataFrame:
 
 def through_polars(frame: pd.DataFrame, line: Callable[[pl.DataFrame], pl.DataFrame]) -> pd.DataFrame:
     """A line of polars on a pandas frame, with the columns converted as verbs do."""
-    source = source_of(frame)
-    out: pd.DataFrame = source.build(line(pl.DataFrame([source.raw(c).alias(c) for c in source.names])), [])
+    own = opened(frame)
+    out: pd.DataFrame = frames.of_table(own, line(pl.DataFrame([own.raw(c).alias(c) for c in own.names])))
     return out
 
 

@@ -1,0 +1,54 @@
+"""Joins as of a time: the last of known things before each moment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.points.columns import Ints
+from marketdata.points.resample import group_starts, run_ends
+
+# Rows of a key, on average, from which on a search per key is cheaper than one sort of all.
+_WORTH = 50
+
+
+class Keyed:
+    """Times of things with keys, sorted by key and time: ``order`` says which thing each is."""
+
+    def __init__(self, key: NDArray[np.integer], at: Ints, order: Ints) -> None:
+        self.key, self.at, self.order = key[order], at[order], order
+
+
+def latest(moments: Keyed, known: Keyed, *, exact: bool) -> Ints:
+    """The thing of each moment's key that was known last before it (``exact``: or at it); -1 for none."""
+    out = np.full(len(moments.order), -1)
+    starts, begins = group_starts(moments.key), group_starts(known.key)
+    if _WORTH * (len(starts) + len(begins)) > len(moments.order) + len(known.order):
+        places = _merged(moments, known, exact=exact)
+    else:
+        places = np.full(len(moments.order), -1)
+        ends = run_ends(begins, len(known.key)).tolist()
+        runs = {int(known.key[a]): (a, b) for a, b in zip(begins.tolist(), ends, strict=True)}
+        for a, b in zip(starts.tolist(), run_ends(starts, len(moments.key)).tolist(), strict=True):
+            first, last = runs.get(int(moments.key[a]), (0, 0))
+            found = np.searchsorted(known.at[first:last], moments.at[a:b], side="right" if exact else "left")
+            places[a:b] = np.where(found > 0, found - 1 + first, -1)
+    there = places >= 0
+    out[moments.order[there]] = known.order[places[there]]
+    return out
+
+
+def _merged(moments: Keyed, known: Keyed, *, exact: bool) -> Ints:
+    """The same positions by one sort of both."""
+    count = len(known.order)
+    is_moment = np.repeat(np.array([0, 1]), [count, len(moments.order)])
+    both = (is_moment if exact else 1 - is_moment, np.append(known.at, moments.at), np.append(known.key, moments.key))
+    order = np.lexsort(both)
+    last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
+    before = np.where(last >= 0, order[last], -1)
+    out = np.full(len(moments.order), -1)
+    at = order >= count
+    found, of = before[at], order[at] - count
+    same = (found >= 0) & (known.key[np.maximum(found, 0)] == moments.key[of]) if count else found >= 0
+    out[of] = np.where(same, found, -1)
+    return out

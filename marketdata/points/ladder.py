@@ -1,0 +1,37 @@
+"""The ladder: bids and asks of one book side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from marketdata.points.columns import Books, Columns, Floats, Ints
+
+
+def ladder(books: Books, moment: int) -> tuple[Columns, dict[str, Floats | Ints]]:
+    """The last book of each token up to a moment, an entry a level, with running totals from the best level."""
+    pairs = zip(books.bounds[:-1].tolist(), books.bounds[1:].tolist(), strict=True)
+    last = [a + int(np.searchsorted(books.ts[a:b], moment, side="right")) - 1 for a, b in pairs]
+    books = books.take(np.array([i for i, a in zip(last, books.bounds.tolist(), strict=False) if i >= a], np.int64))
+    depths = np.maximum(books.bids.counts, books.asks.counts)
+    width = np.arange(int(depths.max(initial=0)))
+    there = width < depths[:, None]
+    columns: dict[str, Floats | Ints] = {"level": np.broadcast_to(width, there.shape)[there]}
+    for name, side in (("bid", books.bids), ("ask", books.asks)):
+        held = width < side.counts[:, None]
+        size, price = np.zeros(held.shape), np.full(held.shape, np.nan)
+        size[held], price[held] = side.size[side.levels], side.price[side.levels]
+        total = np.where(held, np.cumsum(size, axis=1), np.nan)
+        size[~held] = np.nan
+        columns |= {f"{name}_total": total[there], f"{name}_size": size[there], f"{name}_price": price[there]}
+    of = np.repeat(np.arange(len(books)), depths)
+    names = ("level", "bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
+    entries = Columns(books.tokens, books.bounds, books.ts, place=books.rows)
+    return _repeated(entries, of, depths), {name: columns[name] for name in names}
+
+
+def _repeated(entries: Columns, of: Ints, lengths: Ints) -> Columns:
+    bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
+    out = replace(entries, bounds=bounds, ts=entries.ts[of], place=entries.rows[of])
+    return out.of_tokens(out.tokens, bounds)
