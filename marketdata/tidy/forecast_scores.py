@@ -33,7 +33,7 @@ By = str | Iterable[str] | None
 Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None
 Payoff = dict[tuple[str, str], float]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
-_P, _PAID, _ERROR, _TOKEN, _HORIZON = "__p", "__paid", "__error", "__token", "__horizon"
+_P, _PAID, _ERROR, _TOKEN, _HORIZON, _BIN = "__p", "__paid", "__error", "__token", "__horizon", "__bin"
 _PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 
@@ -155,7 +155,8 @@ def calibration(
     frame = read(frame)
     counted = _counting(frame, options, together=True)
     finish = partial(_curves, options=options, count=count)
-    return _in_two_steps(frame, partial(_forecasts, counted=counted, groups=options.groups), finish)  # type: ignore[no-any-return]
+    small = partial(_forecasts, counted=counted, groups=options.groups, bins=count)
+    return _in_two_steps(frame, small, finish)  # type: ignore[no-any-return]
 
 
 class _Groups(NamedTuple):
@@ -349,14 +350,23 @@ def _means(
 
 
 def _forecasts(
-    frame: Frame, *, counted: Callable[[Tokens], Payoff], groups: _Groups, clip: float | None = None
+    frame: Frame,
+    *,
+    counted: Callable[[Tokens], Payoff],
+    groups: _Groups,
+    clip: float | None = None,
+    bins: int | None = None,
 ) -> pl.DataFrame:
-    """The forecasts that count: how many are of the same market, group, value and payoff."""
+    """The forecasts that count: how many are of the same market, group, value and payoff; or sums of those in a bin."""
     series, rows = _rows(frame, counted, groups, clip)
-    keys = [_P, _PAID, *(c for c in groups.keys if c == _HORIZON)]
-    small = rows.group_by(_TOKEN, *keys).agg(pl.len().cast(pl.Int64).alias("points"))
+    keys, sums = [_P, _PAID], [pl.len().cast(pl.Int64).alias("points")]
+    if bins is not None:
+        at = np.clip(np.floor(rows[_P].to_numpy() * bins + TOLERANCE), 0, bins - 1)
+        rows, keys, sums = rows.with_columns(pl.Series(_BIN, at)), [_BIN], [*sums, pl.col(_P, _PAID).sum()]
+    keys += [c for c in groups.keys if c == _HORIZON]
+    small = rows.group_by(_TOKEN, *keys).agg(sums)
     owners = [one.gather(small[_TOKEN]) for one in (*_ids(series, ["market_id"]), *groups.of_markets(series))]
-    return small.with_columns(*owners).group_by("market_id", *groups.by, *keys).agg(pl.col("points").sum())
+    return small.with_columns(*owners).group_by("market_id", *groups.by, *keys).agg(pl.exclude(_TOKEN).sum())
 
 
 def _in_two_steps(
@@ -440,16 +450,13 @@ def _curves(sums: pl.DataFrame, *, options: _Options, count: int) -> pl.DataFram
         types |= {"markets": pl.Int64, "outcome_low": pl.Float64, "outcome_high": pl.Float64}
     keys, rows = [], []
     for key, group in _grouped(sums, options.groups):
-        p, y, points = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points"))
-        whose, at = group["market_id"].rle_id().to_numpy(), np.clip(np.floor(p * count + TOLERANCE), 0, count - 1)
+        p, paid, points, at = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points", _BIN))
         for bin_ in np.unique(at):
             here = at == bin_
             n = points[here].sum()
-            row = [bin_ / count, (bin_ + 1) / count, int(n), (points * p)[here].sum() / n, (points * y)[here].sum() / n]
+            row = [bin_ / count, (bin_ + 1) / count, int(n), p[here].sum() / n, paid[here].sum() / n]
             if options.share is not None:
-                paid, weight = (scores.by_market(whose[here], v[here], 0) for v in (points * y, points))
-                row += [int((weight > 0).sum())]
-                row += scores.interval_of_share(paid[weight > 0], weight[weight > 0], options.share)
+                row += [int(here.sum()), *scores.interval_of_share(paid[here], points[here], options.share)]
             rows.append(row)
             keys.append(key)
     return _table(options.groups, keys, types, rows)
