@@ -92,7 +92,7 @@ def serve(
     cache_bytes : int
         Memory for decoded history [bytes], of all processes together.
     trusted_proxies : sequence of str
-        Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are trusted; by default none.
+        Addresses or networks whose ``X-Forwarded-For`` is trusted; by default none.
     host_names : sequence of str
         Allowed names in the Host header, beside loopback ones where the service listens there only.
     clock : callable
