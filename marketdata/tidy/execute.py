@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +14,14 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Books, Floats, Ints
-from marketdata.points.fees import Schedule, schedule
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents
+from marketdata.points.columns import Ints
+from marketdata.points.fees import schedule
+from marketdata.points.fills import Ladders, Ledger, Order, Token
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
-Token = tuple[str, str]
 _FILLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
     **dict.fromkeys((*ID_COLUMNS, "side"), pl.String()),
@@ -100,7 +97,7 @@ def execute(
     snapshots = frames.books(own)
     for one in (snapshots.bids, snapshots.asks):
         refuse_cents("price", one.price)
-    ladders = _Ladders(snapshots)
+    ladders = Ladders(snapshots)
     given = _orders(orders, delay * width)
     for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given]))):
         _check_grid(name, times, resolution, width)
@@ -110,17 +107,17 @@ def execute(
     by_token = defaultdict(list)
     for order in given:
         by_token[order.token].append(order)
-    accounts = []
+    ledgers = []
     for token in sorted(by_token):
         ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
-        account = _Account(token, ladders.of(token), known.of_market(token[0]), hold, ends)
-        account.trade(by_token[token])
-        accounts.append(account)
-    if given and all(fill[-1] == "no book" for account in accounts for fill in account.fills):
+        ledger = Ledger(token, ladders.of(token), known.of_market(token[0]), hold, ends)
+        ledger.trade(by_token[token])
+        ledgers.append(ledger)
+    if given and all(fill[-1] == "no book" for ledger in ledgers for fill in ledger.fills):
         _warn_of_no_book(given, ladders, resolution)
     # The side of an order has other values than that of a level.
     like = own.without("side")
-    return Execution(*(frames.of_table(like, table) for table in _frames(accounts, ladders.labels, payoffs)))
+    return Execution(*(frames.of_table(like, table) for table in _frames(ledgers, ladders.labels, payoffs)))
 
 
 def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
@@ -133,7 +130,7 @@ def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
         )
 
 
-def _warn_of_no_book(orders: Sequence[_Order], ladders: _Ladders, resolution: str) -> None:
+def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, resolution: str) -> None:
     """NoBookWarning that says why no order met a book."""
     first = min(orders)
     times = ladders.times(first.token)
@@ -151,139 +148,7 @@ def _warn_of_no_book(orders: Sequence[_Order], ladders: _Ladders, resolution: st
     )
 
 
-class _Order(NamedTuple):
-    """An order, sorted by the time of the book that it meets."""
-
-    at: int
-    place: int
-    signal_ts: int
-    token: Token
-    buys: bool
-    size: float
-    limit: float
-
-
-@dataclass
-class _Snapshot:
-    """The levels of one book, and how many shares of each side earlier orders took."""
-
-    levels: Mapping[bool, tuple[Floats, Floats]]
-    used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
-
-    def take(self, order: _Order, wanted: float) -> tuple[Floats, Floats]:
-        price, size = self.levels[order.buys]
-        good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
-        price, size = price[good], size[good]
-        # What earlier orders took is gone, from the best level on.
-        before = np.cumsum(size) - size
-        left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
-        left[left <= TOLERANCE * size] = 0.0
-        start = np.cumsum(left) - left
-        taken = np.clip(wanted - start, 0.0, left)
-        taken[taken <= TOLERANCE * wanted] = 0.0
-        self.used[order.buys] += float(taken.sum())
-        return price[taken > 0], taken[taken > 0]
-
-
-class _Ladders:
-    def __init__(self, books: Books) -> None:
-        self._books, self._ts = books, books.ts
-        tokens = [(t.market_id, str(t.token_id)) for t in books.tokens]
-        self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, pairwise(books.bounds.tolist()), strict=True))
-        self.labels = dict(zip(tokens, (t.token_label for t in books.tokens), strict=True))
-
-    def times(self, token: Token) -> Ints:
-        """When the buckets of a token that have a book begin."""
-        first, last = self._ranges.get(token, (0, 0))
-        out: Ints = self._ts[first:last]
-        return out
-
-    def of(self, token: Token) -> Callable[[int], _Snapshot | None]:
-        """The snapshot in the bucket of a token that begins at a time."""
-        first, _ = self._ranges.get(token, (0, 0))
-        ts = self.times(token)
-
-        def at(moment: int) -> _Snapshot | None:
-            i = int(np.searchsorted(ts, moment))
-            return self._snapshot(first + i) if i < len(ts) and ts[i] == moment else None
-
-        return at
-
-    def _snapshot(self, i: int) -> _Snapshot:
-        levels = {}
-        for buys, side in ((False, self._books.bids), (True, self._books.asks)):
-            rows = slice(int(side.begins[i]), int(side.begins[i] + side.counts[i]))
-            levels[buys] = side.price[rows], side.size[rows]
-        return _Snapshot(levels)
-
-
-@dataclass
-class _Account:
-    """One token: its orders in time order, and their fills."""
-
-    token: Token
-    snapshot: Callable[[int], _Snapshot | None]
-    fees_of: Schedule
-    hold: int | None
-    resolved_at: int | None
-    fills: list[tuple[Any, ...]] = field(default_factory=list)
-    bought: float = 0.0
-    sold: float = 0.0
-    paid: float = 0.0
-    received: float = 0.0
-    fees: float = 0.0
-
-    @property
-    def position(self) -> float:
-        held = self.bought - self.sold
-        # What the last bits of sums leave is no position: it would want a payoff.
-        return held if held > TOLERANCE * self.bought else 0.0
-
-    def trade(self, orders: Iterable[_Order]) -> None:
-        """Fill the orders, and those that they make for later."""
-        queue, at, book = list(orders), None, None
-        heapq.heapify(queue)
-        while queue:
-            order = heapq.heappop(queue)
-            if order.at != at:
-                at, book = order.at, self.snapshot(order.at)
-            shares = self._fill(order, book)
-            if order.buys and shares > 0 and self.hold is not None:
-                later = order.at + self.hold
-                heapq.heappush(
-                    queue, _Order(later, order.place, order.at, self.token, buys=False, size=shares, limit=0.0)
-                )
-
-    def _fill(self, order: _Order, book: _Snapshot | None) -> float:
-        wanted = order.size if order.buys else min(order.size, self.position)
-        none = np.empty(0)
-        price, taken, status = none, none, ""
-        if self.resolved_at is not None and order.at >= self.resolved_at:
-            status = "resolved"
-        elif book is None:
-            status = "no book"
-        elif wanted <= 0:
-            status = "no position"
-        else:
-            price, taken = book.take(order, wanted)
-            status = "no liquidity" if not len(taken) else ""
-        shares, notional = float(taken.sum()), float((price * taken).sum())
-        fee = float(np.sum(self.fees_of(price, taken))) if shares else 0.0
-        if not status:
-            # The last bits of a sum decide nothing.
-            shares = wanted if abs(shares - wanted) <= TOLERANCE * wanted else shares
-            status = "filled" if shares >= order.size * (1 - TOLERANCE) else "partial"
-        if order.buys:
-            self.bought, self.paid = self.bought + shares, self.paid + notional
-        else:
-            self.sold, self.received = self.sold + shares, self.received + notional
-        self.fees += fee
-        side, average = "buy" if order.buys else "sell", notional / shares if shares else None
-        self.fills.append((order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
-        return shares
-
-
-def _orders(given: Any, delay: int) -> list[_Order]:
+def _orders(given: Any, delay: int) -> list[Order]:
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.times("ts").tolist(), table.numbers("size").tolist()
     sides = list(table.raw("side"))
@@ -302,21 +167,21 @@ def _orders(given: Any, delay: int) -> list[_Order]:
             raise NotTidyError(f"size is a number of shares above 0 in a frame of orders; row {place} has {shares!r}.")
         buys = side == "buy"
         worst = limit if limit == limit else np.inf if buys else 0.0  # noqa: PLR0124 NaN: no limit
-        out.append(_Order(at + delay, place, at, token, buys, shares, worst))
+        out.append(Order(at + delay, place, at, token, buys, shares, worst))
     return out
 
 
-def _frames(accounts: list[_Account], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Execution:
+def _frames(ledgers: list[Ledger], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Execution:
     fills, positions = [], []
-    for account in accounts:
-        who = (*account.token, labels.get(account.token))
-        fills += [(*row[:2], *who, *row[2:]) for row in account.fills]
-        payoff = None if payoffs is None else payoffs.payoff.get(account.token)
-        held = account.position
+    for ledger in ledgers:
+        who = (*ledger.token, labels.get(ledger.token))
+        fills += [(*row[:2], *who, *row[2:]) for row in ledger.fills]
+        payoff = None if payoffs is None else payoffs.payoff.get(ledger.token)
+        held = ledger.position
         settled = 0.0 if held == 0 else None if payoff is None else held * payoff
-        money = (account.paid, account.received, account.fees)
-        profit = None if settled is None else account.received - account.paid - account.fees + settled
-        positions.append((*who, account.bought, account.sold, held, *money, payoff, settled, profit))
+        money = (ledger.paid, ledger.received, ledger.fees)
+        profit = None if settled is None else ledger.received - ledger.paid - ledger.fees + settled
+        positions.append((*who, ledger.bought, ledger.sold, held, *money, payoff, settled, profit))
     names = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
     types = {**dict.fromkeys(ID_COLUMNS, pl.String), **dict.fromkeys(names, pl.Float64)}
     by_token = pl.DataFrame(positions, schema=types, orient="row")

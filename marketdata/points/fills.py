@@ -1,0 +1,155 @@
+"""Fills of market orders from the books of one token after the other, and what they come to."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from marketdata.points.columns import Books, Floats, Ints
+from marketdata.points.fees import Schedule
+from marketdata.points.schema import TOLERANCE
+
+Token = tuple[str, str]
+# Time of the book and of the order, side, shares wanted and filled, their price, notional, fee and status.
+Fill = tuple[int, int, str, float, float, float | None, float, float, str]
+
+
+class Order(NamedTuple):
+    """An order, sorted by the time of the book that it meets."""
+
+    at: int
+    place: int
+    signal_ts: int
+    token: Token
+    buys: bool
+    size: float
+    limit: float
+
+
+@dataclass
+class Snapshot:
+    """The levels of one book, and how many shares of each side earlier orders took."""
+
+    levels: Mapping[bool, tuple[Floats, Floats]]
+    used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
+
+    def take(self, order: Order, wanted: float) -> tuple[Floats, Floats]:
+        """Take shares for an order, best level first, within its limit: prices and shares, one of each level."""
+        price, size = self.levels[order.buys]
+        good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
+        price, size = price[good], size[good]
+        # What earlier orders took is gone, from the best level on.
+        before = np.cumsum(size) - size
+        left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
+        left[left <= TOLERANCE * size] = 0.0
+        start = np.cumsum(left) - left
+        taken = np.clip(wanted - start, 0.0, left)
+        taken[taken <= TOLERANCE * wanted] = 0.0
+        self.used[order.buys] += float(taken.sum())
+        return price[taken > 0], taken[taken > 0]
+
+
+class Ladders:
+    """The snapshots of each token by time."""
+
+    def __init__(self, books: Books) -> None:
+        self._books, self._ts = books, books.ts
+        tokens = [(t.market_id, str(t.token_id)) for t in books.tokens]
+        self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, pairwise(books.bounds.tolist()), strict=True))
+        self.labels = dict(zip(tokens, (t.token_label for t in books.tokens), strict=True))
+
+    def times(self, token: Token) -> Ints:
+        """When the buckets of a token that have a book begin."""
+        first, last = self._ranges.get(token, (0, 0))
+        out: Ints = self._ts[first:last]
+        return out
+
+    def of(self, token: Token) -> Callable[[int], Snapshot | None]:
+        """The snapshot in the bucket of a token that begins at a time."""
+        first, _ = self._ranges.get(token, (0, 0))
+        ts = self.times(token)
+
+        def at(moment: int) -> Snapshot | None:
+            i = int(np.searchsorted(ts, moment))
+            return self._snapshot(first + i) if i < len(ts) and ts[i] == moment else None
+
+        return at
+
+    def _snapshot(self, i: int) -> Snapshot:
+        levels = {}
+        for buys, side in ((False, self._books.bids), (True, self._books.asks)):
+            rows = slice(int(side.begins[i]), int(side.begins[i] + side.counts[i]))
+            levels[buys] = side.price[rows], side.size[rows]
+        return Snapshot(levels)
+
+
+@dataclass
+class Ledger:
+    """One token: its orders in time order, and their fills."""
+
+    token: Token
+    snapshot: Callable[[int], Snapshot | None]
+    fees_of: Schedule
+    hold: int | None
+    resolved_at: int | None
+    fills: list[Fill] = field(default_factory=list)
+    bought: float = 0.0
+    sold: float = 0.0
+    paid: float = 0.0
+    received: float = 0.0
+    fees: float = 0.0
+
+    @property
+    def position(self) -> float:
+        """Shares that are held."""
+        held = self.bought - self.sold
+        # What the last bits of sums leave is no position: it would want a payoff.
+        return held if held > TOLERANCE * self.bought else 0.0
+
+    def trade(self, orders: Iterable[Order]) -> None:
+        """Fill the orders, and those that they make for later."""
+        queue, at, book = list(orders), None, None
+        heapq.heapify(queue)
+        while queue:
+            order = heapq.heappop(queue)
+            if order.at != at:
+                at, book = order.at, self.snapshot(order.at)
+            shares = self._fill(order, book)
+            if order.buys and shares > 0 and self.hold is not None:
+                later = order.at + self.hold
+                heapq.heappush(
+                    queue, Order(later, order.place, order.at, self.token, buys=False, size=shares, limit=0.0)
+                )
+
+    def _fill(self, order: Order, book: Snapshot | None) -> float:
+        wanted = order.size if order.buys else min(order.size, self.position)
+        none = np.empty(0)
+        price, taken, status = none, none, ""
+        if self.resolved_at is not None and order.at >= self.resolved_at:
+            status = "resolved"
+        elif book is None:
+            status = "no book"
+        elif wanted <= 0:
+            status = "no position"
+        else:
+            price, taken = book.take(order, wanted)
+            status = "no liquidity" if not len(taken) else ""
+        shares, notional = float(taken.sum()), float((price * taken).sum())
+        fee = float(np.sum(self.fees_of(price, taken))) if shares else 0.0
+        if not status:
+            # The last bits of a sum decide nothing.
+            shares = wanted if abs(shares - wanted) <= TOLERANCE * wanted else shares
+            status = "filled" if shares >= order.size * (1 - TOLERANCE) else "partial"
+        if order.buys:
+            self.bought, self.paid = self.bought + shares, self.paid + notional
+        else:
+            self.sold, self.received = self.sold + shares, self.received + notional
+        self.fees += fee
+        side, average = "buy" if order.buys else "sell", notional / shares if shares else None
+        self.fills.append((order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
+        return shares
