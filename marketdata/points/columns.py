@@ -263,10 +263,13 @@ class Books(Columns):
         if bids.price is asks.price and bids.size is asks.size:
             at = ranges(self._begins, counts)
             return bids.price[at], bids.size[at]
-        ends, out = np.cumsum(counts), np.empty((2, int(counts.sum())))
-        for i, side in enumerate((bids, asks)):
-            at = ranges((ends - counts)[i::2], side.counts)
-            out[0, at], out[1, at] = side.price[side.levels], side.size[side.levels]
+        is_ask = np.repeat(np.tile(np.array([False, True]), len(self)), counts)
+        out = np.empty((2, len(is_ask)))
+        for side, at in ((bids, ~is_ask), (asks, is_ask)):
+            ends = np.cumsum(side.counts)
+            in_order = len(ends) and ends[-1] == len(side.price) and (side.begins == ends - side.counts).all()
+            some = slice(None) if in_order else side.levels
+            out[0, at], out[1, at] = side.price[some], side.size[some]
         return out[0], out[1]
 
     @property
