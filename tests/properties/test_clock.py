@@ -72,6 +72,7 @@ def stamped(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((v - zero) // (one - zero) if hasattr(v, "tzinfo") else v for v in plain)
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
     left=ticks(),
