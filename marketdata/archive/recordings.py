@@ -26,7 +26,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points.columns import Books, Ints, Token, joined
-from marketdata.points.rebuild import GAP, Changes, Rebuilder, Tally, cleaned
+from marketdata.points.rebuild import GAP, Changes, Rebuilder, Tally, cleaned, each_once
 from marketdata.points.views import VIEWS
 from marketdata.tidy.rebuild import disagreement
 from marketdata.times import MINUTE
@@ -36,7 +36,7 @@ _LEVELS = 3_000_000
 _EVER = 1 << 61
 _ENDS = 1 << 20
 BEFORE = "imported before"
-OTHER = f"of another kind; names that end in {', '.join(ENDS)} are read"
+OTHER = f"of another kind; names that end in these are read: {ENDS}"
 
 
 class Options(NamedTuple):
@@ -239,7 +239,7 @@ class _File:
             )
         if self._parts:
             parts, self._parts, self._levels = self._parts, [], 0
-            self._stored += self._run.put(joined(parts).sort(), stand=self.feed.unchanged)
+            self._stored += self._run.put(each_once(joined(parts)).sort(), stand=self.feed.unchanged)
 
     def _report(self) -> ImportedFile:
         tally = self.feed.tally
@@ -379,7 +379,7 @@ def _expanded(paths: Iterable[Path]) -> tuple[list[Path], set[Path]]:
         if path.is_dir():
             inside = _in_order(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
             if not any(RecordingFile(p).form for p in inside):
-                raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
+                raise ConfigError(f"{str(path)!r} has no file whose name ends in these: {ENDS}.")
             out += inside
         elif glob.has_magic(str(path)) and not path.exists():
             found = _in_order(p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file())  # noqa: PTH207  of any folder

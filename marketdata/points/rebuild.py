@@ -30,6 +30,8 @@ _TICKS = 1_000_000
 _TICK_BITS = 20
 # Levels that are made at a time.
 _LEVELS = 1 << 21
+# By how much clocks differ; times that go back further are those of another recording.
+_BACK = 30 * 10**6
 _NO_BOUNDS = np.zeros(1, np.int64)
 # Rows that are sorted at a time.
 _ROWS = 1 << 18
@@ -136,12 +138,17 @@ class Rebuilder:
     holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
     tally: Tally = field(default_factory=Tally)
 
+    @property
+    def most_back(self) -> int:
+        """By how much a time may be before the one before it [microseconds]."""
+        return min(self.max_gap, _BACK)
+
     def heard(self, seen: Ints) -> Iterator[Books]:
         """Messages came at these times; yields books that end as another recording begins, at an earlier time."""
         if not len(seen):
             return
         times = np.sort(seen)
-        if self.alive is not None and times[0] < self.alive - self.max_gap:
+        if self.alive is not None and times[0] < self.alive - self.most_back:
             yield from self.finish()
             self.open, self.alive, self.before, self.holes = no_changes(), None, None, self.holes[:0]
         if self.alive is not None:
@@ -242,7 +249,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
     backward = same & (step < 0)
     ts = rows.ts
     state.tally.back += int(np.count_nonzero(backward))
-    broken |= same & (step < -state.max_gap)
+    broken |= same & (step < -state.most_back)
     begins = np.ones(count, bool)
     begins[1:] = ~same | broken | (rows.event[1:] != CHANGE)
     starts = np.flatnonzero(begins)
@@ -251,7 +258,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
         # The order of messages is kept: what comes later applies from the latest time on.
         low = int(ts.min())
         span = int(ts.max()) - low + 1
-        chain = np.cumsum(np.concatenate(([0], (~same | (step < -state.max_gap)))))
+        chain = np.cumsum(np.concatenate(([0], (~same | (step < -state.most_back)))))
         ts = np.maximum.accumulate(ts - low + chain * span) - chain * span + low
     last = run_ends(starts, count) - 1
     bucket = (ts - width.offset) // width.micros
@@ -268,7 +275,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
     is_broken = np.append(broken[starts[1:] - 1], False)
     nexts = np.append(starts[1:], 0)
     is_gap = follows & (rows.event[nexts] == GAP)
-    went_back = np.append(step[starts[1:] - 1] < -state.max_gap, False)
+    went_back = np.append(step[starts[1:] - 1] < -state.most_back, False)
     end[:] = bucket[nexts]
     end = np.where(is_gap, after(ts[nexts] - 1), end)
     end = np.where(follows & is_broken, after(np.where(went_back, ts[last], until)), end)
@@ -335,7 +342,7 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
         times = bucket[low:high] * state.width.micros + state.width.offset
         books = Books.of_levels((), _NO_BOUNDS, times, counts, price[pick], size[pick]).of_codes(rows.tokens, token)
         _compare(books, rows, last_row[low:high], state.tally)
-        yield _each_once(books)
+        yield each_once(books)
 
 
 def ticks(price: Floats) -> Ints:
@@ -412,7 +419,7 @@ def _compare(books: Books, rows: Changes, last_row: Ints, tally: Tally) -> None:
         tally.first = Disagreement(books.tokens[int(books.token[at])], int(books.ts[at]), said, found)  # type: ignore[arg-type]
 
 
-def _each_once(books: Books) -> Books:
+def each_once(books: Books) -> Books:
     """One book per token and bucket, the later one, where a recording says two."""
     if np.all((np.diff(books.token) != 0) | (np.diff(books.ts) > 0)):
         return books

@@ -95,7 +95,7 @@ def rebuild(
         warn(f"{count} of {len(changes)} changes have a {what}; they were left out.", RecordingWarning)
     if tally.first is not None:
         warn(disagreement(tally), RecordingWarning)
-    columns = joined(parts) if parts else empty("books")
+    columns = rule.each_once(joined(parts)) if parts else empty("books")
     if like is None:
         return to_frame(columns, frame)
     return frames.of_table(like, to_frame(columns, "polars"))

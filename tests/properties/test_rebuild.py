@@ -71,7 +71,7 @@ def in_plain_python(some: list[Row], width: int, max_gap: int, max_age: int, *, 
             if place:
                 _, before_ts, before_seen, *_ = mine[place - 1]
                 hole = any(before_seen <= a and b <= seen for a, b in ends)
-                back = before_ts - ts > max_gap
+                back = before_ts - ts > min(max_gap, 30 * SECOND)
                 if hole or back or seen - before_seen > max_age:
                     known = False
                 at = ts if back else max(at, ts)
@@ -91,7 +91,7 @@ def in_plain_python(some: list[Row], width: int, max_gap: int, max_age: int, *, 
                 limit = min([a for a, _ in ends if a >= seen] + [heard[-1]])
                 stands = at + max(0, min(limit - seen, max_age))
                 hole = any(seen <= a and b <= next_seen for a, b in ends)
-                if ts - next_ts > max_gap:
+                if ts - next_ts > min(max_gap, 30 * SECOND):
                     last = at // width
                 elif hole or next_seen - seen > max_age:
                     last = stands // width

@@ -24,10 +24,8 @@ _FORMS: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
 }  # fmt: skip
 _PACKED = (".gz", ".zst", ".zstd")
-ENDS = tuple(
-    f"{end}{packed}" for end in _FORMS for packed in ("", *_PACKED) if not (packed and end in (".parquet", ".pq"))
-)
-# Rows of a file in memory at a time.
+ENDS = f"{', '.join(end for end in _FORMS if end != '.pq')}; of all but Parquet also with .gz or .zst"
+# Rows of a table that are read at a time.
 _ROWS = 1 << 19
 # Columns of few different texts.
 _REPEATED = ("asset_id", "event_type", "side")

@@ -101,7 +101,7 @@ def format_of(file: RecordingFile, name: str | None = None) -> Format | None:
             raise ConfigError(f"does not exist; allowed are {', '.join(FORMATS)}.", argument="format", value=name)
         return FORMATS[name]
     if file.form is None:
-        raise ConfigError(f"{file.path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
+        raise ConfigError(f"{file.path.name!r} is not of a known kind; names that end in these are read: {ENDS}.")
     fitting = [one for one in FORMATS.values() if one.fits(file)]
     if len(fitting) > 1:
         names = " and ".join(one.name for one in fitting)
