@@ -21,7 +21,6 @@ class Keyed:
 
 def latest(moments: Keyed, known: Keyed, *, exact: bool) -> Ints:
     """The thing of each moment's key that was known last before it (``exact``: or at it); -1 for none."""
-    out = np.full(len(moments.order), -1)
     starts, begins = group_starts(moments.key), group_starts(known.key)
     if _WORTH * (len(starts) + len(begins)) > len(moments.order) + len(known.order):
         places = _merged(moments, known, exact=exact)
@@ -33,8 +32,8 @@ def latest(moments: Keyed, known: Keyed, *, exact: bool) -> Ints:
             first, last = runs.get(int(moments.key[a]), (0, 0))
             found = np.searchsorted(known.at[first:last], moments.at[a:b], side="right" if exact else "left")
             places[a:b] = np.where(found > 0, found - 1 + first, -1)
-    there = places >= 0
-    out[moments.order[there]] = known.order[places[there]]
+    out = np.empty(len(moments.order), np.int64)
+    out[moments.order] = np.append(known.order, -1)[places]
     return out
 
 
