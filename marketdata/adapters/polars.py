@@ -68,22 +68,22 @@ class PolarsFrame(Frame):
 
     def build(self, columns: Mapping[str, Column], height: int) -> Any:  # noqa: ARG002 columns have it
         """See `Frame`."""
-        # Columns of one frame at the same rows are taken in one step.
+        # Columns of one frame at the same rows are passed in one step.
         parts: dict[tuple[int, int], dict[str, Passed]] = {}
         for name, column in columns.items():
             if isinstance(column, Passed) and isinstance(column.frame, PolarsFrame):
                 parts.setdefault((id(column.frame), id(column.rows)), {})[name] = column
-        taken: dict[str, pl.Series] = {}
+        passed: dict[str, pl.Series] = {}
         for part in parts.values():
             one = next(iter(part.values()))
             frame: Any = one.frame
             found = _rows_of(frame.data[[c.name for c in part.values()]], frame.native_rows(one.rows))
-            taken |= {name: series.alias(name) for name, series in zip(part, found, strict=True)}
+            passed |= {name: series.alias(name) for name, series in zip(part, found, strict=True)}
         for name, column in columns.items():
-            if name not in taken:
+            if name not in passed:
                 wanted = self.data.schema[name] if name in TEXTS and name in self.names else None
-                taken[name] = made(name, column, wanted).alias(name)
-        return pl.DataFrame([taken[name] for name in columns])
+                passed[name] = made(name, column, wanted).alias(name)
+        return pl.DataFrame([passed[name] for name in columns])
 
 
 class ArrowFrame(PolarsFrame):
