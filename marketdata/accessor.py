@@ -135,9 +135,19 @@ class Accessor(_Suggestions, Generic[F]):
         """Nested books of tidy ones, a row per snapshot; see `marketdata.nest`."""
         return shapes.nest(self._frame)
 
-    def rebuild(self, every: str = "1s", **more: Any) -> F:
+    def rebuild(
+        self,
+        every: str = "1s",
+        *,
+        max_gap: str = "5m",
+        max_age: str = "1h",
+        unchanged: bool = True,
+        clock: rebuild.Clock = "timestamp",
+        frame: frames.FrameKind = "pandas",
+    ) -> F:
         """Books of recorded changes; see `marketdata.rebuild`."""
-        return rebuild.rebuild(self._frame, every, **more)  # type: ignore[no-any-return]
+        how: dict[str, Any] = {"max_gap": max_gap, "max_age": max_age, "unchanged": unchanged, "clock": clock}
+        return rebuild.rebuild(self._frame, every, frame=frame, **how)  # type: ignore[no-any-return]
 
     def diff(self, *, resolution_of: str = "1m") -> F:
         """The changes from each book to the next; see `marketdata.diff`."""

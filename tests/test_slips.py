@@ -63,7 +63,7 @@ def test_a_warning_is_one_line_that_speaks_of_options(folder: Path, market: str)
         (("serve", "history", "--port", "99999"), "65535"),
         (("serve", "history", "--requests-per-minute", "0"), "1"),
         (("export", "history", "books", "slug", "--rows", "-5"), "1"),
-        (("markets", "--max", "0"), "1"),
+        (("markets", "--rows", "0"), "1"),
     ],
 )
 def test_a_number_out_of_bounds_is_refused_with_its_bound(

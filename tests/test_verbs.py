@@ -30,6 +30,8 @@ APART_ON_ENGINES = {
     "align",
     "check",
     "pivot",
+    "rebuild",
+    "diff",
     "show",
     "outcomes",
     "without_answers",
