@@ -95,7 +95,7 @@ def at_once(frame: F, function: Callable[[Any], Any]) -> F:
 
 
 def _put_in_order(frame: F) -> F:
-    """A frame with one row per token and time in tidy order; equal rows are taken as one."""
+    """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
 
     def ordered(own: Frame) -> Any:
         entries = frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
@@ -186,7 +186,7 @@ def selected(native: Any, names: Sequence[str]) -> Any:
 def read(frame: F) -> F:
     """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
     if is_narwhals_dataframe(frame) or is_narwhals_lazyframe(frame):
-        raise NotTidyError("A narwhals frame is taken by its library's own: give frame.to_native().")
+        raise NotTidyError("A narwhals frame is refused; pass frame.to_native().")
     if not is_batches(frame):
         return frame
     import pyarrow as pa

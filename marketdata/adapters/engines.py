@@ -147,8 +147,8 @@ def _parts(
 def _last_change(table: pa.Table, keys: Sequence[str]) -> int:
     """Where the rows begin that have the keys of the last row."""
     last = table.num_rows - 1
-    heads = pl.DataFrame(pl.from_arrow(table.select(keys)))
-    differs = heads.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).get(last)) for c in keys)).to_series()
+    values = pl.DataFrame(pl.from_arrow(table.select(keys)))
+    differs = values.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).get(last)) for c in keys)).to_series()
     at = differs.arg_true()
     return int(at[-1]) + 1 if len(at) else 0
 

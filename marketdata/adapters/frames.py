@@ -123,7 +123,7 @@ def level_rows(frame: Frame, *, whole: bool = True, identity: Sequence[str] = ID
         levels, place = _levels(ordered), entries.place
         sides = order.snapshots(levels, entries.starts)
     if sides is None:
-        new = ~order.same_as_before(*(ordered.comparable(c) for c in (*_who(frame, identity), "ts", "side")))
+        new = ~order.same_as_before(*(ordered.comparable(c) for c in (*_id_columns(frame, identity), "ts", "side")))
         raise order.wrong_numbers(levels, new, ordered.missing_levels(), ordered.shown)
     both = order.both(levels, sides)
     order.check_levels(levels, both, ordered.shown, whole=whole)
@@ -132,21 +132,21 @@ def level_rows(frame: Frame, *, whole: bool = True, identity: Sequence[str] = ID
 
 def is_in_order(frame: Frame) -> bool:
     """Whether rows are by token and time already, each with ids and a time."""
-    who = _who(frame, IDENTITY)
-    if "ts" not in frame.names or not who:
+    names = _id_columns(frame, IDENTITY)
+    if "ts" not in frame.names or not names:
         return False
     groups = _groups(frame, IDENTITY)
-    missing = any(None in frame.texts(c, groups) for c in who) or order.NO_TIME in frame.unchecked("ts")[groups]
+    missing = any(None in frame.texts(c, groups) for c in names) or order.NO_TIME in frame.unchecked("ts")[groups]
     return not missing and _entries(frame, IDENTITY, strictly=False) is not None
 
 
-def _who(frame: Frame, identity: Sequence[str]) -> list[str]:
+def _id_columns(frame: Frame, identity: Sequence[str]) -> list[str]:
     """The columns that identify tokens (markets)."""
     return [c for c in frame.ids if c in identity]
 
 
 def _groups(frame: Frame, identity: Sequence[str]) -> Ints:
-    codes = [frame.unchecked(c) for c in _who(frame, identity)]
+    codes = [frame.unchecked(c) for c in _id_columns(frame, identity)]
     return group_starts(*codes) if codes else np.zeros(min(len(frame), 1), np.int64)
 
 
@@ -162,28 +162,28 @@ def _tokens(frame: Frame, groups: Ints, identity: Sequence[str]) -> Columns | No
 
     Times rise within tokens and ids are equal there, so one that is missing is the first.
     """
-    who, ts = _who(frame, identity), frame.unchecked("ts")
-    heads = {c: frame.texts(c, groups) for c in who}
+    names, ts = _id_columns(frame, identity), frame.unchecked("ts")
+    texts = {c: frame.texts(c, groups) for c in names}
     if (len(groups) and ts[groups].min() == order.NO_TIME) or any(
-        None in heads[c] for c in who if c != "token_label" and len(identity) == len(IDENTITY)
+        None in texts[c] for c in names if c != "token_label" and len(identity) == len(IDENTITY)
     ):
         _check(frame, identity)
-    keys = [[(t is None, t or "") for t in heads[c]] for c in who]
+    keys = [[(t is None, t or "") for t in texts[c]] for c in names]
     if not all(a < b for a, b in pairwise(zip(*keys, strict=True))):
         return None
-    if "token_label" in frame.names and "token_label" not in who:
+    if "token_label" in frame.names and "token_label" not in names:
         newest, differs = order.newest(frame.unchecked("token_label"), groups)
         frame.relabelled |= differs
-        heads["token_label"] = frame.texts("token_label", newest)
+        texts["token_label"] = frame.texts("token_label", newest)
     none: list[str | None] = [None] * len(groups)
-    ids = zip(*(heads.get(c, none) for c in ID_COLUMNS), strict=True)
+    ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
     return Columns(tokens, np.append(groups, len(ts)), ts)
 
 
 def _check(frame: Frame, identity: Sequence[str]) -> None:
     frame.times("ts")
-    for name in _who(frame, identity) if len(identity) == len(IDENTITY) else ():
+    for name in _id_columns(frame, identity) if len(identity) == len(IDENTITY) else ():
         frame.codes(name)
 
 
@@ -192,7 +192,7 @@ def _sorted(
 ) -> tuple[Frame, Columns]:
     """The rows in tidy order and their entries; of equal ``keys`` one, if there are any."""
     _check(frame, identity)
-    ids = [ranks(frame, c) for c in _who(frame, identity)]
+    ids = [ranks(frame, c) for c in _id_columns(frame, identity)]
     more = [frame.sides(), _nulls_last(frame)] if "level" in keys else []
     place = order.sorted_by(*ids, frame.times("ts"), *more)
     ordered = frame.take(place)
@@ -211,7 +211,7 @@ def _nulls_last(frame: Frame) -> Ints:
     return level
 
 
-def heads(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
+def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
     """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
     first = which = np.zeros(len(frame), np.int64)
     for name in names:
@@ -231,7 +231,7 @@ def ranks(frame: Frame, name: str) -> Ints:
 
 def _kept(ordered: Frame, identity: Sequence[str], keys: Sequence[str], values: Iterable[str]) -> Ints:
     """The first of the rows that are equal, of sorted ones; NotTidyError if values differ, or times beyond a digit."""
-    keys, values = [*_who(ordered, identity), *keys], list(values)
+    keys, values = [*_id_columns(ordered, identity), *keys], list(values)
     same = order.same_as_before(*(ordered.comparable(c) for c in keys))
     exact = ordered.nanoseconds()
     if exact is not None:
@@ -306,9 +306,9 @@ def expanded(books: Books) -> Rows:
     price, size = books.levels()
     empty = counts == 0
     if empty.any():
-        held = np.ones(len(of), bool)
-        held[(ends - 1)[empty]] = False
-        price, size = (_filled(values, held) for values in (price, size))
+        is_level = np.ones(len(of), bool)
+        is_level[(ends - 1)[empty]] = False
+        price, size = (_filled(values, is_level) for values in (price, size))
     begins = ends - lengths
     sides, ts = Sides(begins[::2], begins[1::2], ends[1::2]), books.ts[of]
     entries = Columns(books.tokens, np.append(sides.starts, len(of))[books.bounds], ts, place=books.rows[of])
@@ -316,9 +316,9 @@ def expanded(books: Books) -> Rows:
     return Rows(entries, sides, levels, order.both(levels, sides))
 
 
-def _filled(values: Floats, held: NDArray[np.bool_]) -> Floats:
-    out = np.full(len(held), np.nan)
-    out[held] = values
+def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
+    out = np.full(len(is_level), np.nan)
+    out[is_level] = values
     return out
 
 

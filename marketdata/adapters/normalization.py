@@ -196,10 +196,10 @@ def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
     if 2 * runs.height > len(raw):
         return raw.cast(dtype, strict=False)
     lengths = runs["len"].to_numpy()
-    heads = raw.gather(np.cumsum(lengths) - lengths).cast(dtype, strict=False)
-    codes = heads.to_physical()
-    if codes.null_count() or not hasattr(heads.cat, "to"):  # polars 1 makes no categories of codes
-        return heads.gather(np.repeat(np.arange(runs.height, dtype=np.uint32), lengths))
+    values = raw.gather(np.cumsum(lengths) - lengths).cast(dtype, strict=False)
+    codes = values.to_physical()
+    if codes.null_count() or not hasattr(values.cat, "to"):  # polars 1 makes no categories of codes
+        return values.gather(np.repeat(np.arange(runs.height, dtype=np.uint32), lengths))
     return from_codes(np.repeat(codes.to_numpy(), lengths), dtype)
 
 

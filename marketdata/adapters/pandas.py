@@ -35,7 +35,7 @@ class PandasFrame(Frame):
 
         column, rows = self.native[name], self.rows
         if isinstance(column.dtype, pd.ArrowDtype | pd.StringDtype) and rows is not None:
-            whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no rows taken
+            whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no gather
             return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
         column = column if rows is None else pd.Series(column.array.take(rows), copy=False)
         if isinstance(column.dtype, pd.SparseDtype):

@@ -978,7 +978,7 @@ class Archive(Generic[Frame]):
         """Read everything back and compare it with the row counts and content hashes of the coverage; see `books`.
 
         One row per damaged range: ``view market_id start end problem``; none if all is as it was written. A damaged
-        file of coverage or records is a row without a range. With ``repair`` what is proven damaged becomes missing,
+        file of coverage or records is a row without a range. With ``repair`` what is surely damaged becomes missing,
         for the next pull or add to fill; lost coverage is made again from the points, as ``recorded``, and records of
         markets from what points know, with the rest for the next pull. ArchiveError if the storage fails, which says
         nothing about the data: nothing is changed.

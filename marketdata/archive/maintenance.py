@@ -228,7 +228,7 @@ def _difference(record: CoverageRecord, found: Data) -> str | None:
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Make what is proven damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed.
+    """Make what is surely damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed.
 
     Coverage and records that are damaged, or wrong, are made again from the points.
     """

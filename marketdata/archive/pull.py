@@ -145,8 +145,8 @@ class Pull:
             total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
         ) as bar:
             try:
-                for k, done, columns, proven in arriving:
-                    sink.take(k, done, columns, proven=proven)
+                for k, done, columns, complete in arriving:
+                    sink.take(k, done, columns, complete=complete)
                     bar.update((done.end - done.start) // MINUTE)
                     if self._stop is not None and self._stop.is_set():
                         break
@@ -188,9 +188,9 @@ class _Sink:
         self._levels = 0
         self._since = time.monotonic()
 
-    def take(self, k: int, done: Range, columns: Data, *, proven: bool) -> None:
+    def take(self, k: int, done: Range, columns: Data, *, complete: bool) -> None:
         """All points of the part ``done`` of the ``k``-th gap."""
-        self._arrived.setdefault(self._todo[k][0], []).append((k, proven, done, columns))
+        self._arrived.setdefault(self._todo[k][0], []).append((k, complete, done, columns))
         self._levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)
         if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
             self.commit()
@@ -206,13 +206,13 @@ class _Sink:
                 ranges.setdefault(self._todo[k][1], []).append(done)
             beside = {market: self._beside(view, market, done) for market, done in ranges.items()}
             answers = list(_together(windows))
-            for k, proven, done, times in answers:
-                if proven:
+            for k, complete, done, times in answers:
+                if complete:
                     beside[self._todo[k][1]] += answered(done, times)
-            for k, proven, done, times in answers:
+            for k, complete, done, times in answers:
                 _, market, gap = self._todo[k]
                 for entry in coverage_after(
-                    done, times, self._clock, proven=proven, tries=gap.tries, beside=beside[market]
+                    done, times, self._clock, complete=complete, tries=gap.tries, beside=beside[market]
                 ):
                     intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
@@ -233,15 +233,15 @@ class _Sink:
 
 def _together(windows: Iterable[tuple[int, bool, Range, Data]]) -> Iterator[tuple[int, bool, Range, Ints]]:
     """Sorted windows, those that touch as one, with the times of their points."""
-    for (k, proven), group in itertools.groupby(windows, key=lambda w: w[:2]):
+    for (k, complete), group in itertools.groupby(windows, key=lambda w: w[:2]):
         done, times = Range(0, 0), list[Ints]()
         for _, _, rng, columns in group:
             if times and rng.start != done.end:
-                yield k, proven, done, np.concatenate(times)
+                yield k, complete, done, np.concatenate(times)
                 times = []
             done = Range(done.start if times else rng.start, rng.end)
             times.append(columns.ts)
-        yield k, proven, done, np.concatenate(times)
+        yield k, complete, done, np.concatenate(times)
 
 
 def server_clock(client: Any) -> ServerTime:

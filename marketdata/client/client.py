@@ -283,14 +283,14 @@ class Client(Generic[Frame]):
         """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
-        complete for all tokens, its points as columns, whether its end is proven); the parts of a range touch.
+        complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
         """
         limit = self._options.page_limit
         every = [w for view, name, rng in requests for w in whole_windows(view, "market", name, rng, resolution, limit)]
         fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
             for arrival in fetch:
-                yield arrival.request, arrival.window.rng, arrival.columns, arrival.proven
+                yield arrival.request, arrival.window.rng, arrival.columns, arrival.complete
         finally:
             fetch.close()
 
@@ -311,7 +311,7 @@ class Client(Generic[Frame]):
     ) -> Verification:
         """How the service behaves where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
-        Returns a Verification with one finding per choice: what ``t`` names (label), what means are taken over
+        Returns a Verification with one finding per choice: what ``t`` names (label), what means are computed over
         (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
         (limit); each is followed, a named variant, or undecided. Pages of the resolutions ``fine`` and ``coarse`` are
         compared, over two coarse buckets at least; a ``market`` of two tokens with gaps decides most.

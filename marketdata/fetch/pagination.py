@@ -13,7 +13,7 @@ _KNOWN_PAGES = 3
 
 
 class Paged(Protocol):
-    """A page with a cursor; an empty text as the cursor ends the pages, and proves nothing."""
+    """A page with a cursor; an empty text as the cursor ends the pages, which does not show that all came."""
 
     @property
     def next_cursor(self) -> str | None:

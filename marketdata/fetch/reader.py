@@ -1,6 +1,6 @@
 """One window, read whole: its pages, verified complete, without duplicates, inside its range.
 
-A window whose pages are not proven complete is requested again in halves: a smaller one needs fewer cursors.
+A window whose pages are not known to be complete is requested again in halves: a smaller one needs fewer cursors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_HALVINGS = 3
 # Pages of a window and its halves together, over the pages that it can have.
 _BUDGET = 2
 # Why points of a window may be missing: its pages count another number of them, or end with an empty cursor.
-Unproven = Literal["count", "cursor"]
+Incomplete = Literal["count", "cursor"]
 # Noted once a fetch, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
     units: int
     per_bucket: int
     limit: int
-    proven: bool
+    complete: bool
     pages: int
     notes: Counter[str]
     full: tuple[tuple[int, int], ...] = ()
@@ -146,7 +146,7 @@ class Reader:
             received.clear()
             try:
                 chunk = self._fetch(window, budget, received)
-                why = self._unproven(window, chunk)
+                why = self._incomplete(window, chunk)
                 return self._halved(window, chunk, budget, why) if why else chunk
             except LimitTooSmallError as error:
                 least = error.minimum
@@ -235,7 +235,7 @@ class Reader:
             units=len(np.unique(columns.ts)) if by_time else len(columns),
             per_bucket=1 if by_time else labels,
             limit=min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
-            proven=not notes["count_mismatch"],
+            complete=not notes["count_mismatch"],
             pages=len(pages),
             notes=+notes,
             full=_spans(window, [page for page in pages if page.next_cursor]),
@@ -270,7 +270,7 @@ class Reader:
             dates.append(answer.date)
         return page
 
-    def _unproven(self, window: Window, chunk: Chunk, halvings: int = _MOST_HALVINGS) -> Unproven | None:
+    def _incomplete(self, window: Window, chunk: Chunk, halvings: int = _MOST_HALVINGS) -> Incomplete | None:
         """Why a window may have more points than arrived, if smaller ones can tell."""
         if chunk.notes["count_mismatch"] and halvings and not self._memory.counts_otherwise:
             return "count"
@@ -281,19 +281,19 @@ class Reader:
         return None if has_room and self._memory.empty_cursor_ends and not self._memory.empty_cursor_lies else "cursor"
 
     def _halved(
-        self, window: Window, chunk: Chunk, budget: _Budget, why: Unproven, halvings: int = _MOST_HALVINGS
+        self, window: Window, chunk: Chunk, budget: _Budget, why: Incomplete, halvings: int = _MOST_HALVINGS
     ) -> Chunk:
-        """An unproven window as its halves, which bring what was lost or lies behind an empty cursor."""
+        """An incomplete window as its halves, which bring what was lost or lies behind an empty cursor."""
         # One bucket has no halves: where it may lack points it is requested once more.
         is_one = window.buckets == 1
         if is_one and why == "cursor":
-            return chunk._replace(proven=False)
+            return chunk._replace(complete=False)
         budget.most = None
         self._count_restart()
         halves = (window,) if is_one else window.halves()
         parts = [self._fetch(half, budget, Received()) for half in halves]
         if why == "count":
-            if halvings == _MOST_HALVINGS and not is_one and not any(part.proven for part in parts):
+            if halvings == _MOST_HALVINGS and not is_one and not any(part.complete for part in parts):
                 self._memory.counts_otherwise = True
         elif sum(len(part.columns) for part in parts) == len(chunk.columns):
             self._memory.empty_cursor_ends = True
@@ -303,7 +303,7 @@ class Reader:
         left = 0 if is_one else halvings - 1
         whole = _joined(
             [
-                self._halved(half, part, budget, again, left) if (again := self._unproven(half, part, left)) else part
+                self._halved(half, part, budget, again, left) if (again := self._incomplete(half, part, left)) else part
                 for half, part in zip(halves, parts, strict=True)
             ]
         )
@@ -343,7 +343,7 @@ def _joined(parts: Sequence[Chunk]) -> Chunk:
         units=first.units + second.units,
         per_bucket=max(first.per_bucket, second.per_bucket),
         limit=min(first.limit, second.limit),
-        proven=first.proven and second.proven,
+        complete=first.complete and second.complete,
         pages=first.pages + second.pages,
         notes=first.notes + second.notes,
         full=first.full + second.full,

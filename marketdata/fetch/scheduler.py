@@ -52,13 +52,13 @@ class Markets(Protocol):
 
 
 class Arrival(NamedTuple):
-    """A window whose points have all arrived: index of its request, and whether its end was proven."""
+    """A window whose points have all arrived: index of its request, and whether its pages are known to be complete."""
 
     request: int
     window: Window
     market_id: str
     columns: Data
-    proven: bool
+    complete: bool
 
 
 @dataclass(eq=False)
@@ -258,7 +258,7 @@ class _Source:
         self._first = int(times.min()) if len(times) else window.rng.start
         place = self.slots.index(slot)
         del self.slots[place]
-        if wide.end > window.rng.start and came.proven:
+        if wide.end > window.rng.start and came.complete:
             # What came is complete up to here, if the next window brings its last bucket again, and later ones.
             window, first = (
                 replace(window, rng=Range(wide.end, window.rng.end)),
@@ -461,7 +461,7 @@ class Scheduler:
             for source in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda s: s.index):
                 if not self._in_order:
                     rest += [
-                        Arrival(source.index, slot.parts[k], chunk.market_id, chunk.columns, chunk.proven)
+                        Arrival(source.index, slot.parts[k], chunk.market_id, chunk.columns, chunk.complete)
                         for slot in source.slots
                         for k, chunk in slot.chunks.items()
                     ]
@@ -501,7 +501,7 @@ class Scheduler:
                 return _Task()
         has_room = self._buffer is None or self._pending < max(self._buffer, 0 if self._fixed else 2 * self._workers())
         for source in self._begun:
-            # Arrivals are yielded behind the first slot, where nothing can be taken: that one may always be requested.
+            # Arrivals are yielded behind the first slot, where nothing can arrive: it may always be requested.
             first = self._in_order and source is self._begun[0] and not (source.slots or self._ready)
             if (has_room or source.is_open or first) and (task := source.take(self._share())) is not None:
                 return task
@@ -578,8 +578,8 @@ class Scheduler:
                 source.slots.remove(done)
                 chunks = [done.chunks[k] for k in range(len(done.parts))]
                 columns: Data = joined([c.columns for c in chunks])
-                proven = all(c.proven for c in chunks)
-                self._ready.append(Arrival(source.index, done.window, chunks[0].market_id, columns, proven))
+                complete = all(c.complete for c in chunks)
+                self._ready.append(Arrival(source.index, done.window, chunks[0].market_id, columns, complete))
             if source.slots or not source.is_cut or (self._in_order and source is not self._begun[0]):
                 return
             self._begun.remove(source)

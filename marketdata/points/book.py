@@ -145,7 +145,7 @@ def take(
     """Take shares, or shares for money, best levels first: shares, their cost, what was there, and the fees.
 
     What is wanted is one number, or one of each book. What was there, in its unit, counts the last level whole, of
-    which only a part may be taken. Fees come on top; they are 0 without a charge.
+    which only a part may be filled. Fees come on top; they are 0 without a charge.
     """
     shares, paid, there, fees = np.zeros((4, len(side)))
     amounts = np.broadcast_to(np.asarray(wanted, float), len(side))

@@ -75,10 +75,10 @@ def sums(best: Series, counts: Counts) -> Series:
         size = best.values[f"best_{side}_size"][order]
         out[f"{side}_size"] = np.fmin.reduceat(size, starts) if len(starts) else size
     # The first entry of a market and time has its id.
-    heads = order[starts]
+    first_rows = order[starts]
     tokens = list(dict.fromkeys(token.market_id for token in best.tokens))
-    bounds = np.searchsorted(market[heads], np.arange(len(tokens) + 1))
-    return Series(tuple(map(Token, tokens)), bounds, best.ts[heads], out, place=best.rows[heads])
+    bounds = np.searchsorted(market[first_rows], np.arange(len(tokens) + 1))
+    return Series(tuple(map(Token, tokens)), bounds, best.ts[first_rows], out, place=best.rows[first_rows])
 
 
 def free_money(best: Series, counts: Counts) -> Series:

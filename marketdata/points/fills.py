@@ -48,10 +48,10 @@ class Snapshot:
         left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
         left[left <= TOLERANCE * size] = 0.0
         start = np.cumsum(left) - left
-        taken = np.clip(wanted - start, 0.0, left)
-        taken[taken <= TOLERANCE * wanted] = 0.0
-        self.used[order.buys] += float(taken.sum())
-        return price[taken > 0], taken[taken > 0]
+        filled = np.clip(wanted - start, 0.0, left)
+        filled[filled <= TOLERANCE * wanted] = 0.0
+        self.used[order.buys] += float(filled.sum())
+        return price[filled > 0], filled[filled > 0]
 
 
 class Ladders:
@@ -106,10 +106,10 @@ class Ledger:
 
     @property
     def position(self) -> float:
-        """Shares that are held."""
-        held = self.bought - self.sold
+        """Shares bought and not yet sold."""
+        position = self.bought - self.sold
         # What the last bits of sums leave is no position: it would want a payoff.
-        return held if held > TOLERANCE * self.bought else 0.0
+        return position if position > TOLERANCE * self.bought else 0.0
 
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
@@ -129,7 +129,7 @@ class Ledger:
     def _fill(self, order: Order, book: Snapshot | None) -> float:
         wanted = order.size if order.buys else min(order.size, self.position)
         none = np.empty(0)
-        price, taken, status = none, none, ""
+        price, filled, status = none, none, ""
         if self.resolved_at is not None and order.at >= self.resolved_at:
             status = "resolved"
         elif book is None:
@@ -137,10 +137,10 @@ class Ledger:
         elif wanted <= 0:
             status = "no position"
         else:
-            price, taken = book.take(order, wanted)
-            status = "no liquidity" if not len(taken) else ""
-        shares, notional = float(taken.sum()), float((price * taken).sum())
-        fee = float(np.sum(self.fees_of(price, taken))) if shares else 0.0
+            price, filled = book.take(order, wanted)
+            status = "no liquidity" if not len(filled) else ""
+        shares, notional = float(filled.sum()), float((price * filled).sum())
+        fee = float(np.sum(self.fees_of(price, filled))) if shares else 0.0
         if not status:
             # The last bits of a sum decide nothing.
             shares = wanted if abs(shares - wanted) <= TOLERANCE * wanted else shares

@@ -19,11 +19,11 @@ def ladder(books: Books, moment: int) -> tuple[Columns, dict[str, Floats | Ints]
     there = width < depths[:, None]
     columns: dict[str, Floats | Ints] = {"level": np.broadcast_to(width, there.shape)[there]}
     for name, side in (("bid", books.bids), ("ask", books.asks)):
-        held = width < side.counts[:, None]
-        size, price = np.zeros(held.shape), np.full(held.shape, np.nan)
-        size[held], price[held] = side.size[side.levels], side.price[side.levels]
-        total = np.where(held, np.cumsum(size, axis=1), np.nan)
-        size[~held] = np.nan
+        is_level = width < side.counts[:, None]
+        size, price = np.zeros(is_level.shape), np.full(is_level.shape, np.nan)
+        size[is_level], price[is_level] = side.size[side.levels], side.price[side.levels]
+        total = np.where(is_level, np.cumsum(size, axis=1), np.nan)
+        size[~is_level] = np.nan
         columns |= {f"{name}_total": total[there], f"{name}_size": size[there], f"{name}_price": price[there]}
     of = np.repeat(np.arange(len(books)), depths)
     names = ("level", "bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")

@@ -15,8 +15,8 @@ class ViewSpec(NamedTuple):
     """All that is particular to a view.
 
     ``ids``: what a row is about, a token of a market or a market; ``names``: columns of a tidy frame after the ids;
-    ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book taken
-    to have 40 levels; ``optional``: whether a field may be absent, its column then null.
+    ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book of
+    40 levels; ``optional``: whether a field may be absent, its column then null.
     """
 
     columns: type[Data]

@@ -62,7 +62,7 @@ def account(
     beginning, ``profit_sold`` the same with the sale; drawdown = greatest equity so far - equity. ``markets``, and
     ``events`` with ``events=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
     ``event_id``, ``value sale profit``; the value is the exposure, what is lost if all its tokens pay nothing.
-    NotTidyError for a fill after the payoff, or a sale of more than is held.
+    NotTidyError for a fill after the payoff, or a sale of more than was bought.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def account(
     tokens = _tokens(fills, quotes, known, width)
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
-    paths = {who: rules.path(token, times) for who, token in tokens.items()}
-    first = {who: int(np.searchsorted(times, token.ts[0])) for who, token in tokens.items()}
+    paths = {key: rules.path(token, times) for key, token in tokens.items()}
+    first = {key: int(np.searchsorted(times, token.ts[0])) for key, token in tokens.items()}
     sum_ = rules.total(list(paths.values()), len(times))
     equity = start + sum_.money + sum_.value
     columns = {
@@ -112,7 +112,7 @@ def account(
         "drawdown": rules.drawdown(equity),
     }
     kind = own.without("side")
-    by_market = _by(times, "market_id", paths, first, {who: who[0] for who in paths})
+    by_market = _by(times, "market_id", paths, first, {key: key[0] for key in paths})
     by_event = None if events is None else _by(times, "event_id", paths, first, _events(events, list(paths)))
     tables = (_frame(times, columns), by_market, by_event)
     return Account(*(None if table is None else frames.of_table(kind, table) for table in tables))
@@ -197,27 +197,27 @@ def _tokens(
         raise NotTidyError(f"side is 'buy' or 'sell' in a frame of fills; row {wrong[0]} has {sides[wrong[0]]!r}.")
     of = defaultdict(list)
     ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
-    for row, (who, some) in enumerate(zip(ids, shares.tolist(), strict=True)):
+    for row, (key, some) in enumerate(zip(ids, shares.tolist(), strict=True)):
         if some > 0:
-            of[who].append(row)
+            of[key].append(row)
     none = Quotes(np.zeros(0, np.int64), np.zeros(0))
     out = {}
-    for who, places in sorted(of.items()):
+    for key, places in sorted(of.items()):
         at = np.array(places)[np.argsort(ts[places], kind="stable")]
         sign = np.where(sides[at] == "buy", 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
-        payoff = None if known is None else known.payoff.get(who)
-        resolved = None if known is None or payoff is None else known.resolved_at.get(who[0])
+        payoff = None if known is None else known.payoff.get(key)
+        resolved = None if known is None or payoff is None else known.resolved_at.get(key[0])
         end = None if resolved is None else int(width.floor(np.array([resolved]))[0])
-        held = np.cumsum(moved)
-        if (held < -TOLERANCE * np.cumsum(np.abs(moved))).any():
-            raise NotTidyError(f"The fills sell more of token {who[1]!r} of market {who[0]!r} than they bought.")
+        position = np.cumsum(moved)
+        if (position < -TOLERANCE * np.cumsum(np.abs(moved))).any():
+            raise NotTidyError(f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought.")
         if end is not None and ts[at[-1]] > end:
             raise NotTidyError(
-                f"Token {who[1]!r} of market {who[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
+                f"Token {key[1]!r} of market {key[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
                 f"resolved at {to_text(resolved or 0)}."
             )
-        out[who] = rules.Token(ts[at], moved, money, quotes.get(who, none), end, payoff or 0.0)
+        out[key] = rules.Token(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
     return out
 
 
@@ -226,7 +226,7 @@ def _events(given: Any, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], 
     name = "event_id" if "event_id" in data else "event_slug"
     require("events, a frame of market records,", ["market_id", name], data)
     found = dict(zip(map(str, data["market_id"]), data[name], strict=True))
-    return {who: str(found[who[0]]) for who in tokens if found.get(who[0]) is not None}
+    return {key: str(found[key[0]]) for key in tokens if found.get(key[0]) is not None}
 
 
 def _by(
@@ -238,15 +238,15 @@ def _by(
 ) -> pl.DataFrame:
     """The sums of the tokens of each market or event, from its first fill on."""
     groups = defaultdict(list)
-    for who, group in group_of.items():
-        groups[group].append(who)
+    for key, group in group_of.items():
+        groups[group].append(key)
     parts = [
         pl.DataFrame(schema={"ts": _TIME, name: pl.String, **dict.fromkeys(("value", "sale", "profit"), pl.Float64)})
     ]
     for group, tokens in sorted(groups.items()):
-        one = rules.total([paths[who] for who in tokens], len(times))
+        one = rules.total([paths[key] for key in tokens], len(times))
         columns = {"value": one.value, "sale": one.sale, "profit": one.money + one.value}
-        begins = min(first[who] for who in tokens)
+        begins = min(first[key] for key in tokens)
         frame = _frame(times[begins:], {c: values[begins:] for c, values in columns.items()})
         parts.append(frame.select("ts", pl.lit(group).alias(name), *columns))
     return pl.concat(parts)

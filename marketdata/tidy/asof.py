@@ -174,10 +174,10 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
     out = {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
     stamp = () if KNOWN in right else (KNOWN + suffix if KNOWN in left else KNOWN,)
     names = [*left, *out.values(), *stamp]
-    taken = sorted({c for c in names if names.count(c) > 1})
-    if taken:
+    twice = sorted({c for c in names if names.count(c) > 1})
+    if twice:
         raise ConfigError(
-            f"suffix={suffix!r} is refused: {', '.join(map(repr, taken))} would be in the result twice; give another "
+            f"suffix={suffix!r} is refused: {', '.join(map(repr, twice))} would be in the result twice; give another "
             "suffix, or rename the columns."
         )
     return out
@@ -235,8 +235,8 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     place: dict[tuple[str | None, ...], int] = {}
     out = []
     for none, frame in ((-1, left), (-2, right)):
-        heads, which = frames.heads(frame, keys)
-        texts = zip(*(frame.texts(c, heads) for c in keys), strict=True) if keys else [()] * len(heads)
+        rows, which = frames.distinct_ids(frame, keys)
+        texts = zip(*(frame.texts(c, rows) for c in keys), strict=True) if keys else [()] * len(rows)
         codes = [none if None in t else place.setdefault(t, len(place)) for t in texts]
         out.append(np.array(codes, np.int64)[which])
     return out[0], out[1]

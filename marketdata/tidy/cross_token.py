@@ -69,7 +69,7 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
         Whose tokens are added up.
     events : frame of market records, for by="event"
         One row per market: ``market_id``, ``token_ids`` (two, Yes first), ``event_id`` (or ``event_slug``), and of its
-        event ``exclusive`` and ``open_list`` (the venue's own fields ``negRisk`` and ``negRiskAugmented`` are taken
+        event ``exclusive`` and ``open_list`` (the venue's own fields ``negRisk`` and ``negRiskAugmented`` are read
         too). All markets of an event, those without a book too.
 
     Examples

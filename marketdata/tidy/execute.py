@@ -80,7 +80,7 @@ def execute(
     latency : int
         Buckets from signal to book: 1 is the snapshot after; 0 that of the signal itself, which no real order reaches.
     exit_after : int, optional
-        Sell what an order bought this many buckets after its fill; what cannot be sold then is held.
+        Sell what an order bought this many buckets after its fill; what cannot be sold then stays a position.
 
     Examples
     --------
@@ -174,14 +174,14 @@ def _orders(given: Any, delay: int) -> list[Order]:
 def _frames(ledgers: list[Ledger], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Execution:
     fills, positions = [], []
     for ledger in ledgers:
-        who = (*ledger.token, labels.get(ledger.token))
-        fills += [(*row[:2], *who, *row[2:]) for row in ledger.fills]
+        ids = (*ledger.token, labels.get(ledger.token))
+        fills += [(*row[:2], *ids, *row[2:]) for row in ledger.fills]
         payoff = None if payoffs is None else payoffs.payoff.get(ledger.token)
-        held = ledger.position
-        settled = 0.0 if held == 0 else None if payoff is None else held * payoff
+        position = ledger.position
+        settled = 0.0 if position == 0 else None if payoff is None else position * payoff
         money = (ledger.paid, ledger.received, ledger.fees)
         profit = None if settled is None else ledger.received - ledger.paid - ledger.fees + settled
-        positions.append((*who, ledger.bought, ledger.sold, held, *money, payoff, settled, profit))
+        positions.append((*ids, ledger.bought, ledger.sold, position, *money, payoff, settled, profit))
     names = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
     types = {**dict.fromkeys(ID_COLUMNS, pl.String), **dict.fromkeys(names, pl.Float64)}
     by_token = pl.DataFrame(positions, schema=types, orient="row")

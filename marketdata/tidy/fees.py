@@ -45,8 +45,8 @@ class Fees(Schedule):
 
     ``Fees.flat(rate)`` is a share of the notional, ``Fees.quadratic(rate)`` is shares * rate * price * (1 - price) of
     each trade, rounded to 5 decimals, and ``Fees.of(markets)`` takes the rates of market records. Wherever an argument
-    ``fees`` is taken, so is a number (as for ``flat``; 0 says that there are none) and a function of the prices and
-    shares of trades (arrays) that gives their fees [USD]. Each level of a book that is taken counts as one trade. A
+    ``fees`` is allowed, so is a number (as for ``flat``; 0 says that there are none) and a function of the prices and
+    shares of trades (arrays) that gives their fees [USD]. Each level of a book that is filled counts as one trade. A
     market whose fee is not known is a ConfigError. Makers pay nothing.
 
     ``fees(price, shares)`` gives the fee [USD], ``fees.of_market(market_id)`` those of one market; ``text``, ``rate``

@@ -101,16 +101,16 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
 
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Any:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
-    values = _heads(frame, entries)
+    values = _times_and_ids(frame, entries)
     rows = np.append(columns.rows, -1)[shown]
-    # What was not observed has no weight when means are taken again.
+    # What was not observed has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
         count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, rows, -1)]
         values[name] = count.astype(np.int64)
     return frames.rows_to_frame(frame, rows, {**values, "observed": observed})
 
 
-def _heads(frame: Frame, entries: Columns) -> dict[str, Column]:
+def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
     """Times and ids of entries that may have no row."""
     return {"ts": frames.times(entries.ts), **{c: frames.column(frame, entries, c) for c in frame.ids}}
 
@@ -132,7 +132,7 @@ def _books(frame: Frame, grid: Ints, fill: Fill) -> Any:
         entries, bounds=np.append(0, np.cumsum(lengths))[entries.bounds],
         ts=np.repeat(entries.ts, lengths), place=np.repeat(entries.rows, lengths),
     )  # fmt: skip
-    values = _heads(frame, whole) | {
+    values = _times_and_ids(frame, whole) | {
         "side": Texts(side, [BID, ASK]),
         "level": Levels(level),
         "price": price,

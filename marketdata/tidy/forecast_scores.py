@@ -187,8 +187,8 @@ class _Groups(NamedTuple):
     def of_markets(self, series: Series) -> list[pl.Series]:
         """The columns of the outcomes for each token."""
         return [
-            pl.Series(name, [held.get(t.market_id) for t in series.tokens], dtype=dtype)
-            for name, (held, dtype) in self.by.items()
+            pl.Series(name, [of_market.get(t.market_id) for t in series.tokens], dtype=dtype)
+            for name, (of_market, dtype) in self.by.items()
         ]
 
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -246,13 +246,13 @@ def _columns_by(outcomes: Any, by: By) -> dict[str, tuple[dict[str, Any], pl.Dat
         raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which by={by!r} needs.")
     out = {}
     for name in names:
-        held: dict[str, Any] = {}
+        of_market: dict[str, Any] = {}
         for market, value in zip(data["market_id"], data[name], strict=True):
             if name in ID_COLUMNS or isinstance(value, list | tuple | np.ndarray | pl.Series):
                 raise ConfigError(f"by={name!r} is refused; allowed are columns with one value per market.")
-            if held.setdefault(market, value) != value:
-                raise NotTidyError(f"{name} has two values for market {market!r}: {held[market]!r} and {value!r}.")
-        out[name] = (held, pl.Series(list(held.values())).dtype)
+            if of_market.setdefault(market, value) != value:
+                raise NotTidyError(f"{name} has two values for market {market!r}: {of_market[market]!r} and {value!r}.")
+        out[name] = (of_market, pl.Series(list(of_market.values())).dtype)
     return out
 
 
@@ -296,9 +296,9 @@ def _counted(tokens: Tokens, *, outcomes: Any, of: str, together: bool) -> Payof
         for market, token, label in tokens:
             is_yes, is_first = str(label).casefold() == "yes", token == known.first.get(market)
             by_market[market].append((not is_yes, not is_first, token))
-        for market, held in by_market.items():
-            if len(held) == 2:
-                payoffs.pop((market, max(held)[-1]), None)
+        for market, ranked in by_market.items():
+            if len(ranked) == 2:
+                payoffs.pop((market, max(ranked)[-1]), None)
     return payoffs
 
 

@@ -69,7 +69,7 @@ def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
         )
     other = f", and {argument}={str(width)!r} if not" if argument == "resolution_of" else ""
     warn(
-        f"{seen}, so its buckets look {grid} wide, but are taken as known at the end of buckets of {width}.",
+        f"{seen}, so its buckets look {grid} wide, but are read as known at the end of buckets of {width}.",
         CoarseGridWarning,
         hint=f"Give {argument}={str(grid)!r} if they are{other}.",
     )

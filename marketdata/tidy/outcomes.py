@@ -85,19 +85,19 @@ class Payoffs:
     """
 
     def __init__(self, given: Any, tokens: Tokens) -> None:
-        held: dict[str, dict[str, str | None]] = defaultdict(dict)
+        labels: dict[str, dict[str, str | None]] = defaultdict(dict)
         for market, token, label in tokens:
-            held[market][token] = label
-        self.held: Mapping[str, Mapping[str, str | None]] = held
+            labels[market][token] = label
+        self.labels: Mapping[str, Mapping[str, str | None]] = labels
         self.resolved_at: dict[str, int] = {}
         self.first: dict[str, str] = {}
         self.open: set[str] = set()
         self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
 
     def _from_mapping(self, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
-        if given and self.held and not any(str(market) in self.held for market in given):
+        if given and self.labels and not any(str(market) in self.labels for market in given):
             raise ConfigError(
-                f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.held))!r}; the "
+                f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.labels))!r}; the "
                 f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
             )
         shares = {str(market): value for market, value in given.items() if isinstance(value, Mapping)}
@@ -117,7 +117,7 @@ class Payoffs:
     def _winner(self, market: str, value: Any) -> str | None:
         if value is None:
             return None
-        tokens = self.held.get(market, {})
+        tokens = self.labels.get(market, {})
         if isinstance(value, str):
             if value in tokens or not tokens:
                 return str(value)
@@ -139,8 +139,8 @@ class Payoffs:
 
     def _is_of_another(self, market: str, token: str) -> bool:
         """Whether a market of the frame that shares no token id with this one has the token; short ids repeat."""
-        own = self.held[market].keys()
-        return any(token in others and own.isdisjoint(others) for others in self.held.values())
+        own = self.labels[market].keys()
+        return any(token in others and own.isdisjoint(others) for others in self.labels.values())
 
     def _of_winners(self, winners: Mapping[str, str | None]) -> dict[tuple[str, str], float]:
         self.open |= {market for market, won in winners.items() if won is None}
@@ -148,7 +148,7 @@ class Payoffs:
             (market, token): float(token == winner)
             for market, winner in winners.items()
             if winner is not None
-            for token in self.held.get(market, ())
+            for token in self.labels.get(market, ())
         }
 
     def _from_frame(self, given: Any) -> dict[tuple[str, str], float]:
@@ -247,8 +247,8 @@ def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
     ids = [c for c in ID_COLUMNS if c in names]
     require("A tidy frame", _IDS, names)
     own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
-    heads, _ = frames.heads(own, ids)
-    texts = (own.texts(c, heads) if c in ids else [None] * len(heads) for c in ID_COLUMNS)
+    rows, _ = frames.distinct_ids(own, ids)
+    texts = (own.texts(c, rows) if c in ids else [None] * len(rows) for c in ID_COLUMNS)
     found = {(str(market), str(token), label) for market, token, label in zip(*texts, strict=True)}
     return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))
 

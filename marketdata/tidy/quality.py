@@ -131,9 +131,9 @@ def _usual(steps: Ints) -> BucketWidth:
 
 def _levels(view: _View) -> Iterator[_CheckResult]:
     n, price, size = len(view), view.price, view.size
-    held = ~np.isnan(price)
-    yield view.finding("outside_0_1", "error", "a price is no probability", n, held & ((price < 0) | (price > 1)))
-    bad = held & ~(np.isfinite(size) & (size > 0))
+    is_level = ~np.isnan(price)
+    yield view.finding("outside_0_1", "error", "a price is no probability", n, is_level & ((price < 0) | (price > 1)))
+    bad = is_level & ~(np.isfinite(size) & (size > 0))
     yield view.finding("bad_size", "error", "a level has no size above 0", n, bad)
     begins = np.zeros(n, bool)
     begins[view.sides] = True
@@ -147,13 +147,13 @@ def _tops(view: _View) -> Iterator[_CheckResult]:
     best = [_best(view, side) for side in (0, 1)]
     bid, ask = best
     missing = np.isnan(bid).astype(int) + np.isnan(ask)
-    heads = view.snapshots
-    yield view.finding("one_sided", "info", "one side of the book is missing", n, heads[missing == 1])
-    yield view.finding("empty", "info", "the book has no level", n, heads[missing == 2])
-    yield view.finding("locked", "info", "best bid = best ask", n, heads[bid == ask])
-    yield view.finding("crossed", "warning", "best bid > best ask", n, heads[bid > ask])
+    rows = view.snapshots
+    yield view.finding("one_sided", "info", "one side of the book is missing", n, rows[missing == 1])
+    yield view.finding("empty", "info", "the book has no level", n, rows[missing == 2])
+    yield view.finding("locked", "info", "best bid = best ask", n, rows[bid == ask])
+    yield view.finding("crossed", "warning", "best bid > best ask", n, rows[bid > ask])
     yield view.finding("stale", "warning", f"the book is the same {_STALE} times and more", n, _stale_books(view))
-    yield _sums(view, heads, (bid + ask) / 2)
+    yield _sums(view, rows, (bid + ask) / 2)
 
 
 def _best(view: _View, side: int) -> NDArray[np.float64]:
@@ -178,11 +178,11 @@ def _stale_books(view: _View) -> Ints:
     return _long_runs(equal, view.snapshots)
 
 
-def _long_runs(equal: _Rows, heads: Ints) -> Ints:
+def _long_runs(equal: _Rows, rows: Ints) -> Ints:
     """Where runs of ``_STALE`` or more equal entries begin."""
     begins = np.flatnonzero(~equal)
     lengths = np.diff(np.append(begins, len(equal)))
-    return heads[begins[lengths >= _STALE]]
+    return rows[begins[lengths >= _STALE]]
 
 
 def _values(view: _View) -> Iterator[_CheckResult]:
@@ -206,9 +206,9 @@ def _values(view: _View) -> Iterator[_CheckResult]:
     yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
 
 
-def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
+def _sums(view: _View, rows: Ints, value: NDArray[np.float64]) -> _CheckResult:
     """Times of a market at which all its tokens have a value, and these miss 1 by far."""
-    market, ts = view.ids[0][heads], view.ts[heads]
+    market, ts = view.ids[0][rows], view.ts[rows]
     markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
     order = np.lexsort((ts, market))
     starts = group_starts(market[order], ts[order]) if len(order) else order
@@ -218,7 +218,7 @@ def _sums(view: _View, heads: Ints, value: NDArray[np.float64]) -> _CheckResult:
     whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
     far = whole & (np.abs(total - 1) > _FAR + TOLERANCE)
     text = f"prices of all tokens miss 1 by more than {_FAR}"
-    return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), heads[order[starts[far]]])
+    return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), rows[order[starts[far]]])
 
 
 def _report(found: list[_CheckResult], view: _View) -> dict[str, Column]:

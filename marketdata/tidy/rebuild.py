@@ -220,13 +220,13 @@ def _tokens(source: Frame, names: list[str]) -> tuple[tuple[Token, ...], Any]:
     token = codes.pop("token_id")
     first = np.full(int(token.max(initial=-1)) + 1, -1)
     first[token[::-1]] = np.arange(len(token))[::-1]
-    heads = first[first >= 0]
+    rows = first[first >= 0]
     number = (np.cumsum(first >= 0) - 1)[token]
-    if any((values != values[heads][number]).any() for values in codes.values()):
+    if any((values != values[rows][number]).any() for values in codes.values()):
         every = np.stack([token, *codes.values()])
-        _, heads, number = np.unique(every, axis=1, return_index=True, return_inverse=True)
-    texts = {c: column.gather(heads).cast(pl.String).to_list() for c, column in columns.items()}
-    none = [None] * len(heads)
+        _, rows, number = np.unique(every, axis=1, return_index=True, return_inverse=True)
+    texts = {c: column.gather(rows).cast(pl.String).to_list() for c, column in columns.items()}
+    none = [None] * len(rows)
     ids = zip(texts.get("market_id", none), texts["token_id"], texts.get("token_label", none), strict=True)
     return tuple(Token(m or t, t, label) for m, t, label in ids), number.astype(np.int32)
 

@@ -34,7 +34,7 @@ def ladder(frame: F, ts: Any) -> F:
     One row per (token, level): ``ts market_id token_id token_label level bid_total bid_size bid_price ask_price
     ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null where
     a side has no such level; an empty book has no row. By token, then level. ``ts`` is a time as for `Client.books`;
-    the last snapshot is taken whose ``ts``, the start of its bucket, is not later.
+    the last snapshot counts whose ``ts``, the start of its bucket, is not later.
 
     Examples
     --------
@@ -104,15 +104,15 @@ def _tidy(frame: Frame) -> Any:
     for name in names:
         side, what, level = name.split("_")
         pairs[:, int(side == ASK), int(level), int(what == "sz")] = series.values[name]
-    held = ~np.isnan(pairs[..., 0])
-    if not np.array_equal(held, ~np.isnan(pairs[..., 1])):
+    is_level = ~np.isnan(pairs[..., 0])
+    if not np.array_equal(is_level, ~np.isnan(pairs[..., 1])):
         raise NotTidyError("A level has a price and no size, or a size and no price; give both, or neither.")
-    if (held[..., 1:] & ~held[..., :-1]).any():
+    if (is_level[..., 1:] & ~is_level[..., :-1]).any():
         raise NotTidyError(
             "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
         )
-    counts = held.sum(axis=2).ravel()
-    books = Books.of_levels(series.tokens, series.bounds, series.ts, counts, *pairs[held].T)
+    counts = is_level.sum(axis=2).ravel()
+    books = Books.of_levels(series.tokens, series.bounds, series.ts, counts, *pairs[is_level].T)
     return _of_rows(frame, frames.expanded(replace(books, place=series.place)), BOOKS)
 
 

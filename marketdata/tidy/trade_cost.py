@@ -14,7 +14,7 @@ F = TypeVar("F")
 def fill_price(frame: F, size: float | None = None, *, fees: Any = None) -> F:
     """Average price of taking shares from each side of every book, best levels first, the last one in part.
 
-    One row per (token, ts): ts, ids and ``bid_fill_price ask_fill_price`` = sum(price * taken) / sum(taken)
+    One row per (token, ts): ts, ids and ``bid_fill_price ask_fill_price`` = sum(price * filled) / sum(filled)
     [probability]: what shares sold into the bids bring and shares bought from the asks cost. Null where the side is
     missing or lacks more than 1e-9 of ``size`` [shares], by default all that rest there. With ``fees`` (see `Fees`) net
     of them: they lower what the bids bring and raise what the asks cost; without, they are not counted.

@@ -50,7 +50,7 @@ def answered(
 ) -> list[tuple[int, int, str, int]]:
     times = np.array(sorted(points), dtype=np.int64) * MINUTE
     beside = known(start - DAY, start), known(end, end + DAY)
-    found = coverage_after(span(start, end), times, at(now), proven=True, tries=tries, beside=beside)
+    found = coverage_after(span(start, end), times, at(now), complete=True, tries=tries, beside=beside)
     return [(r.start // MINUTE, r.end // MINUTE, str(r.state), r.tries) for r in found]
 
 
@@ -141,7 +141,7 @@ def test_a_pause_between_final_points_is_final_when_asked_twice(
     end = 100 + length
     beside = [known(a, b, s) for a, b, s in ((0, 100, left), (end, 300, right)) if s is not None]
     now = at(400 + 60)
-    (found,) = coverage_after(span(100, end), np.empty(0, np.int64), now, proven=True, tries=tries, beside=beside)
+    (found,) = coverage_after(span(100, end), np.empty(0, np.int64), now, complete=True, tries=tries, beside=beside)
     assert (found.state, found.tries) == (state, 0 if state == FINAL else tries + 1)
 
 
@@ -168,7 +168,7 @@ def test_silence_at_an_end_of_an_answer_is_judged_with_what_is_beside_it(
     beside += [known(end, end + 40, right)] if right else []
     beside += [known(start - 100, start - 40), known(end + 40, end + 50)]
     times = np.arange(start + 20, end - 20) * MINUTE
-    found = coverage_after(span(start, end), times, at(NOW), proven=True, beside=beside)
+    found = coverage_after(span(start, end), times, at(NOW), complete=True, beside=beside)
     assert [str(r.state) for r in found] == states
 
 
@@ -180,7 +180,7 @@ def test_empty_ranges_that_touch_are_one_hole(length: int, states: list[str]) ->
     beside = [known(a, b, s) for a, b, s in zip(cuts, cuts[1:], (FINAL, EMPTY, EMPTY), strict=False)]
     times = np.arange(start + 20, NOW - 200) * MINUTE
     beside.append(known(NOW - 200, NOW - 100))
-    found = coverage_after(span(start, NOW - 200), times, at(NOW), proven=True, beside=beside)
+    found = coverage_after(span(start, NOW - 200), times, at(NOW), complete=True, beside=beside)
     assert [str(r.state) for r in found] == states
 
 
@@ -189,7 +189,7 @@ def test_a_point_that_has_not_settled_ends_a_hole() -> None:
     for last, state in ((NOW - 9, "final"), (None, "provisional")):
         points = [*range(NOW - 100, NOW - 20), *([] if last is None else [last])]
         times = np.array(points, dtype=np.int64) * MINUTE
-        found = coverage_after(span(NOW - 100, NOW), times, at(NOW), proven=True, beside=[known(0, NOW - 100)])
+        found = coverage_after(span(NOW - 100, NOW), times, at(NOW), complete=True, beside=[known(0, NOW - 100)])
         at_the_end = next(r for r in found if r.start < (NOW - 10) * MINUTE <= r.end)
         assert str(at_the_end.state) == state
 
@@ -285,5 +285,5 @@ def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int)
 
 def test_a_first_answer_without_points_has_none_before_it() -> None:
     """Without ``tries`` an answer is the first one."""
-    (found,) = coverage_after(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), proven=True)
+    (found,) = coverage_after(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), complete=True)
     assert (found.state, found.tries) == (PROVISIONAL, 1)

@@ -157,7 +157,7 @@ def test_the_buckets_of_a_range_are_those_that_start_in_it(a: int, more: int, b:
 @example(0, 60, {0, 59}, ServerTime(at(300)), True, 1)
 @example(0, 60, {30}, ServerTime(at(40)), True, 0)
 def test_what_an_answer_of_up_to_an_hour_establishes(
-    first: int, length: int, points: set[int], clock: ServerTime, proven: bool, tries: int
+    first: int, length: int, points: set[int], clock: ServerTime, complete: bool, tries: int
 ) -> None:
     """Settled minutes of a proven answer are final; an answer without points is only observed, until it is believed.
 
@@ -171,8 +171,8 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     want: dict[int, tuple[CoverageState, int]] = {}
     for minute in range(done.start, done.end, MINUTE):
         if minute >= settled:
-            want[minute] = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN, 0
-        elif not proven:
+            want[minute] = CoverageState.PROVISIONAL if complete else CoverageState.UNPROVEN, 0
+        elif not complete:
             want[minute] = CoverageState.UNPROVEN, tries
         elif inside or tries >= 3 or clock.now - cut >= 7 * DAY:
             want[minute] = CoverageState.FINAL, 0
@@ -182,7 +182,7 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     # Of an hour in which a point ends the silence, before it and behind it.
     both = (at(-9), at(first)), (cut, at(999))
     beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 0, 0) for a, b in both if inside]
-    records = coverage_after(done, times, clock, proven=proven, tries=tries, beside=beside)
+    records = coverage_after(done, times, clock, complete=complete, tries=tries, beside=beside)
     assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
     assert all(a.end == b.start for a, b in itertools.pairwise(records))
     assert all(r.start < r.end for r in records)
@@ -197,7 +197,7 @@ def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed()
     while gaps_to_fetch(held, wanted, ServerTime(now)) or held[0].state != CoverageState.FINAL:
         for gap in gaps_to_fetch(held, wanted, ServerTime(now)):
             asked.append(now - at(120))
-            held = coverage_after(gap.range, np.empty(0, np.int64), ServerTime(now), proven=True, tries=gap.tries)
+            held = coverage_after(gap.range, np.empty(0, np.int64), ServerTime(now), complete=True, tries=gap.tries)
         now += HOUR
     assert asked == list(itertools.accumulate([0, *WAITS]))
 
@@ -206,7 +206,7 @@ def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed()
 def test_the_last_settled_minute_and_the_first_open_one(minute: int) -> None:
     """Ten minutes after its start, to the microsecond, a minute has settled."""
     done = Range(at(0), at(2))
-    some = coverage_after(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), proven=True)
+    some = coverage_after(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), complete=True)
     assert [(r.start, r.end, r.state) for r in some] == [
         (at(a), at(b), state)
         for a, b, state in ((0, minute, CoverageState.FINAL), (minute, 2, CoverageState.PROVISIONAL))
@@ -248,7 +248,7 @@ def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[i
         for gap in asked:
             stored = {n for n in stored if not gap.start <= at(n) < gap.end}
             stored |= {n for n in there if gap.start <= at(n) < gap.end}
-            after = coverage_after(gap.range, times, clock, proven=True, tries=gap.tries, beside=beside)
+            after = coverage_after(gap.range, times, clock, complete=True, tries=gap.tries, beside=beside)
             counted = [r._replace(rows=sum(r.start <= at(n) < r.end for n in stored)) for r in after]
             records = overlay(r._replace(seq=i) for i, r in enumerate([*records, *counted]))
         for r in records:

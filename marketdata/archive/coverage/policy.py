@@ -20,7 +20,7 @@ SHORTEST_GAP = 60 * MINUTE
 FEW = 100 * MINUTE
 # The settle time: a bucket may still change for so long after its end, then it is final.
 FINALIZE_AFTER = 600 * SECOND
-# Without the server's clock nothing younger than this is taken as final.
+# Without the server's clock nothing younger than this counts as final.
 FINALIZE_AFTER_WITHOUT_CLOCK = DAY
 # A range without points is fetched again after these times; then it is final.
 REFETCH_AFTER = (60 * MINUTE, DAY, 7 * DAY)
@@ -135,7 +135,7 @@ def coverage_after(
     times: Ints,
     clock: ServerTime,
     *,
-    proven: bool,
+    complete: bool,
     tries: int = 0,
     beside: Iterable[CoverageRecord] = (),
 ) -> list[CoverageRecord]:
@@ -144,19 +144,19 @@ def coverage_after(
     An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
     late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
     range is judged with what lies ``beside`` it, and without that is observed empty, however short. Holes with few
-    points between are one record, provisional as it has points. ``proven``: whether the end of the pagination was;
+    points between are one record, provisional as it has points. ``complete``: whether the pages are known to be;
     ``tries``: empty answers before.
     """
     cut = min(max(clock.final_before, done.start), done.end)
     out: list[CoverageRecord] = []
-    if done.start < cut and not proven:
+    if done.start < cut and not complete:
         out.append(_record(done.start, cut, CoverageState.UNPROVEN, clock, tries))
     elif done.start < cut:
         # What lies behind the settle time is no more than seen yet, but ends a hole.
         beside = [*beside, *answered(Range(cut, done.end), times)]
         out += _after_closing(Range(done.start, cut), times, clock, tries, beside)
     if cut < done.end:
-        state = CoverageState.PROVISIONAL if proven else CoverageState.UNPROVEN
+        state = CoverageState.PROVISIONAL if complete else CoverageState.UNPROVEN
         out.append(_record(cut, done.end, state, clock, 0))
     return out
 

@@ -1,6 +1,6 @@
 """Errors of storage libraries as errors of this library.
 
-Damage is proven by bytes that were read: they do not parse, have another size, checksum or hash, or the storage says
+Damage is shown by bytes that were read: they do not parse, have another size, checksum or hash, or the storage says
 that the file does not exist. Every other error of a read is a failure of the storage, and says nothing about the data.
 """
 
@@ -98,7 +98,7 @@ def unavailable(what: str, problem: BaseException) -> ArchiveError:
 
 @contextlib.contextmanager
 def parsing(what: str) -> Iterator[None]:
-    """Turn a failure to parse bytes in memory, or a wrong checksum, into an ArchiveCorruptError: proven damage."""
+    """Turn a failure to parse bytes in memory, or a wrong checksum, into an ArchiveCorruptError: verified damage."""
     import pyarrow as pa
 
     try:

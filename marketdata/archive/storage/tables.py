@@ -51,7 +51,7 @@ _Known = TypeVar("_Known")
 # Footers of files in memory, and attempts of a commit beside other writers.
 _FOOTERS = 4096
 _TRIES = 100
-# A log is read so often before it is taken as damaged.
+# A log is read so often before it counts as damaged.
 _MOST_READS = 3
 # After so many commits the state of the table is written as one file: opening it reads this and the commits since.
 _CHECKPOINT, _CHECKPOINT_REMOTE = 10, 5

@@ -75,12 +75,12 @@ def check_key(key: object) -> Secret:
 class KeyProvider:
     """The key from a text, a callable, or (None) MARKETDATA_API_KEY, read again after a 401; no pickle has the key."""
 
-    __slots__ = ("_held", "_lock", "_source")
+    __slots__ = ("_key", "_lock", "_source")
 
     def __init__(self, source: str | Callable[[], str] | None = None) -> None:
         source = veiled(source)
         self._lock = ForkLock()
-        self._held: Secret | None = None
+        self._key: Secret | None = None
         self._source: Secret | Callable[[], str] | None = None  # also while a key is refused: a crash report shows it
         if source is not None:
             self._source = source if callable(source) else check_key(source)
@@ -88,16 +88,16 @@ class KeyProvider:
     def get(self) -> Secret:
         """The key; ConfigError if there is none, or a header cannot carry it."""
         with self._lock:
-            if self._held is None:
-                self._held = self._read()
-            return self._held
+            if self._key is None:
+                self._key = self._read()
+            return self._key
 
     def refresh(self, refused: Secret) -> Secret:
         """The key from its source again, as it may have been rotated; once for all requests that had this one."""
         with self._lock:
-            if self._held is refused:
-                self._held = self._read()
-            return self._held or refused
+            if self._key is refused:
+                self._key = self._read()
+            return self._key or refused
 
     def digest(self, base_url: str) -> str:
         """A name for this key at this address, from which the key cannot be read back."""

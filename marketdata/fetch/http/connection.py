@@ -174,7 +174,7 @@ class Sessions:
 
     def _make(self) -> requests.Session:
         session = requests.Session()
-        # Off for netrc; proxies and the CA bundle of the environment are taken for https alone.
+        # Off for netrc; proxies and the CA bundle of the environment are used for https alone.
         session.trust_env = False
         if self._base_url.startswith("https:"):
             session.proxies = dict(get_environ_proxies(self._base_url))
@@ -211,7 +211,7 @@ _READ = _Read()
 
 
 def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
-    """Read an answer of urllib3 to its proven end, at the latest by ``until`` [steady s].
+    """Read an answer of urllib3 to its verified end, at the latest by ``until`` [steady s].
 
     NetworkError if it is cut, corrupt or too slow; PayloadTooLargeError if larger than any page; ContractError for an
     encoding that was not requested.

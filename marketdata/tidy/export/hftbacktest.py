@@ -57,15 +57,15 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     ends = np.cumsum(counts + 1)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, HFT_EVENT)
     clears = ends - counts - 1
-    held = np.ones(len(out), bool)
-    held[clears] = False
+    is_level = np.ones(len(out), bool)
+    is_level[clears] = False
     side = np.tile(np.array([_BUY, _SELL]), len(books))
-    out["ev"] = np.repeat(side, counts + 1) | _SEEN_BY_BOTH | np.where(held, _SNAPSHOT, _CLEAR)
+    out["ev"] = np.repeat(side, counts + 1) | _SEEN_BY_BOTH | np.where(is_level, _SNAPSHOT, _CLEAR)
     out["exch_ts"] = np.repeat((books.ts + width.micros) * 1000, (counts + 1).reshape(-1, 2).sum(axis=1))
     out["local_ts"] = out["exch_ts"] + delay
     # A clear reaches from the best price to its own: to the end of all prices.
     out["px"][clears] = np.tile([0.0, 1.0], len(books))
-    out["px"][held], out["qty"][held] = books.levels()
+    out["px"][is_level], out["qty"][is_level] = books.levels()
     return out
 
 

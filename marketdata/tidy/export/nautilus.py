@@ -162,10 +162,10 @@ def write_nautilus_catalog(
     columns = book_columns(books, BucketWidth.of(resolution))
     price, size = columns.levels()
     places = digits or (max(3, _digits(price)), _digits(size))
-    held = {f"{token.token_id}.{venue}" for token in columns.tokens}
+    ids = {f"{token.token_id}.{venue}" for token in columns.tokens}
     options = to_nautilus_instruments(markets, fees=fees, venue=venue, digits=places, currency=currency)
-    instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in held]
-    unknown = sorted(held - {str(instrument.id) for instrument in instruments})
+    instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in ids]
+    unknown = sorted(ids - {str(instrument.id) for instrument in instruments})
     if unknown:
         raise ConfigError(f"{len(unknown)} tokens of the books are in no record of markets, such as {unknown[0]!r}.")
     quotes = [QuoteTick.from_dict(r) for r in to_nautilus_quotes(books, resolution, venue=venue, digits=places)]

@@ -29,11 +29,11 @@ def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") ->
     name = "market_id" if "token_id" not in own.ids and columns == "token_id" else columns
     if name not in own.ids:
         raise ConfigError(f"columns={columns!r} does not exist; allowed are {', '.join(map(repr, own.ids))}.")
-    heads = [str(getattr(token, name)) for token in series.tokens]
-    if len(set(heads)) < len(heads):
+    names = [str(getattr(token, name)) for token in series.tokens]
+    if len(set(names)) < len(names):
         other = "'token_id'" if name != "token_id" else "'token_label', or select one market"
         raise ConfigError(f"columns={columns!r} does not tell the tokens apart; use columns={other}.")
     ts, place = np.unique(series.ts, return_inverse=True)
-    matrix = np.full((len(ts), len(heads)), np.nan)
+    matrix = np.full((len(ts), len(names)), np.nan)
     matrix[place, series.token] = series.values[chosen]
-    return as_frame_of(frame, lambda like: like.matrix(ts, heads, matrix))
+    return as_frame_of(frame, lambda like: like.matrix(ts, names, matrix))

@@ -65,8 +65,8 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
 
 
 def _timed(streams: list[Iterator[tuple[int, int, View, Token, Any]]], width: int) -> Iterator[ReplayEvent]:
-    for ts, _, view, who, value in heapq.merge(*streams, key=lambda item: item[:2]):
-        yield ReplayEvent(to_datetime(ts + width), to_datetime(ts), view, *who, value)
+    for ts, _, view, token, value in heapq.merge(*streams, key=lambda item: item[:2]):
+        yield ReplayEvent(to_datetime(ts + width), to_datetime(ts), view, *token, value)
 
 
 def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[tuple[int, int, View, Token, Any]]:
@@ -79,16 +79,16 @@ def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[
             raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
         read = _reader(view, columns)
         for i in order.tolist():
-            ts, who = int(columns.ts[i]), columns.tokens[columns.token[i]]
+            ts, token = int(columns.ts[i]), columns.tokens[columns.token[i]]
             if ts != last:
                 last, seen = ts, set()
-            if who in seen:
+            if token in seen:
                 raise NotTidyError(
                     f"Two frames of {view} have rows of one token at {to_datetime(ts).isoformat()}; cut them between "
                     "two times."
                 )
-            seen.add(who)
-            yield ts, rank, view, who, read(i)
+            seen.add(token)
+            yield ts, rank, view, token, read(i)
 
 
 def _frames(source: Any) -> Iterable[Any]:
