@@ -23,6 +23,7 @@ from narwhals.stable.v2.dependencies import (
 from marketdata.adapters import engines, frames, partitions
 from marketdata.adapters.frame import Column, Frame
 from marketdata.errors import NotTidyError
+from marketdata.points.columns import Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 
 F = TypeVar("F")
@@ -47,7 +48,7 @@ def run(
     further: bool = False,
     reduce: Callable[[Frame], Any] | None = None,
     finish: Callable[[Frame], Any] | None = None,
-    watch: Callable[[Frame], None] | None = None,
+    watch: Callable[[Ints], None] | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
@@ -56,35 +57,36 @@ def run(
     ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
     read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
     streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
-    parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees a frame in memory
-    first, for warnings that all rows decide.
+    parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees the
+    times of a frame in memory first, for warnings that all rows decide.
     """
     frame, kinds = read(frame), tuple(kinds)
+    own_frame = frames.of_native(frame)
+    if own_frame is not None:
+        own_frame.kind = kind_of(own_frame.names, kinds)
+        if watch is not None:
+            watch(own_frame.integers("ts"))
+        return function(own_frame)  # type: ignore[no-any-return]
     again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
     if is_dask_dataframe(frame):
         if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
-    if isinstance(frame, pl.LazyFrame) or engines.is_engine(frame):
-        names = names_of(frame)
-        check_names(names)
-        kind = kind_of(names, kinds)
-        own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
-        if not isinstance(frame, pl.LazyFrame):
-            keys, whole = _TOGETHER.get(together, ()), together == "all"
-            return engines.apply(engines.selected(frame, own), again, keys, whole=whole)  # type: ignore[no-any-return]
-        query = frame.select(own)
-        if kind == "nested" and together in ("row", "snapshot"):
-            parts = in_query(query, again, streamable=True)
-            return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
-        if reduce is None:
-            return in_query(query, again)  # type: ignore[return-value]
-        parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-        return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
-    own_frame = opened(frame, kinds)
-    if watch is not None:
-        watch(own_frame)
-    return function(own_frame)  # type: ignore[no-any-return]
+    names = names_of(frame)
+    check_names(names)
+    kind = kind_of(names, kinds)
+    own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+    if not isinstance(frame, pl.LazyFrame):
+        keys, whole = _TOGETHER.get(together, ()), together == "all"
+        return engines.apply(engines.selected(frame, own), again, keys, whole=whole)  # type: ignore[no-any-return]
+    query = frame.select(own)
+    if kind == "nested" and together in ("row", "snapshot"):
+        parts = in_query(query, again, streamable=True)
+        return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
+    if reduce is None:
+        return in_query(query, again)  # type: ignore[return-value]
+    parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
+    return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
 
 
 def at_once(frame: F, function: Callable[[Any], Any]) -> F:

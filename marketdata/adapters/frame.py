@@ -61,6 +61,7 @@ class Frame:
     def __init__(self, native: Any, names: list[str], kind: Kind = "series") -> None:
         check_names(names)
         self.native, self.names, self.kind = native, names, kind
+        self.ids = [c for c in ID_COLUMNS if c in names]
         self.rows: Ints | None = None
         self.relabelled = False
         self._found: dict[tuple[str, str], Any] = {}
@@ -102,11 +103,6 @@ class Frame:
 
     # What follows
 
-    @property
-    def ids(self) -> list[str]:
-        """The columns of ids that the frame has."""
-        return [c for c in ID_COLUMNS if c in self.names]
-
     def take(self, rows: Ints) -> Self:
         """The rows at these positions, in this order."""
         out = copy.copy(self)
@@ -117,7 +113,7 @@ class Frame:
     def without(self, name: str) -> Self:
         """The same without a column, whose type is none for what is made."""
         out = copy.copy(self)
-        out.names = [c for c in self.names if c != name]
+        out.names, out.ids = ([c for c in some if c != name] for some in (self.names, self.ids))
         return out
 
     def native_rows(self, rows: Ints | None) -> Ints | None:
@@ -128,7 +124,7 @@ class Frame:
 
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
-        found = self.unchecked(name)
+        found = self.integers(name)
         if len(found) and found.min() == NO_TIME:
             count = int((found == NO_TIME).sum())
             raise NotTidyError(f"{name} is null in {count} rows; every row needs a time: drop those rows.")
@@ -136,28 +132,20 @@ class Frame:
 
     def codes(self, name: str) -> NDArray[Any]:
         """A column of ids as integers, equal where the texts are; NotTidyError if one but of a label is missing."""
-        found = self.unchecked(name)
+        found = self.integers(name)
         if name != "token_label" and len(found) and found.min() < 0:
             count = int((found < 0).sum())
             raise NotTidyError(f"{name} is null in {count} rows; every row needs one: fill or drop those rows.")
         return found
 
-    def unchecked(self, name: str) -> NDArray[Any]:
-        """`times` of ``ts``, or `codes`, in which a missing one, as the least, may be among the values."""
-        fast = self.fast
-        read = normalization.ids if name in ID_COLUMNS else normalization.times
-        options = {"nullable": True} if name in ID_COLUMNS else {}
-
-        def found() -> NDArray[Any]:
-            cheap = fast(name)
-            return _physical(read(self.raw(name), name, **options)) if cheap is None else cheap
-
-        return self._read("integers", name, found)  # type: ignore[no-any-return]
+    def integers(self, name: str) -> NDArray[Any]:
+        """Times, ids (a missing one is the least), ``side`` (0 for a bid, 1 for an ask) or ``level`` (0 where null)."""
+        return self._read("integers", name, self._integers_of)  # type: ignore[no-any-return]
 
     def other_codes(self, name: str) -> Ints:
         """A column of ids of any name as integers, -1 where one is missing."""
         if name in ID_COLUMNS:
-            return self.unchecked(name)
+            return self.integers(name)
         return _physical(normalization.ids(self.raw(name), name, nullable=True))
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
@@ -170,45 +158,21 @@ class Frame:
             found = normalization.ids(some.raw(name), name, nullable=True).cast(pl.String).to_list()
         return found
 
-    def sides(self) -> NDArray[np.integer]:
-        """The column ``side``: 0 for a bid, 1 for an ask."""
-        fast = self.fast
-
-        def found() -> NDArray[Any]:
-            cheap = fast("side")
-            missing = cheap is None or (len(cheap) and cheap.min() < 0)
-            return _physical(normalization.sides(self.raw("side"))) if missing else cheap
-
-        return self._read("integers", "side", found)  # type: ignore[no-any-return]
-
-    def levels(self) -> Codes:
-        """The column ``level``, 0 where it is null."""
-
-        def found() -> NDArray[Any]:
-            cheap = self.fast("level")
-            return normalization.levels(self.raw("level")).fill_null(0).to_numpy() if cheap is None else cheap
-
-        return self._read("integers", "level", found)  # type: ignore[no-any-return]
-
     def missing_levels(self) -> NDArray[np.bool_]:
         """Where the column ``level`` is null."""
         return normalization.levels(self.raw("level")).is_null().to_numpy()
 
     def numbers(self, name: str) -> Floats:
         """A column of numbers, NaN where one is missing."""
-        return self._read("numbers", name, lambda: normalization.numbers(self.raw(name), name).to_numpy())  # type: ignore[no-any-return]
+        return self._read("numbers", name, lambda _: normalization.numbers(self.raw(name), name).to_numpy())  # type: ignore[no-any-return]
 
     def lists(self, name: str) -> Lists:
         """A column of lists of numbers; a missing list is empty."""
-
-        def found() -> Lists:
-            lists = normalization.lists(self.raw(name), name)
-            counts = lists.list.len().cast(pl.Int64).to_numpy()
-            return Lists(counts, lists.explode(empty_as_null=False).to_numpy())
-
         key = ("lists", name)
         if key not in self._found:
-            self._found[key] = found()
+            lists = normalization.lists(self.raw(name), name)
+            counts = lists.list.len().cast(pl.Int64).to_numpy()
+            self._found[key] = Lists(counts, lists.explode(empty_as_null=False).to_numpy())
         return self._found[key]  # type: ignore[no-any-return]
 
     def is_number(self, name: str) -> bool:
@@ -223,14 +187,8 @@ class Frame:
 
     def comparable(self, name: str) -> NDArray[Any]:
         """A column of any type as an array whose values are equal where those of the column are."""
-        if name == "ts":
-            return self.unchecked(name)
-        if name in ID_COLUMNS:
-            return self.unchecked(name)
-        if name == "side" and self.kind == "books":
-            return self.sides()
-        if name == "level" and self.kind == "books":
-            return self.levels()
+        if name in ("ts", *ID_COLUMNS) or (self.kind == "books" and name in ("side", "level")):
+            return self.integers(name)
         raw = self.raw(name)
         if name in LISTS and self.kind == "nested":
             raw = normalization.lists(raw, name)
@@ -246,14 +204,28 @@ class Frame:
     def shown(self, at: int) -> str:
         """Time and ids of a row, for a message."""
         one = np.array([at], np.int64)
-        return " ".join([to_text(int(self.unchecked("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.ids)])
+        return " ".join([to_text(int(self.integers("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.ids)])
 
-    def _read(self, what: str, name: str, read: Callable[[], Any]) -> Any:
+    def _integers_of(self, name: str) -> NDArray[Any]:
+        """Times, ids, sides or levels, as the library has them if it has them so."""
+        cheap = self.fast(name)
+        if cheap is not None and not (name == "side" and len(cheap) and cheap.min() < 0):
+            return cheap  # type: ignore[no-any-return]
+        raw = self.raw(name)
+        if name in ID_COLUMNS:
+            return _physical(normalization.ids(raw, name, nullable=True))
+        if name == "side":
+            return _physical(normalization.sides(raw))
+        if name == "level":
+            return normalization.levels(raw).fill_null(0).to_numpy()
+        return _physical(normalization.times(raw, name))
+
+    def _read(self, what: str, name: str, read: Callable[[str], Any]) -> Any:
         key = (what, name)
         if key not in self._found:
             before = self._before
             known = before is not None and key in before[0]._found  # noqa: SLF001 of this class
-            self._found[key] = before[0]._found[key][before[1]] if known and before else read()  # noqa: SLF001
+            self._found[key] = before[0]._found[key][before[1]] if known and before else read(name)  # noqa: SLF001
         return self._found[key]
 
 

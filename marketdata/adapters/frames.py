@@ -136,7 +136,7 @@ def is_in_order(frame: Frame) -> bool:
     if "ts" not in frame.names or not names:
         return False
     groups = _groups(frame, IDENTITY)
-    missing = any(None in frame.texts(c, groups) for c in names) or order.NO_TIME in frame.unchecked("ts")[groups]
+    missing = any(None in frame.texts(c, groups) for c in names) or order.NO_TIME in frame.integers("ts")[groups]
     return not missing and _entries(frame, IDENTITY, strictly=False) is not None
 
 
@@ -146,14 +146,14 @@ def _id_columns(frame: Frame, identity: Sequence[str]) -> list[str]:
 
 
 def _groups(frame: Frame, identity: Sequence[str]) -> Ints:
-    codes = [frame.unchecked(c) for c in _id_columns(frame, identity)]
+    codes = [frame.integers(c) for c in _id_columns(frame, identity)]
     return group_starts(*codes) if codes else np.zeros(min(len(frame), 1), np.int64)
 
 
 def _entries(frame: Frame, identity: Sequence[str], *, strictly: bool) -> Columns | None:
     """The rows as they are, if they are in tidy order."""
     groups = _groups(frame, identity)
-    rises = order.rises(frame.unchecked("ts"), groups, strictly=strictly)
+    rises = order.rises(frame.integers("ts"), groups, strictly=strictly)
     return _tokens(frame, groups, identity) if rises else None
 
 
@@ -162,7 +162,7 @@ def _tokens(frame: Frame, groups: Ints, identity: Sequence[str]) -> Columns | No
 
     Times rise within tokens and ids are equal there, so one that is missing is the first.
     """
-    names, ts = _id_columns(frame, identity), frame.unchecked("ts")
+    names, ts = _id_columns(frame, identity), frame.integers("ts")
     texts = {c: frame.texts(c, groups) for c in names}
     if (len(groups) and ts[groups].min() == order.NO_TIME) or any(
         None in texts[c] for c in names if c != "token_label" and len(identity) == len(IDENTITY)
@@ -172,7 +172,7 @@ def _tokens(frame: Frame, groups: Ints, identity: Sequence[str]) -> Columns | No
     if not all(a < b for a, b in pairwise(zip(*keys, strict=True))):
         return None
     if "token_label" in frame.names and "token_label" not in names:
-        newest, differs = order.newest(frame.unchecked("token_label"), groups)
+        newest, differs = order.newest(frame.integers("token_label"), groups)
         frame.relabelled |= differs
         texts["token_label"] = frame.texts("token_label", newest)
     none: list[str | None] = [None] * len(groups)
@@ -193,7 +193,7 @@ def _sorted(
     """The rows in tidy order and their entries; of equal ``keys`` one, if there are any."""
     _check(frame, identity)
     ids = [ranks(frame, c) for c in _id_columns(frame, identity)]
-    more = [frame.sides(), _nulls_last(frame)] if "level" in keys else []
+    more = [frame.integers("side"), _nulls_last(frame)] if "level" in keys else []
     place = order.sorted_by(*ids, frame.times("ts"), *more)
     ordered = frame.take(place)
     entries = _entries(ordered, identity, strictly=False)
@@ -206,7 +206,7 @@ def _sorted(
 
 
 def _nulls_last(frame: Frame) -> Ints:
-    level = frame.levels().astype(np.int64)
+    level = frame.integers("level").astype(np.int64)
     level[frame.missing_levels()] = int(level.max(initial=0)) + 1
     return level
 
@@ -254,7 +254,7 @@ def _kept(ordered: Frame, identity: Sequence[str], keys: Sequence[str], values: 
 
 def _levels(frame: Frame) -> LevelRows:
     numbers = frame.numbers("price"), frame.numbers("size")
-    return LevelRows(frame.unchecked("ts"), frame.sides(), frame.levels(), *numbers)
+    return LevelRows(frame.integers("ts"), frame.integers("side"), frame.integers("level"), *numbers)
 
 
 def _without_markers(side: Side) -> Side:
@@ -361,9 +361,9 @@ def column(frame: Frame, columns: Columns, name: str) -> Column:
         return times(columns.ts)
     own = frame if columns.place is None else frame.take(columns.place)
     if name == "side":
-        return Texts(own.sides(), [BID, ASK])
+        return Texts(own.integers("side"), [BID, ASK])
     if name == "level":
-        return Levels(np.where(own.missing_levels(), -1, own.levels()).astype(np.int32))
+        return Levels(np.where(own.missing_levels(), -1, own.integers("level")).astype(np.int32))
     return own.lists(name) if name in LISTS else own.numbers(name)
 
 

@@ -68,7 +68,7 @@ class PandasFrame(Frame):
         if str(array.dtype) != "float64":
             return super().numbers(name)
         plain = np.asarray(array)
-        return self._read("numbers", name, lambda: _plain(plain) if self.rows is None else plain[self.rows])  # type: ignore[no-any-return]
+        return self._read("numbers", name, lambda _: _plain(plain) if self.rows is None else plain[self.rows])  # type: ignore[no-any-return]
 
     def fast(self, name: str) -> Any:
         """See `Frame`."""

@@ -23,29 +23,26 @@ _LONG_RUN = 4_000
 class PolarsFrame(Frame):
     """A polars DataFrame."""
 
+    native: pl.DataFrame
+
     def __init__(self, native: pl.DataFrame) -> None:
         super().__init__(native, native.columns)
         self._integers: pl.DataFrame | None = None
 
-    @property
-    def data(self) -> pl.DataFrame:
-        """The native columns as those of polars."""
-        return self.native  # type: ignore[no-any-return]
-
     def _count(self) -> int:
-        return self.data.height
+        return self.native.height
 
     def raw(self, name: str) -> Any:
         """See `Frame`."""
-        column = self.data[name] if self.rows is None else self.data[name].gather(self.rows)
+        column = self.native[name] if self.rows is None else self.native[name].gather(self.rows)
         return column.to_list() if column.dtype == pl.Object else column
 
     def fast(self, name: str) -> Any:
         """See `Frame`."""
         if self._integers is None:
             # All in one step, for each step of polars costs as much as a look at 100,000 rows.
-            tidy = [c for c, t in self.data.schema.items() if _is_integer(c, t) and not self.data[c].null_count()]
-            self._integers = self.data.select(pl.col(*tidy).to_physical()) if tidy else pl.DataFrame()
+            tidy = [c for c, t in self.native.schema.items() if _is_integer(c, t) and not self.native[c].null_count()]
+            self._integers = self.native.select(pl.col(*tidy).to_physical()) if tidy else pl.DataFrame()
         if name not in self._integers.columns:
             return None
         found = self._integers[name].to_numpy()
@@ -53,15 +50,15 @@ class PolarsFrame(Frame):
 
     def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
         """See `Frame`."""
-        if not isinstance(self.data.schema[name], pl.String | pl.Categorical | pl.Enum):
+        if not isinstance(self.native.schema[name], pl.String | pl.Categorical | pl.Enum):
             return None
-        return self.data[[name]][rows].to_series().cast(pl.String).to_list()
+        return self.native[[name]][rows].to_series().cast(pl.String).to_list()
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
-        dtype = self.data.schema[name]
+        dtype = self.native.schema[name]
         if name in LISTS:
-            return dtype == pl.List(pl.Float64) and not self.data[name].null_count()
+            return dtype == pl.List(pl.Float64) and not self.native[name].null_count()
         # The categories of ids that are made are sorted, so those that are passed on are too.
         unsorted = name in ID_COLUMNS and isinstance(dtype, pl.Enum) and not dtype.categories.is_sorted()
         return _is_integer(name, dtype) and not unsorted
@@ -77,11 +74,11 @@ class PolarsFrame(Frame):
         for part in parts.values():
             one = next(iter(part.values()))
             frame: Any = one.frame
-            found = _rows_of(frame.data[[c.name for c in part.values()]], frame.native_rows(one.rows))
+            found = _rows_of(frame.native[[c.name for c in part.values()]], frame.native_rows(one.rows))
             passed |= {name: series.alias(name) for name, series in zip(part, found, strict=True)}
         for name, column in columns.items():
             if name not in passed:
-                wanted = self.data.schema[name] if name in TEXTS and name in self.names else None
+                wanted = self.native.schema[name] if name in TEXTS and name in self.names else None
                 passed[name] = made(name, column, wanted).alias(name)
         return pl.DataFrame([passed[name] for name in columns])
 
@@ -92,7 +89,6 @@ class ArrowFrame(PolarsFrame):
     def __init__(self, table: Any) -> None:
         check_names(table.column_names)
         super().__init__(from_arrow(table))
-        self.table = table
 
     def build(self, columns: Mapping[str, Column], height: int) -> Any:
         """See `Frame`."""

@@ -20,7 +20,7 @@ from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import answers_of_records
-from marketdata.tidy.grids import warn_if_coarser, warn_of_grid
+from marketdata.tidy.grids import warn_of_grid
 from marketdata.times import to_duration
 
 F = TypeVar("F")
@@ -43,7 +43,7 @@ def available_at(frame: F, resolution: str) -> F:
     '2026-01-01T01:00:00+00:00'
     """
     width = BucketWidth.of(resolution)
-    watch = warn_if_coarser(width, "resolution")
+    watch = partial(warn_of_grid, width=width, argument="resolution")
     return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
@@ -255,7 +255,9 @@ def gaps(frame: F, resolution: str) -> F:
     [2]
     """
     width = BucketWidth.of(resolution)
-    return run(frame, partial(_gaps, width=width), _KINDS, watch=warn_if_coarser(width, "resolution"))
+    return run(
+        frame, partial(_gaps, width=width), _KINDS, watch=partial(warn_of_grid, width=width, argument="resolution")
+    )
 
 
 def _gaps(frame: Frame, width: BucketWidth) -> Any:

@@ -16,7 +16,7 @@ from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, is_count
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_if_coarser
+from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_of_grid
 from marketdata.times import TimeLike, to_micros, to_range
 
 F = TypeVar("F")
@@ -83,7 +83,7 @@ def align(
         first, last = to_range(start, end)
     later = own.micros if own is not None and is_upsampled(own, width, fill=fill is not None) else 0
     aligned = partial(_aligned, width=width, start=first, end=last, fill=fill, later=later)
-    watch = warn_if_coarser(width, "resolution_of") if own is None else None
+    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
     return run(frame, aligned, ["series"], together="all", further=True, watch=watch)
 
 

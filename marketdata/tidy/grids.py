@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -45,15 +43,6 @@ def is_upsampled(own: BucketWidth | None, width: BucketWidth, *, fill: bool = Fa
     return True
 
 
-def warn_if_coarser(width: BucketWidth, argument: str) -> Callable[[Any], None]:
-    """For `run`: warn if all times of a frame look like buckets of another width, which ``argument`` can say."""
-
-    def check(frame: Any) -> None:
-        warn_of_grid(frame.unchecked("ts"), width, argument)
-
-    return check
-
-
 def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
     """CoarseGridWarning if all times are on a grid that does not divide a width; ConfigError if that cuts buckets."""
     found = coarser_grid(ts, width)
@@ -82,7 +71,9 @@ def coarser_grid(ts: Ints, width: BucketWidth) -> tuple[BucketWidth, int] | None
         apart = ts[a:b] - first
         if not step or (apart % step).any():
             step = math.gcd(step, int(np.gcd.reduce(apart)))
-            grid = _grid_of(first, step)
+            # The widest buckets that begin at the first time and at all steps from it.
+            is_week = step % WEEK.micros == 0 and WEEK.floor(first) == first
+            grid = WEEK if is_week else BucketWidth.of_grid(math.gcd(first, step)) if first or step else None
             # Further times only make it finer.
             if grid is None or grid.divides(width):
                 return None
@@ -91,13 +82,6 @@ def coarser_grid(ts: Ints, width: BucketWidth) -> tuple[BucketWidth, int] | None
     count = len(np.unique(ts))
     ratio = grid.micros // math.gcd(grid.micros, width.micros)
     return (grid, count) if count >= _ENOUGH and ratio**count >= _CHANCES else None
-
-
-def _grid_of(first: int, step: int) -> BucketWidth | None:
-    """The widest buckets that begin at a time and at all steps from it."""
-    if step % WEEK.micros == 0 and WEEK.floor(first) == first:
-        return WEEK
-    return BucketWidth.of_grid(math.gcd(first, step)) if first or step else None
 
 
 def own_times(ts: Ints, width: BucketWidth) -> None:

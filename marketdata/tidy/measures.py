@@ -47,5 +47,5 @@ def _best_rows(frame: Frame) -> Any:
     """The best two levels of each side, which measures of the top look at, and every marker row."""
     rows = np.arange(len(frame))
     if frame.kind == "books":
-        rows = np.flatnonzero((frame.levels() <= 1) | np.isnan(frame.numbers("price")))
+        rows = np.flatnonzero((frame.integers("level") <= 1) | np.isnan(frame.numbers("price")))
     return frames.rows_to_frame(frame, rows)

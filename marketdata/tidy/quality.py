@@ -45,7 +45,7 @@ class _View:
 
     def __init__(self, frame: Frame) -> None:
         self.frame, self.books = frame, frame.kind == "books"
-        by = [frame.sides(), frame.levels()] if self.books else []
+        by = [frame.integers("side"), frame.integers("level")] if self.books else []
         names = [c for c in frame.ids if c in frames.IDENTITY]
         order = sorted_by(*(frames.ranks(frame, c) for c in names), frame.times("ts"), *by)
         self.order = order
@@ -55,7 +55,7 @@ class _View:
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)
         if self.books:
-            self.ask, self.level = frame.sides()[order], frame.levels()[order]
+            self.ask, self.level = frame.integers("side")[order], frame.integers("level")[order]
             self.price, self.size = self.column("price"), self.column("size")
             self.sides = group_starts(*self.ids, self.ts, self.ask)
 

@@ -21,10 +21,9 @@ from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
-from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_if_coarser
+from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_of_grid
 
 F = TypeVar("F")
-C = TypeVar("C", bound=Columns)
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _LAST = "__last"
 
@@ -61,7 +60,7 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
     """
     width, own = BucketWidth.of(resolution), known_width(resolution_of)
     is_finer = is_upsampled(own, width, fill=fill is not None)
-    watch = warn_if_coarser(width, "resolution_of") if own is None else None
+    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
     if fill is not None:
         check_fill(frame, fill)
         whole = partial(_resampled, width=width, own=own, fill=fill, is_finer=is_finer)
@@ -79,16 +78,13 @@ def _resampled(
         out = _last(frame, frames.rows(frame), width, later)
     else:
         values = _averaged(frame)
-        series = _later(frames.series(frame, _with_counts(frame, values)), later)
+        series = frames.series(frame, _with_counts(frame, values))
+        series = replace(series, ts=series.ts + later) if later else series
         means = rules.means_of(series, values, width)
         if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
             _warn_unweighted(series.ts, own)
         out = _to_frame(frame, means)
     return out if fill is None else filled(opened(out, [frame.kind]), width, fill)
-
-
-def _later(columns: C, micros: int) -> C:
-    return replace(columns, ts=columns.ts + micros) if micros else columns
 
 
 def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
@@ -128,7 +124,7 @@ def _of_parts(frame: Frame, width: BucketWidth) -> Any:
 
 def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Any:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
-    kept = rows.take(rules.last_of(_later(rows, later), width))
+    kept = rows.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     own = frame.take(kept.rows)
     values: dict[str, Column] = {}
     found: Columns

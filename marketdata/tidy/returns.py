@@ -14,7 +14,7 @@ from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import is_upsampled, known_width, warn_if_coarser
+from marketdata.tidy.grids import is_upsampled, known_width, warn_of_grid
 from marketdata.tidy.measures import top
 
 F = TypeVar("F")
@@ -67,7 +67,7 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     """
     width, own = BucketWidth.of(resolution), known_width(resolution_of)
     is_upsampled(own, width)
-    watch = warn_if_coarser(width, "resolution_of") if own is None else None
+    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
     return run(frame, partial(_ohlc, width=width, value=value), KINDS, further=True, watch=watch)
 
 
@@ -98,7 +98,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     if how not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
     width = None if resolution is None else BucketWidth.of(resolution)
-    watch = None if width is None else warn_if_coarser(width, "resolution")
+    watch = None if width is None else partial(warn_of_grid, width=width, argument="resolution")
     return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 
