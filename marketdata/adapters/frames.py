@@ -300,8 +300,10 @@ def expanded(books: Books) -> Rows:
     counts = books.counts
     lengths = np.maximum(counts, 1)
     ends = np.cumsum(lengths)
-    of = np.repeat(np.arange(len(books)), lengths.reshape(-1, 2).sum(axis=1))
-    level = np.arange(len(of), dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
+    both = lengths.reshape(-1, 2).sum(axis=1)
+    of = np.repeat(books.rows, both)
+    level = np.arange(len(of), dtype=np.int32)
+    level -= np.repeat((ends - lengths).astype(np.int32), lengths)
     side = np.repeat((np.arange(len(lengths)) & 1).astype(np.int8), lengths)
     price, size = books.levels()
     empty = counts == 0
@@ -310,15 +312,15 @@ def expanded(books: Books) -> Rows:
         is_level[(ends - 1)[empty]] = False
         price, size = (_filled(values, is_level) for values in (price, size))
     begins = ends - lengths
-    sides, ts = Sides(begins[::2], begins[1::2], ends[1::2]), books.ts[of]
-    entries = Columns(books.tokens, np.append(sides.starts, len(of))[books.bounds], ts, place=books.rows[of])
+    sides, ts = Sides(begins[::2], begins[1::2], ends[1::2]), np.repeat(books.ts, both)
+    entries = Columns(books.tokens, np.append(sides.starts, len(of))[books.bounds], ts, place=of)
     levels = LevelRows(ts, side, level, price, size)
     return Rows(entries, sides, levels, order.both(levels, sides))
 
 
 def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
-    out = np.full(len(is_level), np.nan)
-    out[is_level] = values
+    out = np.empty(len(is_level))
+    out[is_level], out[~is_level] = values, np.nan
     return out
 
 
@@ -404,6 +406,6 @@ def lists(books: Books) -> dict[str, Column]:
 
 def level_values(levels: LevelRows) -> dict[str, Column]:
     """The columns of level rows; the level of a marker row is null."""
-    level = np.where(np.isnan(levels.price), -1, levels.level).astype(np.int32)
+    level = np.where(np.isnan(levels.price), -1, levels.level).astype(np.int32, copy=False)
     sides = Texts(levels.side, [BID, ASK])
     return {"ts": times(levels.ts), "side": sides, "level": Levels(level), "price": levels.price, "size": levels.size}

@@ -14,6 +14,7 @@ from marketdata.adapters import polars
 from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
 from marketdata.adapters.normalization import from_codes
 from marketdata.points.columns import Floats, Ints
+from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID
 
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
@@ -146,7 +147,7 @@ def _column(name: str, column: Any, wanted: Any) -> Any:
         return _lists(polars.made(name, column), wanted)
     if isinstance(column, Levels):
         missing = column.level < 0
-        return pd.arrays.IntegerArray(np.where(missing, 0, column.level).astype(np.int32), missing)
+        return pd.arrays.IntegerArray(np.maximum(column.level, 0), missing)
     if column.dtype.kind == "M":
         return pd.Series(column.view(np.int64), copy=False).astype("datetime64[us, UTC]")
     return np.ascontiguousarray(column)
@@ -206,7 +207,11 @@ def _texts(codes: Any, texts: list[Any], wanted: Any) -> Any:
         at = iter(known.tolist())
         width = np.int8 if len(wanted.categories) < 128 else np.int16 if len(wanted.categories) < 32_768 else np.int32
         lookup = np.array([-1 if text is None else next(at) for text in [*texts, None]], width)
-        return pd.Categorical.from_codes(lookup[codes], dtype=wanted, validate=False)
+        if codes.dtype == width and (lookup[:-1] == np.arange(len(texts))).all():
+            return pd.Categorical.from_codes(codes.copy(), dtype=wanted, validate=False)
+        starts = group_starts(codes)  # those of tokens come in long runs
+        rows = np.repeat(lookup[codes[starts]], run_ends(starts, len(codes)) - starts)
+        return pd.Categorical.from_codes(rows, dtype=wanted, validate=False)
     values = np.array([*texts, None], dtype=object)[codes]
     if isinstance(wanted, pd.ArrowDtype):
         return pd.array(values, dtype=wanted)

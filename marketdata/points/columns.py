@@ -219,6 +219,12 @@ class Side:
             out[some] = np.add.reduceat(values, flat)[::2]
         return out
 
+    @property
+    def is_scattered(self) -> bool:
+        """Whether levels do not lie book after book, or others lie among them."""
+        ends = np.cumsum(self.counts)
+        return int(self.counts.sum()) != len(self.price) or not (self.begins == ends - self.counts).all()
+
     def _first(self, values: Floats) -> Floats:
         if not len(values):
             return np.full(len(self), np.nan)
@@ -263,14 +269,11 @@ class Books(Columns):
         if bids.price is asks.price and bids.size is asks.size:
             at = ranges(self._begins, counts)
             return bids.price[at], bids.size[at]
-        is_ask = np.repeat(np.tile(np.array([False, True]), len(self)), counts)
-        out = np.empty((2, len(is_ask)))
-        for side, at in ((bids, ~is_ask), (asks, is_ask)):
-            ends = np.cumsum(side.counts)
-            in_order = len(ends) and ends[-1] == len(side.price) and (side.begins == ends - side.counts).all()
-            some = slice(None) if in_order else side.levels
-            out[0, at], out[1, at] = side.price[some], side.size[some]
-        return out[0], out[1]
+        price, size = np.empty((2, counts.sum()))
+        some = [one.levels if one.is_scattered else slice(None) for one in (bids, asks)]
+        lay_together(counts, bids.price[some[0]], asks.price[some[1]], price)
+        lay_together(counts, bids.size[some[0]], asks.size[some[1]], size)
+        return price, size
 
     @property
     def _begins(self) -> Ints:
@@ -342,6 +345,12 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     total = int(ends[-1]) if len(ends) else 0
     steps: Ints = np.repeat(starts - (ends - lengths), lengths)
     return np.arange(total, dtype=np.int64) + steps
+
+
+def lay_together(counts: Ints, bids: Floats, asks: Floats, out: Floats) -> None:
+    """Write values of all bids and of all asks, each book after book, into ``out`` as `Books.of_levels` takes them."""
+    is_ask = np.repeat(np.tile(np.array([False, True]), len(counts) // 2), counts)
+    out[~is_ask], out[is_ask] = bids, asks
 
 
 def joined(parts: Sequence[D]) -> D:

@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.points.columns import Books, Codes, Data, Floats, Series, Side, Token
+from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, lay_together
 from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
+_SIDES = ("bid", "ask")
 # Chunks, and rows of one, from and up to which they are joined before they are read.
 _MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
 
@@ -65,7 +66,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> Data:
     tokens, codes = _tokens(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     if VIEWS[view].columns is Books:
-        out: Data = Books((), np.zeros(1, np.int64), ts, _side(chunks, "bid"), _side(chunks, "ask"))
+        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks))
     else:
         own = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
@@ -139,13 +140,23 @@ def _dictionary(array: pa.Array) -> tuple[Any, list[str | None]]:
     return codes.to_numpy(zero_copy_only=False), [*names, None]
 
 
-def _side(chunks: Sequence[pa.RecordBatch], name: str) -> Side:
-    lists = [[chunk.column(f"{name}_{what}") for chunk in chunks] for what in ("price", "size")]
-    counts, sizes = (np.concatenate([_lengths(one) for one in some]).astype(np.int64) for some in lists)
-    if not np.array_equal(counts, sizes):
-        raise ArchiveCorruptError(f"{name} sizes are not as many as {name} prices in a stored book.")
-    price, size = (np.concatenate([one.flatten().to_numpy(zero_copy_only=False) for one in some]) for some in lists)
-    return Side(np.cumsum(counts) - counts, counts, price, size)
+def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Ints, Floats, Floats]:
+    """Numbers, prices and sizes of levels as `Books.of_levels` takes them, each written once."""
+    every = [np.stack([_counts(chunk, side) for side in _SIDES], axis=1).ravel() for chunk in chunks]
+    ends = np.cumsum([counts.sum() for counts in every])
+    levels = np.empty((2, ends[-1]))
+    for chunk, counts, end in zip(chunks, every, ends.tolist(), strict=True):
+        for out, what in zip(levels, ("price", "size"), strict=True):
+            bids, asks = (chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False) for side in _SIDES)
+            lay_together(counts, bids, asks, out[end - counts.sum() : end])
+    return np.concatenate(every), levels[0], levels[1]
+
+
+def _counts(chunk: pa.RecordBatch, side: str) -> Ints:
+    prices, sizes = (_lengths(chunk.column(f"{side}_{what}")) for what in ("price", "size"))
+    if not np.array_equal(prices, sizes):
+        raise ArchiveCorruptError(f"{side} sizes are not as many as {side} prices in a stored book.")
+    return prices.astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _lengths(array: pa.ListArray) -> Any:
