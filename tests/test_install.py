@@ -94,7 +94,8 @@ def codes(path: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_all_is_enough_for_every_page_and_notebook(page: Path) -> None:
     """What a page or notebook imports without looking for it first is part of the extra `all`."""
-    there = {md.__name__, *sys.stdlib_module_names, *map(package, PROJECT["dependencies"]), *brought("all")}
+    kernel = {"IPython"}  # of every notebook
+    there = {md.__name__, *kernel, *sys.stdlib_module_names, *map(package, PROJECT["dependencies"]), *brought("all")}
     assert {one for code in codes(page) for one in imported(code)} - there == set()
 
 

@@ -200,3 +200,10 @@ def test_unchanged_buckets_are_left_out_on_request() -> None:
     some = [BOOK, changed(3000, ".5", "3")]
     assert len(tops(some)) == 4
     assert tops(some, unchanged=False) == [(0.48, 0.52), (0.5, 0.52)]
+
+
+def test_rebuilt_frames_and_ladders_have_the_types_of_books() -> None:
+    """A level has the same type in every frame of pandas, whether one is missing or not."""
+    books = md.testing.books()
+    for frame in (md.rebuild(md.diff(books), "1m"), md.ladder(books, books["ts"].max())):
+        assert frame["level"].dtype == books["level"].dtype

@@ -168,7 +168,7 @@ def _of_polars(column: pl.Series, wanted: Any) -> Any:
         return pd.Series(instants.to_numpy(writable=True), copy=False).astype("datetime64[us, UTC]")
     if dtype == pl.String:
         return pd.array(column.to_list(), dtype="str")
-    if dtype.is_integer() and column.null_count():
+    if column.name == "level" or (dtype.is_integer() and column.null_count()):  # a level has one type everywhere
         return pd.arrays.IntegerArray(
             column.fill_null(0).to_numpy(writable=True), column.is_null().to_numpy(writable=True)
         )

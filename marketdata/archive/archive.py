@@ -243,8 +243,8 @@ class Archive(Generic[Frame]):
             Whether buckets without a message of the token have its book.
         max_disagreement : float
             Share of books that may have other best prices than messages state.
-        progress, frame : bool, {"pandas", "polars"}
-            Show a progress bar, by default in a terminal; kind of the result.
+        progress, frame : optional
+            As for `pull`.
 
         Examples
         --------

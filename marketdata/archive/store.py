@@ -121,6 +121,7 @@ class ArchiveStore:
     def base(self) -> BucketWidth:
         """Width of the stored points, fixed with the coverage table; ConfigError if another one was given."""
         if self._stored is None:
+            self._check_past()
             # If its log is damaged, the tables of points have it too.
             for table in (self.coverage.table, *self.points.values()):
                 version = table.version()
@@ -135,6 +136,17 @@ class ArchiveStore:
                 f"base={self._given_base!r} needs another folder. Without base= it is opened as it is."
             )
         return base
+
+    def _check_past(self) -> None:
+        """ConfigError with the earliest time at which all tables can be read, if that of ``as_of`` is before it."""
+        refused = []
+        for table in self.tables.values() if self._as_of is not None else ():
+            try:
+                table.version()
+            except ConfigError as problem:
+                refused.append(problem)
+        if refused:
+            raise max(refused, key=lambda problem: problem.problem)  # they begin with the time
 
     @property
     def is_made(self) -> bool:
@@ -227,17 +239,32 @@ class ArchiveStore:
             same = np.array([places.get(_identity(token), -1) for token in rows.tokens] or [-1])[rows.codes]
             return (same < 0) | (rows.ts < spans[same, 0]) | (rows.ts > spans[same, 1])
 
+        stays = () if state == CoverageState.FINAL else _STAYS
+
+        def split(records: Iterable[CoverageRecord], hull: Range) -> list[CoverageRecord]:
+            """Records of points that the new ones cut, whose points beside these are counted anew."""
+            return [r for r in records if r.rows and r.state not in stays and cut(r, *hull) not in ([r], [])]
+
+        ranges = {
+            market: union([hull, *(r.range for r in split(self.coverage.records(view, market), hull))])
+            for market, hull in hulls.items()
+        }
+
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             hull = hulls[market]
-            complete = [] if state == CoverageState.FINAL else [r for r in before if r.state in _STAYS]
+            complete = [r for r in before if r.state in stays]
             out = [CoverageRecord(*r, state, None, now, 0) for r in subtract([hull], [r.range for r in complete])]
+            for old in split(before, hull):
+                # Of one that another writer recorded meanwhile nothing was read.
+                if any(one.start <= old.start and old.end <= one.end for one in ranges[market]):
+                    out += cut(old, *hull)
             for old in complete:
                 grown = change.count(change.new, old.range) - change.count(change.gone, old.range)
                 if grown and old.rows is not None:
                     out.append(old._replace(rows=old.rows + grown))
             return out
 
-        self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, keep, after)
+        self.replace(view, columns, ranges, keep, after)
 
     def replace(
         self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After

@@ -423,7 +423,8 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
         lambda a: a.export("books", tmp_path / "h.parquet", resolution="1h"),
     ]  # fmt: skip
     for read in reads:
-        with pytest.raises(ArchiveCorruptError, match="verify"):
+        # polars 1 passes on the text of an error that its source raised, and not its class
+        with pytest.raises(ArchiveError, match=r"is damaged.*verify"):
             read(opened(archive))
     assert not opened(archive).verify().is_empty()
     assert opened(archive).scan("books").collect_schema().names()[0] == "ts"

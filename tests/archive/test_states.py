@@ -220,3 +220,18 @@ class StateMachine(RuleBasedStateMachine):
 
 TestStates = StateMachine.TestCase
 TestStates.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+def test_points_added_beside_others_leave_their_count(tmp_path: Path) -> None:
+    """Of a provisional range into which points are added, what is left on both sides says how many points it has."""
+    source = Source()
+    source.now = START + 30 * MINUTE
+    source.points |= {("prices", M, token, minute): 0.5 for token in range(2) for minute in range(1, 10)}
+    source.now += 600 * MINUTE
+    source.cut_after, source.page = None, 30
+    archive = Archive(tmp_path, frame="polars")
+    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 3600, progress=False)
+    archive.add(prices=columns_of("prices", M, [(0, 5), (1, 5)], [0.4, 0.4]))
+    records = archive._store.coverage.records("prices", M)
+    minutes = [((r.start - START) // MINUTE, (r.end - START) // MINUTE, str(r.state), r.rows) for r in records]
+    assert minutes == [(0, 5, "provisional", 8), (5, 6, "recorded", 2), (6, 60, "provisional", 8)]

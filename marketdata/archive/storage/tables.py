@@ -392,7 +392,9 @@ class Table:
             self._version = after
             self._seen = self._newest()
         # Not all tables of an archive at the same write.
-        if (after.number + len(self.uri)) % (_CHECKPOINT_REMOTE if self.remote else _CHECKPOINT) == 0:
+        if (after.number + len(self.uri.rpartition("/")[2])) % (
+            _CHECKPOINT_REMOTE if self.remote else _CHECKPOINT
+        ) == 0:
             with contextlib.suppress(ArchiveError):  # the commit is made, and a later one writes it
                 self.checkpoint()
         return after
