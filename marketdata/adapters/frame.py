@@ -38,9 +38,10 @@ class Texts(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """A column of levels, null where it is -1."""
+    """A column of levels, null where they are missing."""
 
     level: Codes
+    missing: NDArray[np.bool_]
 
 
 class Passed(NamedTuple):

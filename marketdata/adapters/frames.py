@@ -297,25 +297,30 @@ def _is_sound(side: Side, sign: int, *, whole: bool) -> bool:
 
 def expanded(books: Books) -> Rows:
     """Level rows of books, a marker row for each empty side; ``place`` is that of the snapshot."""
+    levels, sides = levels_of(books)
+    edges = np.append(sides.starts, len(levels.ts))
+    place = np.repeat(books.rows, np.diff(edges))
+    entries = Columns(books.tokens, edges[books.bounds], levels.ts, place=place)
+    return Rows(entries, sides, levels, order.both(levels, sides))
+
+
+def levels_of(books: Books) -> tuple[LevelRows, Sides]:
+    """The level rows alone, and where the sides of each snapshot are."""
     counts = books.counts
     lengths = np.maximum(counts, 1)
     ends = np.cumsum(lengths)
-    both = lengths.reshape(-1, 2).sum(axis=1)
-    of = np.repeat(books.rows, both)
-    level = np.arange(len(of), dtype=np.int32)
-    level -= np.repeat((ends - lengths).astype(np.int32), lengths)
+    begins = ends - lengths
+    ts = np.repeat(books.ts, lengths.reshape(-1, 2).sum(axis=1))
+    level = np.arange(len(ts), dtype=np.int32)
+    level -= np.repeat(begins.astype(np.int32), lengths)
     side = np.repeat((np.arange(len(lengths)) & 1).astype(np.int8), lengths)
     price, size = books.levels()
     empty = counts == 0
     if empty.any():
-        is_level = np.ones(len(of), bool)
-        is_level[(ends - 1)[empty]] = False
+        is_level = np.ones(len(ts), bool)
+        is_level[begins[empty]] = False
         price, size = (_filled(values, is_level) for values in (price, size))
-    begins = ends - lengths
-    sides, ts = Sides(begins[::2], begins[1::2], ends[1::2]), np.repeat(books.ts, both)
-    entries = Columns(books.tokens, np.append(sides.starts, len(of))[books.bounds], ts, place=of)
-    levels = LevelRows(ts, side, level, price, size)
-    return Rows(entries, sides, levels, order.both(levels, sides))
+    return LevelRows(ts, side, level, price, size), Sides(begins[::2], begins[1::2], ends[1::2])
 
 
 def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
@@ -365,7 +370,7 @@ def column(frame: Frame, columns: Columns, name: str) -> Column:
     if name == "side":
         return Texts(own.integers("side"), [BID, ASK])
     if name == "level":
-        return Levels(np.where(own.missing_levels(), -1, own.integers("level")).astype(np.int32))
+        return Levels(own.integers("level"), own.missing_levels())
     return own.lists(name) if name in LISTS else own.numbers(name)
 
 
@@ -406,6 +411,6 @@ def lists(books: Books) -> dict[str, Column]:
 
 def level_values(levels: LevelRows) -> dict[str, Column]:
     """The columns of level rows; the level of a marker row is null."""
-    level = np.where(np.isnan(levels.price), -1, levels.level).astype(np.int32, copy=False)
+    level = Levels(levels.level, np.isnan(levels.price))
     sides = Texts(levels.side, [BID, ASK])
-    return {"ts": times(levels.ts), "side": sides, "level": Levels(level), "price": levels.price, "size": levels.size}
+    return {"ts": times(levels.ts), "side": sides, "level": level, "price": levels.price, "size": levels.size}

@@ -146,8 +146,7 @@ def _column(name: str, column: Any, wanted: Any) -> Any:
     if isinstance(column, Lists):
         return _lists(polars.made(name, column), wanted)
     if isinstance(column, Levels):
-        missing = column.level < 0
-        return pd.arrays.IntegerArray(np.maximum(column.level, 0), missing)
+        return pd.arrays.IntegerArray(column.level.astype(np.int32), column.missing.copy())
     if column.dtype.kind == "M":
         return pd.Series(column.view(np.int64), copy=False).astype("datetime64[us, UTC]")
     return np.ascontiguousarray(column)

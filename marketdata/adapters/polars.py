@@ -114,8 +114,7 @@ def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series
     if isinstance(column, Lists):
         return _lists(column)
     if isinstance(column, Levels):
-        missing = column.level < 0
-        level = pl.Series(column.level)
+        level, missing = pl.Series(column.level.astype(np.int32, copy=False)), column.missing
         return level.scatter(np.flatnonzero(missing).astype(np.uint32), None) if missing.any() else level
     if isinstance(column, list):
         return pl.Series(name, column, dtype=pl.String)

@@ -127,14 +127,13 @@ def _books(frame: Frame, grid: Ints, fill: Fill) -> Any:
     side[made] = np.tile(np.array([0, 1], np.int8), int((~there).sum()))
     at[made] = -1
     price, size = (np.append(values, np.nan)[at] for values in (levels.price, levels.size))
-    level = np.where(np.isnan(price), -1, np.append(levels.level, 0)[at]).astype(np.int32)
     whole = replace(
         entries, bounds=np.append(0, np.cumsum(lengths))[entries.bounds],
         ts=np.repeat(entries.ts, lengths), place=np.repeat(entries.rows, lengths),
     )  # fmt: skip
     values = _times_and_ids(frame, whole) | {
         "side": Texts(side, [BID, ASK]),
-        "level": Levels(level),
+        "level": Levels(np.append(levels.level, 0)[at], np.isnan(price)),
         "price": price,
         "size": size,
     }

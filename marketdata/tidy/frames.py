@@ -10,7 +10,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Column, Texts
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Books, Columns, Data, Series
+from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
 from marketdata.points.views import VIEWS, View, view_of
 
@@ -27,17 +27,19 @@ def frame_kind(value: Any) -> FrameKind:
 def to_frame(columns: Data, frame: FrameKind = "pandas") -> Any:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
     columns = columns.sort()
-    entries: Columns = columns
+    bounds = columns.bounds
     if isinstance(columns, Books):
-        rows = frames.expanded(columns)
-        entries, values = rows.entries, frames.level_values(rows.levels)
+        rows, sides = frames.levels_of(columns)
+        bounds, values = np.append(sides.starts, len(rows.ts))[bounds], frames.level_values(rows)
     else:
         values = {"ts": frames.times(columns.ts), **columns.values}
+    # Small codes are written and looked up in fewer bytes.
+    numbers = np.arange(len(columns.tokens)).astype(np.min_scalar_type(len(columns.tokens)))
+    codes = np.repeat(numbers, np.diff(bounds))
     ids: dict[str, Column] = {
-        name: Texts(entries.token, [token[i] for token in entries.tokens])
-        for i, name in enumerate(VIEWS[view_of(columns)].ids)
+        name: Texts(codes, [token[i] for token in columns.tokens]) for i, name in enumerate(VIEWS[view_of(columns)].ids)
     }
-    return frames.new(frame).build({"ts": values.pop("ts"), **ids, **values}, len(entries))
+    return frames.new(frame).build({"ts": values.pop("ts"), **ids, **values}, len(codes))
 
 
 def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:

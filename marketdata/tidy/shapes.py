@@ -46,7 +46,7 @@ def ladder(frame: F, ts: Any) -> F:
 
 def _ladder(frame: Frame, moment: int) -> Any:
     entries, columns = rules.ladder(frames.books(frame), moment)
-    level = Levels(columns.pop("level").astype(np.int32))
+    level = Levels(columns.pop("level").astype(np.int32), np.zeros(len(entries), bool))
     values: dict[str, Column] = {"ts": frames.times(entries.ts), "level": level, **columns}
     return frames.to_frame(frame, entries, values, [*KEYS, "level", *columns])
 
