@@ -43,9 +43,9 @@ _STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
 # From so many small files on, in a folder or an object store, a write joins them.
 _TAIL_FILES, _TAIL_REMOTE = 64, 4
 _TAIL_BYTES = 500_000
-_FILE_BYTES = 8_000_000
-# Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
-_BATCH_BYTES = 100_000_000
+# Rows of several files are joined up to this size in memory [bytes], however few they take in a file; so many rows or
+# levels are written at once.
+_BATCH_BYTES = 16_000_000
 _PORTION = 4_000_000
 
 
@@ -303,7 +303,7 @@ class ArchiveStore:
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
             if not (new or drops):
                 return None
-            joined = _small(table, version, drops)
+            joined = _small(table, version, drops, _row_bytes(columns))
             self._unprove(view, ranges, before, records, version, is_replaced=bool(drops))
             return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined]
 
@@ -422,19 +422,27 @@ def _still_true(old: CoverageRecord, new: CoverageRecord) -> bool:
     return old.state == CoverageState.MISSING or (old.state == CoverageState.UNPROVEN and old.rows is None)
 
 
-def _small(table: Table, version: Version, drops: Sequence[DataFile]) -> dict[DataFile, pa.Table]:
-    """Small files to join once there are many, with their rows: as much as one file may have."""
-    small = [file for file in version.files if file.size < _TAIL_BYTES and file not in drops]
+def _small(table: Table, version: Version, drops: Sequence[DataFile], row_bytes: float) -> dict[DataFile, pa.Table]:
+    """Small files to join once there are many, with their rows: as much as is joined at once."""
+    # Books that do not change take little room in a file, and much in memory.
+    most = _BATCH_BYTES / 2 / row_bytes
+    small = [file for file in version.files if file.size < _TAIL_BYTES and file.rows < most and file not in drops]
     if len(small) < (_TAIL_REMOTE if table.remote else _TAIL_FILES):
         return {}
     size, out = 0, dict[DataFile, pa.Table]()
     for file in small:
-        size += file.size
-        if size > _FILE_BYTES:
-            break
         with contextlib.suppress(ArchiveCorruptError):  # it stays as it is, for `verify` to find
             out[file] = table.read(file)
+            size += out[file].nbytes
+        if size > _BATCH_BYTES:
+            break
     return out
+
+
+def _row_bytes(columns: Data) -> float:
+    """What a row of such points takes in memory, about [bytes]."""
+    levels = len(columns.bids.price) + len(columns.asks.price) if isinstance(columns, Books) else 0
+    return 64 + 16 * levels / max(len(columns), 1)
 
 
 def _portions(columns: Data) -> Iterator[Data]:

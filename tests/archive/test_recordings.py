@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import multiprocessing
+import random
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from archive.writers import import_folder
 
 import marketdata as md
 from marketdata import Archive
 from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.adapters.recordings.formats import FORMATS, format_of
+from marketdata.archive import store
 
 MS = 1_767_225_600_000
 MARKET = "0x" + "ab" * 32
@@ -330,7 +335,7 @@ def test_what_is_odd_is_counted(archive: Archive[Any], tmp_path: Path) -> None:
 
 
 def by_token(archive: Archive[Any]) -> list[tuple[Any, ...]]:
-    return archive.books(MARKET).select("ts", "token_id", "side", "level", "price", "size").cast(
+    return archive.books(MARKET, on_missing="partial").select("ts", "token_id", "side", "level", "price", "size").cast(
         {"token_id": pl.String}
     ).rows()  # fmt: skip
 
@@ -352,6 +357,81 @@ def test_a_stopped_import_continues_as_if_it_had_not_been(tmp_path: Path, write:
     report = stopped.add_files(files)
     assert report["note"].to_list() == ["imported before"] * 4
     assert stopped.version("books") == version
+
+
+def covered(archive: Archive[Any]) -> list[list[Any]]:
+    """Ranges of coverage as long as they go; a kill may leave two records of one range, one without a count."""
+    out: list[list[Any]] = []
+    for market, state, start, end in archive.coverage().select("market_id", "state", "start", "end").rows():
+        if out and out[-1][:2] == [market, state] and out[-1][3] == start:
+            out[-1][3] = end
+        else:
+            out.append([market, state, start, end])
+    return out
+
+
+def killed_imports(tmp_path: Path, rounds: int, seed: int) -> int:
+    """Imports of one folder that are killed at random moments, each continuing; how many were killed before the end."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for i in range(16):
+        write, end = ((lines, "jsonl"), (event_file, "parquet"))[i % 2]
+        write(folder / f"part-{i}.{end}", later(EVENTS, 500 * i + 3600 * (i // 6)))
+    whole = Archive(tmp_path / "whole", frame="polars")
+    began = time.monotonic()
+    whole.add_files(folder)
+    took = time.monotonic() - began
+    chance, killed = random.Random(seed), 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["archive.writers"])
+    for _ in range(rounds):
+        process = context.Process(target=import_folder, args=(str(tmp_path / "stopped"), str(folder)))
+        process.start()
+        process.join(timeout=chance.uniform(0, took))
+        killed += process.is_alive()
+        process.kill()
+        process.join()
+    stopped = Archive(tmp_path / "stopped", frame="polars")
+    stopped.add_files(folder)
+    assert by_token(stopped) == by_token(whole)
+    assert covered(stopped) == covered(whole)
+    assert stopped.verify().is_empty()
+    return killed
+
+
+def test_an_import_that_was_killed_continues(tmp_path: Path) -> None:
+    """Whenever a process ends, the same command makes the archive that one import makes."""
+    print(f"{killed_imports(tmp_path, 6, 0)} of 6 imports were killed on their way")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_imports_that_are_killed_many_times_continue(tmp_path: Path, seed: int) -> None:
+    """As above, with more moments."""
+    print(f"{killed_imports(tmp_path, 20, seed)} of 20 imports were killed on their way")
+
+
+def test_files_that_are_joined_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Books that do not change take little room in files; not so many of them are read at once."""
+    most, read, small = 16_000, [], store._small
+
+    def watched(*arguments: Any) -> Any:
+        found = small(*arguments)
+        read.append(sum(rows.nbytes for rows in found.values()))
+        return found
+
+    monkeypatch.setattr(store, "_small", watched)
+    monkeypatch.setattr(store, "_TAIL_FILES", 8)
+    monkeypatch.setattr(store, "_BATCH_BYTES", most)
+    archive = Archive(tmp_path / "archive", frame="polars")
+    files = [lines(tmp_path / f"part-{i}.jsonl", later(EVENTS, 500 * i)) for i in range(30)]
+    for path in files:
+        archive.add_files(path)
+    whole = Archive(tmp_path / "whole", frame="polars")
+    whole.add_files(files)
+    assert by_token(archive) == by_token(whole)
+    assert len(archive.files("books")) <= 10
+    assert most / 2 < max(read) < 2 * most
 
 
 def test_files_are_taken_in_the_order_of_the_numbers_in_their_names(archive: Archive[Any], tmp_path: Path) -> None:

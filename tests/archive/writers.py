@@ -17,6 +17,7 @@ from archive.test_faults import books
 from coded import coded_books, coded_series
 
 import marketdata.accessor
+import marketdata.archive.recordings
 import marketdata.points.resample  # noqa: F401
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveFullError
@@ -73,6 +74,11 @@ def write_part(location: str, what: str, k: int, rounds: int) -> None:
     archive = Archive(location, frame="polars")
     for n in range(rounds):
         archive.add(prices=part_of(what, k, n))
+
+
+def import_folder(location: str, folder: str) -> None:
+    """Import recordings."""
+    Archive(location).add_files(folder, progress=False)
 
 
 def keep_up(location: str) -> None:
