@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from archive.source import MARKETS, START, Source, columns_of, points_of
+from archive.source import MARKETS, START, TOKENS, Source, columns_of, points_of
 from archive.test_faults import books, prices
 
 from marketdata.archive import Archive
@@ -36,7 +36,8 @@ def fill(archive: Archive) -> None:
     """What the verbs are tried on: three files of books that overlap, two of prices, one replaced file, records."""
     for first, count, size in ((0, 20, 1.0), (20, 10, 1.0), (5, 10, 2.0)):
         archive.add(books=books(M, first, count, size=size))
-    archive.add(prices=prices(N, 0, 10), markets=[{"market_id": M, "slug": "old"}])
+    tokens = [{"id": token.token_id, "label": token.token_label} for token in TOKENS[N]]
+    archive.add(prices=prices(N, 0, 10), markets=[{"market_id": M, "slug": "old"}, {"market_id": N, "tokens": tokens}])
     archive.add(prices=prices(N, 20, 10))
 
 
