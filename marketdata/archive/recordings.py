@@ -146,10 +146,10 @@ class Import:
         self._placed.clear()
 
     def put(self, books: Books, *, stand: bool) -> int:
-        """Add books; stretches that a gap divides are added one by one, so that no range has the gap in it."""
+        """Add books; parts that a gap divides are added one by one, so that no range has the gap in it."""
         out, most = 0, max(self._store.base.micros, MINUTE)
         gaps = np.array(sorted(self.gaps), np.int64)
-        for part in stretches(books, most if stand else max(most, self._options.max_age), gaps):
+        for part in without_gaps(books, most if stand else max(most, self._options.max_age), gaps):
             out += ingest.add_points(self._store, "books", part, replace=False, complete=False)[1]
         return out
 
@@ -312,7 +312,7 @@ class Journal:
 _JOURNAL = "journal.npz"
 
 
-def stretches(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
+def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
     """The books of all markets up to their first gap, then those up to the second, and so on.
 
     A gap is a distance above ``most`` [microseconds], or one of these times.

@@ -2,7 +2,7 @@
 
 A snapshot starts the book of a token, a change sets one level, size 0 removes it. Rows are not applied one by one: each
 sets its level until the next row of the same level, so that one sort by (token, side, price) says from which bucket to
-which every level stands, and books are these stretches cut at the edges of buckets.
+which every level stands, and books are these ranges cut at the edges of buckets.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Pages:
         self._source = source
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
-        # The pages of a walk are of one market and one range.
+        # The pages of a pagination are of one market and one range.
         self._market = lru_cache(CACHED)(lambda _, id_or_slug: source.find_market(id_or_slug))
         self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
 
