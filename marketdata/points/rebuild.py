@@ -305,14 +305,21 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
     # The time of each edge, and the last row before it if that is in its bucket.
     run = np.repeat(np.arange(len(ends)), runs.edges)
     number = np.arange(total) - offset[run]
-    edge = np.minimum(runs.place, runs.edges[runs.of]) + offset[runs.of]
-    inside = np.flatnonzero(runs.place < runs.edges[runs.of])
+    fills = runs.edges[runs.of]
+    inside = np.flatnonzero(runs.place < fills)
+    edge = np.minimum(runs.place, fills, out=fills)
+    edge += offset[runs.of]
     last_row = np.full(total, -1)
     last_row[edge[inside]] = inside  # of several rows the last one stays
     bucket = runs.bucket[runs.starts][run] + number if state.unchanged else runs.bucket[last_row]
-    key_rows = np.flatnonzero(runs.known[runs.of] & ~np.isnan(rows.price))
-    place, is_last = _order(runs.of[key_rows], rows.side[key_rows], ticks(rows.price[key_rows]))
-    order = key_rows[place]
+    levels = runs.known[runs.of]
+    levels &= ~np.isnan(rows.price)
+    if levels.all():
+        order, is_last = _order(runs.of, rows.side, ticks(rows.price))
+    else:
+        key_rows = np.flatnonzero(levels)
+        place, is_last = _order(runs.of[key_rows], rows.side[key_rows], ticks(rows.price[key_rows]))
+        order = key_rows[place]
     begin = edge[order]
     stop = np.append(begin[1:], 0)[: len(begin)]
     stop[is_last] = ends[runs.of[order[is_last]]]
@@ -331,12 +338,16 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
             continue
         here = slice(*np.searchsorted(of, [a, b]))
         n = stop[here] - begin[here]
-        at = ranges(begin[here] - low, n).astype(np.uint64)
-        pick = np.repeat(np.arange(here.start, here.stop), n)
-        packed = (at << np.uint64(32)) | np.arange(len(at), dtype=np.uint64)
+        # The edge of each level, with its place in the lower half: few bytes, sorted as numbers.
+        packed = ranges(begin[here] - low, n)
+        packed <<= 32
+        packed |= np.repeat(np.arange(here.stop - here.start), n)
         packed.sort()
-        pick = pick[(packed & np.uint64(0xFFFFFFFF)).astype(np.int64)]
-        sides = 2 * (packed >> np.uint64(32)).astype(np.int64) + side[pick]
+        pick = packed & 0xFFFFFFFF
+        pick += here.start
+        packed >>= 32
+        packed <<= 1
+        sides = packed + side[pick]
         counts = np.bincount(sides, minlength=2 * (high - low))
         token = rows.token[runs.starts[run[low:high]]]
         times = bucket[low:high] * state.width.micros + state.width.offset
@@ -349,7 +360,10 @@ def ticks(price: Floats) -> Ints:
     """Prices as whole numbers in their order: millionths, or where those are not enough their rank."""
     scaled = price * _TICKS
     whole = np.rint(scaled)
-    if np.all(np.abs(scaled - whole) < 1e-3) and np.all((whole >= 0) & (whole < 1 << _TICK_BITS)):
+    scaled -= whole
+    if not len(price) or (
+        -1e-3 < scaled.min() <= scaled.max() < 1e-3 and whole.min() >= 0 and whole.max() < 1 << _TICK_BITS
+    ):
         return whole.astype(np.int64)
     return np.unique(price, return_inverse=True)[1].astype(np.int64)
 
@@ -357,14 +371,19 @@ def ticks(price: Floats) -> Ints:
 def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
     """The order by run, side (bids first), price (best first) and place; and which is the last one of its level."""
     most = int(tick.max(initial=0))
-    key = (((run << 1) | side) << most.bit_length()) | np.where(side == BIDS, most - tick, tick)
+    key = run << 1
+    key |= side
+    key <<= most.bit_length()
+    np.subtract(most, tick, out=tick, where=side == BIDS)  # the best bid is the highest
+    key |= tick
     place_bits = len(key).bit_length()
     if int(key.max(initial=0)).bit_length() + place_bits > 64:
         order = np.argsort(key, kind="stable")
         key = key[order]
     else:
         # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
-        packed = (key << place_bits).view(np.uint64)
+        key <<= place_bits
+        packed = key.view(np.uint64)
         packed |= np.arange(len(packed), dtype=np.uint64)
         packed.sort()
         key = (packed >> np.uint64(place_bits)).view(np.int64)
