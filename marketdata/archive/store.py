@@ -45,7 +45,7 @@ _TAIL_FILES, _TAIL_REMOTE = 64, 4
 _TAIL_BYTES = 500_000
 # Rows of several files are joined up to this size in memory [bytes], however few they take in a file; so many rows or
 # levels are written at once.
-_BATCH_BYTES = 16_000_000
+_BATCH_BYTES = 4_000_000
 _PORTION = 4_000_000
 
 
