@@ -36,7 +36,7 @@ _MOST_BUCKETS = 100_000
 # An answer is read by a program that pays for each row.
 _MOST_ROWS = 5_000
 _MOST_GAPS = 20
-_PRICE, _SHARES, _USD = "probability, 0 to 1", "shares", "USD"
+_PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
 UNITS = {
     "ts": "start of the bucket, UTC",
     "level": "0 is the best",
@@ -48,7 +48,7 @@ UNITS = {
     "imbalance": "-1 to 1: difference of the depths of both sides over their sum",
     **dict.fromkeys(("bid_fill_price", "ask_fill_price"), f"{_PRICE}, average of all levels"),
 }
-_METRIC_UNITS = dict(zip(METRICS, (_USD, _USD, "as the service gives it, not that of a book"), strict=True))
+_METRIC_UNITS = dict(zip(METRICS, (_AMOUNT, _AMOUNT, "probability, of the market and not of a book"), strict=True))
 
 
 class Tools:
