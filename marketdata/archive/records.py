@@ -11,9 +11,6 @@ from marketdata.errors import ConfigError, NotTidyError, ServiceOddityWarning, w
 from marketdata.points.records import FIELDS, ID_NAMES, TOKEN_LISTS, RecordKind
 
 Record = dict[str, Any]
-_ID = {"markets": ("market_id", "id"), "events": ("event_id", "id"), "series": ("series_id", "id")}
-_SLUG = {"markets": ("slug", "market_slug"), "events": ("slug", "event_slug"), "series": ("slug", "series_slug")}
-_TITLE = {"events": ("title", "event_title"), "series": ("title", "series_title")}
 
 
 def rows_of(frame: Any) -> list[Record]:

@@ -79,11 +79,6 @@ def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
         raise NotTidyError.from_missing(what, missing, present)
 
 
-def values_of(kind: Kind) -> tuple[str, ...]:
-    """The columns of a kind beside time and ids; of a series or quotes those of bbo."""
-    return tuple(c for c in COLUMNS.get(kind, BBO) if c not in ("ts", *ID_COLUMNS))
-
-
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
     """The first of the wanted kinds whose columns are all there, else a NotTidyError; other columns do not matter.
 

@@ -33,7 +33,6 @@ REFUSALS: Described = {
 }
 NOT_FOUND: Described = {404: {"model": models.ErrorResponse, "description": "Not found."}}
 PLAN_REFUSES: Described = {403: {"model": models.ErrorResponse, "description": "The plan does not allow it."}}
-Point = dict[str, Any]
 _SNAPSHOT = b'{"t":'
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 

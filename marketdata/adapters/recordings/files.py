@@ -50,11 +50,6 @@ class RecordingFile:
         end = ends[0] if len(ends) == 2 and ends[1] in _PACKED else self.path.suffix
         return _FORMS.get(end)
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether the file is compressed as a whole."""
-        return self.path.suffix in _PACKED
-
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns, or fields of the first message; ConfigError if the file cannot be read or is empty."""
