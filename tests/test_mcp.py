@@ -96,6 +96,18 @@ def test_sql_is_of_an_archive_that_hides_nothing(archive) -> None:
         Tools(archive, "2025-12-31").sql("select 1")
 
 
+def test_coverage_is_of_one_market_or_of_all(archive, market) -> None:
+    """The ranges of a market are those of its rows; an unknown market is named, at any time and before any range."""
+    everything, one = Tools(archive).coverage(), Tools(archive).coverage(market)
+    place = everything["columns"].index("market_id")
+    (wanted,) = archive.markets().filter(slug=market)["market_id"].to_list()
+    assert one["rows"] == [row for row in everything["rows"] if row[place] == wanted] != []
+    assert Tools(archive, "2025-12-01").books(market, START, END)["rows"] == []
+    for call in (lambda t: t.coverage("nope"), lambda t: t.books("nope", START, END)):
+        with pytest.raises(md.NotArchivedError, match="market 'nope' is not in the archive"):
+            call(Tools(archive, "2025-12-01"))
+
+
 def test_a_call_for_too_much_is_refused(archive, market) -> None:
     """A year of minutes is refused before anything is read, with what to do."""
     with pytest.raises(ConfigError, match=r"at most 100,000 are allowed: give a shorter range"):

@@ -12,7 +12,7 @@ and records have none of the columns that tell how a market went on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,13 +20,14 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from marketdata.errors import ConfigError, MarketDataWarning
+from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError
 from marketdata.points.arguments import whole
 from marketdata.points.columns import METRICS
-from marketdata.points.views import View
+from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import without_answers
 from marketdata.tidy.features import features
+from marketdata.tidy.frames import to_frame
 from marketdata.tidy.shapes import ladder
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
@@ -148,7 +149,7 @@ class Tools:
         with _noted() as notes:
             found = self._source.coverage()
             if market is not None:
-                found = found.filter(pl.col("market_id").cast(pl.String) == self._source.market(market)["id"])
+                found = found.filter(pl.col("market_id").cast(pl.String) == self._record(market)["id"])
             if self._as_of is not None:
                 found = found.filter(pl.col("start") < _time(self._as_of))
         return _answer(found, {"start": "UTC, inclusive", "end": "UTC, exclusive"}, rows, notes, self._as_of)
@@ -163,6 +164,15 @@ class Tools:
         with _noted() as notes:
             found = self._source.sql(statement)
         return _answer(found, {}, rows, notes, None)
+
+    def _record(self, market: str) -> Mapping[str, Any]:
+        """The record of a market; an error where there is none."""
+        if not hasattr(self._source, "find_market"):
+            return self._source.market(market)  # type: ignore[no-any-return]
+        found: Mapping[str, Any] | None = self._source.find_market(market)
+        if found is None:
+            raise NotArchivedError(f"market {market[:200]!r} is not in the archive; `markets` finds slugs.")
+        return found
 
     def _then(self, as_of: str | None) -> int | None:
         """The time after which nothing is known; that of a call cannot be later than that of all."""
@@ -195,7 +205,8 @@ class Tools:
                 frame = getattr(self._source, view)(market, to_text(rng.start), to_text(rng.end), resolution, **how)
             else:
                 notes.append("Nothing of this range was known then.")
-                frame = getattr(self._source, view)(market, *span, resolution, **how).clear()
+                self._record(market)  # an unknown one is an error at any time
+                frame = to_frame(empty(view), "polars")
             made = frame if make is None else make(frame)
         units = UNITS | (_METRIC_UNITS if view == "metrics" else {})
         # By time, so that what is left out of an answer is what came last.
