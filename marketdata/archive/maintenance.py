@@ -19,7 +19,6 @@ from marketdata.archive.query import read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
-from marketdata.archive.storage.schema import from_tables, level_weights, to_table
 from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -28,6 +27,7 @@ from marketdata.points.columns import Data
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
+from marketdata.wire.arrow import from_tables, level_weights, to_table
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000

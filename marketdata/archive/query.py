@@ -17,7 +17,6 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
-from marketdata.archive.storage.schema import from_tables
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
@@ -26,6 +25,7 @@ from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
+from marketdata.wire.arrow import from_tables
 
 if TYPE_CHECKING:
     import polars as pl

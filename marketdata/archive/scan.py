@@ -14,7 +14,6 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
-from marketdata.archive.storage.schema import id_columns, to_table
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
@@ -25,6 +24,7 @@ from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
+from marketdata.wire.arrow import id_columns, to_table
 
 if TYPE_CHECKING:
     import polars as pl

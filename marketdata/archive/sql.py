@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive.scan import Query, to_arrow
-from marketdata.archive.storage.schema import TS, id_columns
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.times import DAY
+from marketdata.wire.arrow import TS, id_columns
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 

@@ -23,7 +23,6 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageKey, CoverageTable
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import DataFile, cuts
-from marketdata.archive.storage.schema import SCHEMAS, from_tables, level_weights, to_table, tokens_of
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
@@ -31,6 +30,7 @@ from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
+from marketdata.wire.arrow import SCHEMAS, from_tables, level_weights, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"

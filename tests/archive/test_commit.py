@@ -14,10 +14,10 @@ from archive.test_faults import books, held, prices
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.storage.schema import to_table
 from marketdata.archive.storage.tables import Table
 from marketdata.points.columns import joined
 from marketdata.points.views import empty
+from marketdata.wire.arrow import to_table
 
 M, N = MARKETS
 

@@ -9,8 +9,8 @@ from archive.source import MARKETS, columns_of, points_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.storage.schema import from_tables, to_table
 from marketdata.points.views import VIEWS, View
+from marketdata.wire.arrow import from_tables, to_table
 
 numbers = st.floats(0, 1e6, width=32)
 sides = st.lists(st.tuples(numbers, numbers), max_size=4)

@@ -18,8 +18,8 @@ from bench.storing import START, history
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.storage.schema import to_table
 from marketdata.points.columns import Series, Token, joined
+from marketdata.wire.arrow import to_table
 
 MINUTE = 60_000_000
 _IDS = ["market_id", "token_id", "token_label"]

@@ -1,4 +1,4 @@
-"""Points as Parquet rows, one per snapshot or point, and back to columns without an object per level."""
+"""Points as Arrow rows, one per snapshot or point, and back to columns without an object per level."""
 
 from __future__ import annotations
 
