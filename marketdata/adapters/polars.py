@@ -97,7 +97,7 @@ class ArrowFrame(PolarsFrame):
 
 def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series:
     """A column of polars; texts in the wanted type, if they can be of it."""
-    if isinstance(column, list) and name in TEXTS:
+    if isinstance(column, list) and name in ID_COLUMNS:
         texts = sorted({text for text in column if text is not None})
         place = {text: i for i, text in enumerate(texts)}
         column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])

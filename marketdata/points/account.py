@@ -60,6 +60,30 @@ class Path(NamedTuple):
     money: Floats
     value: Floats
     sale: Floats
+    # The place of the time of the first fill.
+    first: int
+
+    @property
+    def profit(self) -> Floats:
+        """The money and the positions at the mid."""
+        return self.money + self.value
+
+    def from_first_fill(self) -> Path:
+        """The same without the times before."""
+        return Path(self.money[self.first :], self.value[self.first :], self.sale[self.first :], 0)
+
+    def equity(self, cash: float) -> dict[str, Floats]:
+        """An account with so much cash at the beginning, and how far it is below its greatest equity before."""
+        equity = cash + self.money + self.value
+        return {
+            "cash": cash + self.money,
+            "value": self.value,
+            "sale": self.sale,
+            "equity": equity,
+            "profit": self.profit,
+            "profit_sold": self.money + self.sale,
+            "drawdown": _drawdown(equity),
+        }
 
 
 def path(token: Token, times: Ints) -> Path:
@@ -76,10 +100,10 @@ def path(token: Token, times: Ints) -> Path:
     rows = np.flatnonzero(position)
     value[rows] = position[rows] * token.quotes.mids(times[rows])
     sale[rows] = token.quotes.sales(times[rows], position[rows])
-    return Path(money, value, sale)
+    return Path(money, value, sale, int(np.searchsorted(times, token.ts[0])))
 
 
-def drawdown(equity: Floats) -> Floats:
+def _drawdown(equity: Floats) -> Floats:
     """How far equity is below the greatest before; NaN where it is not known."""
     known = np.where(np.isnan(equity), -np.inf, equity)
     return np.maximum.accumulate(known) - equity if len(equity) else equity
@@ -87,9 +111,9 @@ def drawdown(equity: Floats) -> Floats:
 
 def total(paths: Sequence[Path], count: int) -> Path:
     """The sum of several; NaN where a part is not known."""
-    if not paths:
-        return Path(*np.zeros((3, count)))
-    return Path(*(np.sum(column, axis=0) for column in zip(*paths, strict=True)))
+    none = np.zeros(count)
+    money, value, sale = (np.sum([none, *(getattr(path, c) for path in paths)], axis=0) for c in Path._fields[:3])
+    return Path(money, value, sale, min((path.first for path in paths), default=count))
 
 
 def kelly(

@@ -15,8 +15,22 @@ from marketdata.points.fees import Schedule
 from marketdata.points.schema import TOLERANCE
 
 Token = tuple[str, str]
-# Time of the book and of the order, side, shares wanted and filled, their price, notional, fee and status.
-Fill = tuple[int, int, str, float, float, float | None, float, float, str]
+# What came of a token, in shares and USD.
+RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
+
+
+class Fill(NamedTuple):
+    """What came of an order: the bucket of the book and of the signal, shares wanted and filled, at which price."""
+
+    ts: int
+    signal_ts: int
+    side: str
+    requested: float
+    shares: float
+    average_price: float
+    notional: float
+    fee: float
+    status: str
 
 
 class Order(NamedTuple):
@@ -111,6 +125,13 @@ class Ledger:
         # What the last bits of sums leave is no position: it would want a payoff.
         return position if position > TOLERANCE * self.bought else 0.0
 
+    def result(self, payoff: float) -> tuple[float, ...]:
+        """The columns of `RESULT`; NaN where the payoff [USD per share] of an open position is."""
+        settled = self.position * payoff if self.position else 0.0
+        profit = self.received - self.paid - self.fees + settled
+        money = (self.paid, self.received, self.fees)
+        return (self.bought, self.sold, self.position, *money, payoff, settled, profit)
+
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
         queue, at, book = list(orders), None, None
@@ -150,6 +171,6 @@ class Ledger:
         else:
             self.sold, self.received = self.sold + shares, self.received + notional
         self.fees += fee
-        side, average = "buy" if order.buys else "sell", notional / shares if shares else None
-        self.fills.append((order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
+        side, average = "buy" if order.buys else "sell", notional / shares if shares else np.nan
+        self.fills.append(Fill(order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
         return shares

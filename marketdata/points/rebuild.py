@@ -93,6 +93,25 @@ def joined(parts: list[Changes]) -> Changes:
     return Changes(tuple(index), np.concatenate(tokens), **arrays)
 
 
+def first_rows(event: NDArray[np.int8], token: Codes, ts: Ints) -> NDArray[np.int8]:
+    """Events, a snapshot in the first row alone of those of one token and time that are beside each other."""
+    order = np.argsort(token, kind="stable")
+    before = np.empty(len(token), np.int64)
+    before[order] = np.concatenate(([-1], order[:-1]))[: len(order)]
+    again = (before >= 0) & (event == SNAPSHOT) & (event[before] == event)
+    again &= (token[before] == token) & (ts[before] == ts)
+    return np.where(again, CHANGE, event).astype(np.int8)
+
+
+def of_all_rows(changes: Changes) -> NDArray[np.int8]:
+    """Events, a snapshot in all of its rows: those up to the next time."""
+    begins = np.flatnonzero(changes.event != CHANGE)
+    run = np.searchsorted(begins, np.arange(len(changes)), side="right") - 1
+    head = begins[np.maximum(run, 0)] if len(begins) else np.zeros(len(changes), np.int64)
+    same = (run >= 0) & (changes.ts == changes.ts[head]) & (changes.token == changes.token[head])
+    return np.where(same & (changes.event[head] == SNAPSHOT), SNAPSHOT, changes.event).astype(np.int8)
+
+
 class Disagreement(NamedTuple):
     """A book whose best prices are not those that the last message of its bucket states."""
 

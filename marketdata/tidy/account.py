@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Column, Frame
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
@@ -26,7 +26,6 @@ from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import to_text
 
-_TIME = pl.Datetime("us", "UTC")
 _FILLS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 
 
@@ -99,23 +98,10 @@ def account(
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     paths = {key: rules.path(token, times) for key, token in tokens.items()}
-    first = {key: int(np.searchsorted(times, token.ts[0])) for key, token in tokens.items()}
-    sum_ = rules.total(list(paths.values()), len(times))
-    equity = start + sum_.money + sum_.value
-    columns = {
-        "cash": start + sum_.money,
-        "value": sum_.value,
-        "sale": sum_.sale,
-        "equity": equity,
-        "profit": sum_.money + sum_.value,
-        "profit_sold": sum_.money + sum_.sale,
-        "drawdown": rules.drawdown(equity),
-    }
-    kind = own.without("side")
-    by_market = _by(times, "market_id", paths, first, {key: key[0] for key in paths})
-    by_event = None if events is None else _by(times, "event_id", paths, first, _events(events, list(paths)))
-    tables = (_frame(times, columns), by_market, by_event)
-    return Account(*(None if table is None else frames.of_table(kind, table) for table in tables))
+    columns = {"ts": frames.times(times), **rules.total(list(paths.values()), len(times)).equity(start)}
+    by_market = _by(own, times, "market_id", paths, {key: key[0] for key in paths})
+    by_event = None if events is None else _by(own, times, "event_id", paths, _events(events, list(paths)))
+    return Account(own.build(columns, len(times)), by_market, by_event)
 
 
 def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll: Any = None) -> Any:
@@ -230,28 +216,20 @@ def _events(given: Any, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], 
 
 
 def _by(
+    own: Frame,
     times: Ints,
     name: str,
-    paths: dict[tuple[str, str], Path],
-    first: dict[tuple[str, str], int],
-    group_of: dict[tuple[str, str], str],
-) -> pl.DataFrame:
-    """The sums of the tokens of each market or event, from its first fill on."""
-    groups = defaultdict(list)
-    for key, group in group_of.items():
-        groups[group].append(key)
-    parts = [
-        pl.DataFrame(schema={"ts": _TIME, name: pl.String, **dict.fromkeys(("value", "sale", "profit"), pl.Float64)})
-    ]
-    for group, tokens in sorted(groups.items()):
-        one = rules.total([paths[key] for key in tokens], len(times))
-        columns = {"value": one.value, "sale": one.sale, "profit": one.money + one.value}
-        begins = min(first[key] for key in tokens)
-        frame = _frame(times[begins:], {c: values[begins:] for c, values in columns.items()})
-        parts.append(frame.select("ts", pl.lit(group).alias(name), *columns))
-    return pl.concat(parts)
-
-
-def _frame(times: Ints, columns: dict[str, Any]) -> pl.DataFrame:
-    numbers = [pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()]
-    return pl.DataFrame([pl.Series("ts", times, dtype=pl.Int64).cast(_TIME), *numbers])
+    paths: Mapping[tuple[str, str], Path],
+    group_of: Mapping[tuple[str, str], str],
+) -> Any:
+    """A frame of the sums of the tokens of each market or event, from its first fill on."""
+    tokens = defaultdict(list)
+    for key, group in sorted(group_of.items(), key=lambda one: one[1]):
+        tokens[group].append(paths[key])
+    sums = {group: rules.total(some, len(times)).from_first_fill() for group, some in tokens.items()}
+    counts = [len(one.value) for one in sums.values()]
+    rows = np.concatenate([np.arange(len(times) - n, len(times)) for n in counts] or [np.zeros(0, np.int64)])
+    columns: dict[str, Column] = {"ts": frames.times(times[rows]), name: np.repeat([*sums], counts).tolist()}
+    for c in ("value", "sale", "profit"):
+        columns[c] = np.concatenate([np.zeros(0), *(getattr(one, c) for one in sums.values())])
+    return own.build(columns, len(rows))

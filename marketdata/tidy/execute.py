@@ -8,26 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
+from marketdata.adapters.frame import Column, Texts
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.fees import schedule
-from marketdata.points.fills import Ladders, Ledger, Order, Token
+from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
+from marketdata.points.scores import by_market
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
-
-_FILLS: dict[str, pl.DataType] = {
-    **dict.fromkeys(("ts", "signal_ts"), pl.Datetime("us", "UTC")),
-    **dict.fromkeys((*ID_COLUMNS, "side"), pl.String()),
-    **dict.fromkeys(("requested", "shares", "average_price", "notional", "fee"), pl.Float64()),
-    "status": pl.String(),
-}
 
 
 class Execution(NamedTuple):
@@ -113,11 +107,20 @@ def execute(
         ledger = Ledger(token, ladders.of(token), known.of_market(token[0]), hold, ends)
         ledger.trade(by_token[token])
         ledgers.append(ledger)
-    if given and all(fill[-1] == "no book" for ledger in ledgers for fill in ledger.fills):
+    if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
         _warn_of_no_book(given, ladders, resolution)
     # The side of an order has other values than that of a level.
     like = own.without("side")
-    return Execution(*(frames.of_table(like, table) for table in _frames(ledgers, ladders.labels, payoffs)))
+    fills, results = _fills(ledgers, ladders.labels), _results(ledgers, {} if payoffs is None else payoffs.payoff)
+    markets, of = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
+    ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))
+    money = ("paid", "received", "fees", "settled", "profit")
+    sums = {c: by_market(of, results[c], len(markets)) for c in money}
+    return Execution(
+        like.build(fills, len(fills["side"])),
+        like.build({**ids, **results}, len(ledgers)),
+        like.build({"market_id": markets.tolist(), **sums}, len(markets)),
+    )
 
 
 def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
@@ -171,23 +174,26 @@ def _orders(given: Any, delay: int) -> list[Order]:
     return out
 
 
-def _frames(ledgers: list[Ledger], labels: Mapping[Token, Any], payoffs: Payoffs | None) -> Execution:
-    fills, positions = [], []
-    for ledger in ledgers:
-        ids = (*ledger.token, labels.get(ledger.token))
-        fills += [(*row[:2], *ids, *row[2:]) for row in ledger.fills]
-        payoff = None if payoffs is None else payoffs.payoff.get(ledger.token)
-        position = ledger.position
-        settled = 0.0 if position == 0 else None if payoff is None else position * payoff
-        money = (ledger.paid, ledger.received, ledger.fees)
-        profit = None if settled is None else ledger.received - ledger.paid - ledger.fees + settled
-        positions.append((*ids, ledger.bought, ledger.sold, position, *money, payoff, settled, profit))
-    names = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
-    types = {**dict.fromkeys(ID_COLUMNS, pl.String), **dict.fromkeys(names, pl.Float64)}
-    by_token = pl.DataFrame(positions, schema=types, orient="row")
-    sums = ["paid", "received", "fees", "settled", "profit"]
-    whole = [pl.when(pl.col(c).null_count() == 0).then(pl.col(c).sum()).alias(c) for c in sums]
-    by_market = by_token.group_by("market_id").agg(whole).sort("market_id")
-    times = dict.fromkeys(("ts", "signal_ts"), pl.Int64())
-    rows = pl.DataFrame(fills, schema=pl.Schema({**_FILLS, **times}), orient="row").cast(pl.Schema(_FILLS))
-    return Execution(rows, by_token, by_market)
+def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dict[str, list[Any] | Column]:
+    """A row per fill, of the token of each ledger."""
+    fills = [fill for ledger in ledgers for fill in ledger.fills]
+    at, signal_ts, side, *numbers, status = zip(*fills, strict=True) if fills else [()] * len(Fill._fields)
+    names = Fill._fields[3:-1]
+    return {
+        "ts": frames.times(np.array(at, np.int64)),
+        "signal_ts": frames.times(np.array(signal_ts, np.int64)),
+        **_ids(ledgers, labels, np.repeat(np.arange(len(ledgers)), [len(ledger.fills) for ledger in ledgers])),
+        "side": list(side),
+        **{name: np.array(values, float) for name, values in zip(names, numbers, strict=True)},
+        "status": list(status),
+    }
+
+
+def _ids(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None], of: Ints) -> dict[str, Column]:
+    tokens = [(*ledger.token, labels.get(ledger.token)) for ledger in ledgers]
+    return {name: Texts(of, [token[i] for token in tokens]) for i, name in enumerate(ID_COLUMNS)}
+
+
+def _results(ledgers: Sequence[Ledger], payoff: Mapping[Token, float]) -> dict[str, Floats]:
+    rows = [ledger.result(payoff.get(ledger.token, np.nan)) for ledger in ledgers]
+    return dict(zip(RESULT, np.array(rows).reshape(-1, len(RESULT)).T, strict=True))

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
+from numpy.typing import NDArray
 
-from marketdata.adapters import frames, normalization
+from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Frame, Texts
 from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Floats, Ints, Token, joined
+from marketdata.points.columns import Books, Codes, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
@@ -120,7 +120,7 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
     width = BucketWidth.of(resolution_of)
-    return frames.of_table(like, _frame(rule.diff(columns, width)))
+    return _frame(like, rule.diff(columns, width))
 
 
 def disagreement(tally: rule.Tally) -> str:
@@ -163,93 +163,59 @@ def _of_frame(source: Frame, clock: str) -> rule.Changes:
             f"A frame of changes lacks a column {_EVENT!r} ({', '.join(rule.EVENTS)}) or {_IS_SNAPSHOT!r}; without one "
             "it is not known where a book begins."
         )
-    ts = _times(source, "ts")
-    seen = _times(source, _RECEIVED) if _RECEIVED in names else ts
+    ts = source.times("ts")
+    seen = source.times(_RECEIVED) if _RECEIVED in names else ts
     if clock == "received":
         require("A frame of changes with clock='received'", [_RECEIVED], names)
         ts = seen
-    tokens, token = _tokens(source, names)
-    kind = _events(source, names)
+    tokens, token = _tokens(source)
+    unknown = np.full(len(source), np.nan)
     return rule.Changes(
         tokens,
         token,
         ts,
         seen,
-        _first_rows(kind, token, ts),
-        normalization.sides(source.raw("side")).to_physical().to_numpy().astype(np.int8),
-        _numbers(source, "price"),
-        _numbers(source, "size"),
-        np.stack([_numbers(source, c) if c in names else np.full(len(ts), np.nan) for c in _STATED], axis=1),
+        rule.first_rows(_events(source), token, ts),
+        source.integers("side").astype(np.int8),
+        source.numbers("price"),
+        source.numbers("size"),
+        np.stack([source.numbers(c) if c in names else unknown for c in _STATED], axis=1),
     )
 
 
-def _times(source: Frame, name: str) -> Ints:
-    return normalization.times(source.raw(name), name).to_physical().to_numpy()
-
-
-def _numbers(source: Frame, name: str) -> Floats:
-    return normalization.numbers(source.raw(name), name).fill_null(np.nan).to_numpy()
-
-
-def _events(source: Frame, names: list[str]) -> Any:
+def _events(source: Frame) -> NDArray[np.int8]:
     """The event of each row by its number."""
-    if _EVENT not in names:
-        flags = source.raw(_IS_SNAPSHOT)
-        return np.asarray(flags.to_numpy() if isinstance(flags, pl.Series) else flags).astype(bool).astype(np.int8)
-    texts = normalization.ids(source.raw(_EVENT), _EVENT).cast(pl.String)
-    unknown = set(texts.unique()) - set(rule.EVENTS)
-    if unknown:
-        raise NotTidyError(f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(unknown)}.")
-    return texts.cast(pl.Enum(rule.EVENTS)).to_physical().to_numpy().astype(np.int8)
+    if _EVENT not in source.names:
+        return np.asarray(source.raw(_IS_SNAPSHOT)).astype(bool).astype(np.int8)
+    first, which = frames.distinct_ids(source, [_EVENT])
+    texts = source.texts(_EVENT, first)
+    if unknown := {*texts} - {*rule.EVENTS}:
+        raise NotTidyError(
+            f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
+        )
+    return np.array([rule.EVENTS.index(str(text)) for text in texts], np.int8)[which]
 
 
-def _first_rows(kind: Any, token: Any, ts: Ints) -> Any:
-    """Events, a snapshot in the first row alone of those of one token and time that are beside each other."""
-    order = np.argsort(token, kind="stable")
-    before = np.empty(len(token), np.int64)
-    before[order] = np.concatenate(([-1], order[:-1]))[: len(order)]
-    again = (before >= 0) & (kind == rule.SNAPSHOT) & (kind[before] == kind)
-    again &= (token[before] == token) & (ts[before] == ts)
-    return np.where(again, rule.CHANGE, kind).astype(np.int8)
-
-
-def _tokens(source: Frame, names: list[str]) -> tuple[tuple[Token, ...], Any]:
+def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
     """The tokens of the rows, and the number of that of each row."""
-    columns = {c: normalization.ids(source.raw(c), c, nullable=c != "token_id") for c in ID_COLUMNS if c in names}
-    codes = {c: column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for c, column in columns.items()}
-    token = codes.pop("token_id")
-    first = np.full(int(token.max(initial=-1)) + 1, -1)
-    first[token[::-1]] = np.arange(len(token))[::-1]
-    rows = first[first >= 0]
-    number = (np.cumsum(first >= 0) - 1)[token]
-    if any((values != values[rows][number]).any() for values in codes.values()):
-        every = np.stack([token, *codes.values()])
-        _, rows, number = np.unique(every, axis=1, return_index=True, return_inverse=True)
-    texts = {c: column.gather(rows).cast(pl.String).to_list() for c, column in columns.items()}
-    none = [None] * len(rows)
-    ids = zip(texts.get("market_id", none), texts["token_id"], texts.get("token_label", none), strict=True)
-    return tuple(Token(m or t, t, label) for m, t, label in ids), number.astype(np.int32)
+    source.codes("token_id")
+    names = [c for c in ID_COLUMNS if c in source.names]
+    rows, which = frames.distinct_ids(source, names)
+    texts = {c: source.texts(c, rows) for c in names}
+    ids = zip(*(texts.get(c, [None] * len(rows)) for c in ID_COLUMNS), strict=True)
+    return tuple(Token(market or str(token), token, label) for market, token, label in ids), which.astype(np.int32)
 
 
-def _frame(changes: rule.Changes) -> pl.DataFrame:
+def _frame(like: Frame, changes: rule.Changes) -> Any:
     """Changes as a frame, the rows of each token in their order."""
-    ids = {name: pl.Series([t[i] for t in changes.tokens], dtype=pl.Categorical) for i, name in enumerate(ID_COLUMNS)}
-    begins = np.flatnonzero(changes.event != rule.CHANGE)
-    event = changes.event.copy()
-    # All rows of a snapshot say so: those up to the next time.
-    run = np.searchsorted(begins, np.arange(len(changes)), side="right") - 1
-    head = begins[np.maximum(run, 0)] if len(begins) else np.zeros(len(changes), np.int64)
-    same = (run >= 0) & (changes.ts == changes.ts[head]) & (changes.token == changes.token[head])
-    event = np.where(same & (changes.event[head] == rule.SNAPSHOT), rule.SNAPSHOT, event)
-    return pl.DataFrame(
+    return like.build(
         {
-            "ts": pl.Series(changes.ts).cast(pl.Datetime("us", "UTC")),
-            **{name: texts.gather(changes.token) for name, texts in ids.items()},
-            "event": pl.Series(event.astype(np.uint8)).replace_strict(
-                range(3), rule.EVENTS, return_dtype=pl.Categorical
-            ),
-            "side": normalization.from_codes(changes.side.astype(np.uint8), pl.Enum([BID, ASK])),
-            "price": pl.Series(changes.price).fill_nan(None),
-            "size": pl.Series(changes.size).fill_nan(None),
-        }
+            "ts": frames.times(changes.ts),
+            **{name: Texts(changes.token, [t[i] for t in changes.tokens]) for i, name in enumerate(ID_COLUMNS)},
+            "event": Texts(rule.of_all_rows(changes), [*rule.EVENTS]),
+            "side": Texts(changes.side, [BID, ASK]),
+            "price": changes.price,
+            "size": changes.size,
+        },
+        len(changes),
     )
