@@ -135,13 +135,13 @@ def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
 
 def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
     """ArchiveError if aggregated rows would replace the points they were made of."""
-    held = query.read(store.points[view], view, list(ranges), ranges)
-    fine = np.flatnonzero(held.ts % width.micros)
+    stored = query.read(store.points[view], view, list(ranges), ranges)
+    fine = np.flatnonzero(stored.ts % width.micros)
     if len(fine):
-        market_id = held.token_at(fine[0]).market_id
+        market_id = stored.token_at(fine[0]).market_id
         raise ArchiveError(
             f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are stored in "
-            f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives "
+            f"{ranges[market_id]}, which they would replace. The archive stores {store.base} points and derives "
             "coarser ones: there is no need to add those."
         )
 
@@ -212,7 +212,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
     if isinstance(columns, Books):
         return columns
-    # Counts weigh the means of coarser frames; the archive holds base points.
+    # Counts weigh the means of coarser frames; the archive stores base points.
     values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
     return dataclasses.replace(columns, values=values)
 
@@ -242,47 +242,59 @@ def _with_market_id(frame: Any, markets: Catalog) -> Any:
 
 
 def identified(view: View, columns: Data, markets: Catalog) -> Data:
-    """The same points, each with market id, token id and label; sorted."""
-    tokens = [_whole(view, token, markets) for token in columns.tokens]
-    _check_names(tokens)
+    """The same points, each with market id, token id and label; sorted.
+
+    A token is its ids, with the label of its newest row that has one, or else that of its record.
+    """
+    columns = columns.sort()
+    tokens = [_with_ids(view, token, markets) for token in columns.tokens]
+    _check_ids(tokens)
+    labels: dict[tuple[str, str], str] = {}
+    for at in np.argsort(columns.ts[columns.bounds[1:] - 1], kind="stable").tolist():
+        market_id, token_id, label = tokens[at]
+        if token_id and label:
+            labels[market_id, token_id] = label
+    tokens = [_with_label(token, labels, markets) if token.token_id else token for token in tokens]
     same = tuple(tokens) == columns.tokens
-    return (columns if same else columns.of_codes(tokens, columns.token)).sort()
+    return columns if same else columns.of_codes(tokens, columns.token).sort()
 
 
-def _whole(view: View, token: Token, markets: Catalog) -> Token:
+def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
     market_id, token_id, label = token
     if not VIEWS[view].has_tokens:
         if not market_id:
             raise NotTidyError(f"A {view} row has no market_id; it needs one, or a slug that the archive knows.")
         return Token(market_id)
-    if market_id and label and token_id:
-        return token
     if not token_id:
         return _by_label(token, markets)
-    found = markets.token(token_id, market_id or None)
-    if found is None:
-        if market_id:
-            return token
+    if market_id:
+        return token
+    several = markets.markets_of(token_id)
+    if not several:
         raise ArchiveError(
             f"token {token_id[:100]!r} is not a token of any market in the archive, and the {view} rows do not name "
             "its market_id. Add the market first: archive.add(markets=frame), with token_ids and token_labels."
         )
-    record, known = found
-    if not market_id and len(several := markets.markets_of(token_id)) > 1:
+    if len(several) > 1:
         raise ArchiveError(
             f"token {token_id[:100]!r} is a token of the markets {several[:5]}; the {view} rows need their market_id."
         )
-    return Token(market_id or record["id"], token_id, label or known)
+    return Token(several[0], token_id, label)
 
 
-def _check_names(tokens: Iterable[Token]) -> None:
-    """NotTidyError for a token with two labels, and for a label that has an id in some rows only."""
-    labels: dict[tuple[str, str], str | None] = {}
+def _with_label(token: Token, labels: Mapping[tuple[str, str], str], markets: Catalog) -> Token:
+    market_id, token_id, _ = token
+    label = labels.get((market_id, str(token_id)))
+    if label is None:
+        found = markets.token(str(token_id), market_id)
+        label = found[1] if found is not None else None
+    return Token(market_id, token_id, label)
+
+
+def _check_ids(tokens: Iterable[Token]) -> None:
+    """NotTidyError for a label that has an id in some rows only."""
     ids: dict[tuple[str, str], str | None] = {}
     for market_id, token_id, label in tokens:
-        if token_id and labels.setdefault((market_id, token_id), label) != label:
-            found = sorted(map(str, (label, labels[market_id, token_id])))
-            raise NotTidyError(f"Token {token_id!r} has several labels: {found}; a token has one.")
         known = ids.setdefault((market_id, label), token_id) if label else token_id
         if (known is None) != (token_id is None):
             raise NotTidyError(
@@ -302,17 +314,19 @@ def _by_label(token: Token, markets: Catalog) -> Token:
 
 def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
     """Records of markets and tokens that points name and the markets table lacks."""
-    tokens: dict[str, dict[str, str | None]] = {}
-    for token in columns.tokens:
-        some = tokens.setdefault(token.market_id, {})
-        if token.token_id:
-            some[token.token_id] = token.token_label
+    labels: dict[str, dict[str, str | None]] = {}
+    for market_id, token_id, label in columns.tokens:
+        named = labels.setdefault(market_id, {})
+        if token_id:
+            named[token_id] = label
     out = []
-    for market_id, seen in tokens.items():
-        known = markets.find(market_id)
-        held = list(known.get("tokens", ())) if known and known["id"] == market_id else []
-        have = [t if t.get("label") is not None else {**t, "label": seen.get(t.get("id"))} for t in held]
-        new = [{"id": i, "label": label} for i, label in seen.items() if i not in {t.get("id") for t in have}]
-        if known is None or known["id"] != market_id or new or have != held:
-            out.append({"id": market_id, "slug": known and known.get("slug"), "tokens": [*have, *new]})
+    for market_id, named in labels.items():
+        record = markets.find(market_id)
+        known = record if record is not None and record["id"] == market_id else None
+        tokens = list(known.get("tokens", ())) if known else []
+        filled = [t if t.get("label") is not None else {**t, "label": named.get(t.get("id"))} for t in tokens]
+        ids = {t.get("id") for t in tokens}
+        filled += [{"id": token_id, "label": label} for token_id, label in named.items() if token_id not in ids]
+        if known is None or filled != tokens:
+            out.append({"id": market_id, "slug": None, "tokens": filled})
     return out

@@ -318,10 +318,10 @@ METRICS = ("volume", "liquidity", "spread")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """One answer of a history endpoint (interface 2.2 to 2.6), points in its order, label by label.
+    """A page of a history endpoint (interface 2.2 to 2.6), points in its order, label by label.
 
-    ``labels``: token label to token id, also without points, empty for metrics. ``next_cursor`` None: complete; an
-    empty text is kept, as it proves nothing. ``notes``: number of repairs and oddities by name.
+    ``labels``: token label to token id, also without points, empty for metrics. ``next_cursor`` None: the last page; an
+    empty text is kept, as it says neither. ``notes``: number of repairs and oddities by name.
     """
 
     columns: Data

@@ -8,7 +8,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Column, Texts
+from marketdata.adapters.frame import Column, Frame, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
@@ -54,7 +54,7 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
         own = own.without(name)
     own.kind = "nested" if nest else view
-    identity = ID_COLUMNS if lookup else frames.IDENTITY
+    identity = ID_COLUMNS if lookup and _lacks_ids(own) else frames.IDENTITY
     if spec.columns is Books:
         return frames.books(own, identity=identity).sort()
     numbers = [c for c in own.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and own.is_number(c))]
@@ -62,3 +62,9 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
     return Series(series.tokens, series.bounds, series.ts, whole, place=series.place).sort()
+
+
+def _lacks_ids(frame: Frame) -> bool:
+    """Whether an id is to be looked up, and until then the label tells tokens apart."""
+    known = [c for c in frames.IDENTITY if c in frame.ids]
+    return "token_id" not in known or any(frame.integers(c).min(initial=0) < 0 for c in known)

@@ -126,15 +126,28 @@ def test_different_rows_of_one_level_are_refused(archive: Archive) -> None:
     assert archive.coverage().is_empty()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "match"),
-    [("token_label", "Maybe", "several labels"), ("token_id", None, "Some rows .* have a token_id, others have none")],
-)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("without", [[], ["market_id"]])
 @pytest.mark.fault("FR1")
-def test_a_token_has_one_id_and_one_label(archive: Archive, name: str, value: Any, match: str) -> None:
-    """Rows of one token that name it differently are refused: they would be stored as two tokens."""
-    odd = pl.when(pl.col("ts") == T0).then(pl.lit(value, pl.String)).otherwise(name).alias(name)
-    with pytest.raises(NotTidyError, match=match):
+def test_a_token_has_the_label_of_its_newest_row_that_has_one(archive: Archive, kind: str, without: list[str]) -> None:
+    """A token is its ids: rows that label it differently, or not at all, are rows of one token, as in verbs."""
+    books = rows().filter(pl.col("token_id") == "1")
+    times = books["ts"].unique().sort().to_list()
+    labels = {times[0]: "Old", times[-2]: "New", times[-1]: None}
+    odd = books.with_columns(token_label=pl.col("ts").replace_strict(labels, default="Old", return_dtype=pl.String))
+    archive.add(markets=[{"market_id": "m", "token_ids": ["1", "2"], "token_labels": [None, "No"]}])
+    archive.add(books=KINDS[kind](odd.drop(without)))
+    got = archive.books("m")
+    assert got.height == books.height
+    assert set(got["token_label"].cast(pl.String)) == {"New"}
+    assert md.bbo(odd)["token_label"].unique().to_list() == ["New"]
+
+
+@pytest.mark.fault("FR1")
+def test_a_label_has_an_id_in_all_rows_or_in_none(archive: Archive) -> None:
+    """Rows of one label of which some have a token_id are refused: they would be stored as two tokens."""
+    odd = pl.when(pl.col("ts") == T0).then(pl.lit(None, pl.String)).otherwise("token_id").alias("token_id")
+    with pytest.raises(NotTidyError, match=r"Some rows .* have a token_id, others have none"):
         archive.add(books=rows().filter(pl.col("token_id") == "1").with_columns(odd))
     assert archive.coverage().is_empty()
 
