@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
 import inspect
+import json
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,39 @@ def name(path: Path) -> str:
 def test_every_block_of_a_page_runs(page: Path) -> None:
     """Python blocks run in order, share their names, and print what the page says."""
     examples.run(page.read_text(encoding="utf-8"), name(page))
+
+
+WIDTH = 78  # columns of code that a page shows without scrolling, also where windows are small
+
+
+def too_wide(code: Iterable[str]) -> list[str]:
+    return [line for line in code if len(line) > WIDTH]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_code_of_a_page_fits_its_column(page: Path) -> None:
+    """No line of code, of its output or of a file that a page shows is wider than a column of text."""
+    fences = re.findall(r"^( *)```[^\n]*\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert too_wide(line.removeprefix(indent) for indent, block in fences for line in block.splitlines()) == []
+
+
+def test_examples_of_docstrings_fit_their_column() -> None:
+    """No line of an example, prompt and output included, is wider than a column of text."""
+    parser, wide = doctest.DocTestParser(), []
+    for path in sorted((ROOT / "marketdata").rglob("*.py")):
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                for example in parser.get_examples(ast.get_docstring(one) or ""):
+                    code = [f">>> {line}" for line in example.source.splitlines()]
+                    wide += too_wide([*code, *example.want.splitlines()])
+    assert wide == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_code_of_a_notebook_fits_its_column(path: Path) -> None:
+    """No line of a cell is wider than a column of text."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert too_wide(line.rstrip() for cell in cells if cell["cell_type"] == "code" for line in cell["source"]) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -74,7 +74,8 @@ class Archive(Generic[Frame]):
     >>> import tempfile
     >>> archive = md.Archive(tempfile.mkdtemp())
     >>> archive.add(markets=md.testing.markets(), prices=md.testing.prices())
-    >>> archive.prices("rain-tomorrow", resolution="1h")["price"].round(3).tolist()
+    >>> prices = archive.prices("rain-tomorrow", resolution="1h")
+    >>> prices["price"].round(3).tolist()
     [0.413, 0.587]
     """
 
@@ -249,7 +250,8 @@ class Archive(Generic[Frame]):
         Examples
         --------
         >>> import tempfile
-        >>> archive, path = md.Archive(tempfile.mkdtemp()), f"{tempfile.mkdtemp()}/markets.parquet"
+        >>> archive = md.Archive(tempfile.mkdtemp())
+        >>> path = f"{tempfile.mkdtemp()}/markets.parquet"
         >>> md.testing.markets("polars").write_parquet(path)
         >>> archive.add_files(path)[["kind", "rows"]].to_numpy().tolist()
         [['markets', 1]]
@@ -323,7 +325,12 @@ class Archive(Generic[Frame]):
         --------
         >>> import tempfile
         >>> archive = md.Archive(tempfile.mkdtemp())
-        >>> what = {"markets": market, "views": ["prices"], "start": "2025-12-31", "end": "2026-01-01"}
+        >>> what = {
+        ...     "markets": market,
+        ...     "views": ["prices"],
+        ...     "start": "2025-12-31",
+        ...     "end": "2026-01-01",
+        ... }
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
@@ -365,7 +372,11 @@ class Archive(Generic[Frame]):
         --------
         >>> import tempfile
         >>> archive = md.Archive(tempfile.mkdtemp())
-        >>> done = next(archive.follow(client, market, views=["prices"], start="2025-12-31T23:00"))
+        >>> done = next(
+        ...     archive.follow(
+        ...         client, market, views=["prices"], start="2025-12-31T23:00"
+        ...     )
+        ... )
         >>> done.markets, done.error
         (1, None)
         """
@@ -448,7 +459,10 @@ class Archive(Generic[Frame]):
 
         Examples
         --------
-        >>> archive.books(market, "2025-12-31", "2025-12-31T06:00", "1h", levels=1)["ts"].nunique()
+        >>> books = archive.books(
+        ...     market, "2025-12-31", "2025-12-31T06:00", "1h", levels=1
+        ... )
+        >>> books["ts"].nunique()
         6
         """
         return self._read("books", market, start, end, resolution, on_missing, frame, levels)
@@ -889,7 +903,12 @@ class Archive(Generic[Frame]):
         Examples
         --------
         >>> import pandas as pd, tempfile
-        >>> archive.export("prices", path := f"{tempfile.mkdtemp()}/prices.csv", market, resolution="1h")
+        >>> archive.export(
+        ...     "prices",
+        ...     path := f"{tempfile.mkdtemp()}/prices.csv",
+        ...     market,
+        ...     resolution="1h",
+        ... )
         >>> len(pd.read_csv(path))
         48
         """
@@ -909,7 +928,8 @@ class Archive(Generic[Frame]):
 
         Examples
         --------
-        >>> pl.scan_parquet(archive.files("prices")).select(pl.col("token_id").n_unique()).collect().item()
+        >>> prices = pl.scan_parquet(archive.files("prices"))
+        >>> prices.select(pl.col("token_id").n_unique()).collect().item()
         217
         """
         table = self._stored.points[choice("view", view, VIEWS)]
@@ -969,7 +989,11 @@ class Archive(Generic[Frame]):
         Examples
         --------
         >>> archive = md.simulate(events=1, days=1)
-        >>> archive.compact() > 0, archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
+        >>> (
+        ...     archive.compact() > 0,
+        ...     archive.vacuum(),
+        ...     len(archive.vacuum(retention_hours=0)) > 0,
+        ... )
         (True, [], True)
         """
         return maintenance.vacuum(self._stored, retention_hours)

@@ -190,7 +190,8 @@ class Client(Generic[Frame]):
 
         Examples
         --------
-        >>> client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)["ts"].dt.hour.unique().tolist()
+        >>> books = client.books(market, "2025-12-31", "2026-01-01", "6h", levels=1)
+        >>> books["ts"].dt.hour.unique().tolist()
         [0, 6, 12, 18]
         """
         return self._get("books", "market", market, (start, end), resolution, levels, report)
@@ -253,7 +254,9 @@ class Client(Generic[Frame]):
 
         Examples
         --------
-        >>> sum(map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h")))
+        >>> sum(
+        ...     map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h"))
+        ... )
         8
         """
         windows = self._windows("books", "market", market, start, end, resolution)

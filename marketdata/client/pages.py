@@ -40,7 +40,8 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     Examples
     --------
     >>> page = b'''{"market_id": "m", "resolution": "1h", "tokens": {"Yes": "1"},
-    ...     "metadata": {"count": 1, "limit": 100}, "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
+    ...     "metadata": {"count": 1, "limit": 100},
+    ...     "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
     >>> md.read_pages("prices", [page])["price"].tolist()
     [0.25]
     """

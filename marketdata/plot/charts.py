@@ -96,8 +96,13 @@ def prices(
 
     Examples
     --------
-    >>> ax = md.plot.prices(md.testing.prices(), markets={"rain": "Will it rain?"})
-    >>> ax.get_title("left"), ax.get_ylabel(), [line.get_label() for line in ax.lines]
+    >>> prices = md.testing.prices()
+    >>> ax = md.plot.prices(prices, markets={"rain": "Will it rain?"})
+    >>> (
+    ...     ax.get_title("left"),
+    ...     ax.get_ylabel(),
+    ...     [line.get_label() for line in ax.lines],
+    ... )
     ('Will it rain?', 'price [probability]', ['Yes', 'No'])
     """
     table = in_memory(frame, ["prices"])
@@ -211,7 +216,11 @@ def book(
     Examples
     --------
     >>> figure = md.plot.book(md.testing.books(), title="Will it rain?")
-    >>> [ax.get_ylabel() for ax in figure.axes if ax.get_ylabel().startswith("price")]
+    >>> [
+    ...     ax.get_ylabel()
+    ...     for ax in figure.axes
+    ...     if ax.get_ylabel().startswith("price")
+    ... ]
     ['price of Yes']
     """
     choice("theme", theme, THEMES)
@@ -392,9 +401,20 @@ def account(
     Examples
     --------
     >>> books = md.testing.books("polars")
-    >>> orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
-    >>> ax = md.plot.account(md.account(md.execute(orders, books, "1m", fees=0).fills, books, "1m").total)
-    >>> [line.get_label() for line in ax.lines], [one.get_ylabel() for one in ax.figure.axes]
+    >>> orders = (
+    ...     books.md.mid()
+    ...     .head(1)
+    ...     .select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
+    ... )
+    >>> ax = md.plot.account(
+    ...     md.account(
+    ...         md.execute(orders, books, "1m", fees=0).fills, books, "1m"
+    ...     ).total
+    ... )
+    >>> (
+    ...     [line.get_label() for line in ax.lines],
+    ...     [one.get_ylabel() for one in ax.figure.axes],
+    ... )
     (['at the mid', 'if sold'], ['profit [USD]', 'drawdown [USD]'])
     """
     source = in_memory(frame)

@@ -54,7 +54,8 @@ def books(
 
     Examples
     --------
-    >>> md.testing.books("polars", buckets=1).select("token_label", "side", "level", "price", "size").row(1)
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> books.select("token_label", "side", "level", "price", "size").row(1)
     ('Yes', 'bid', 1, 0.38, 200.0)
     """
     if not 1 <= levels <= 30:

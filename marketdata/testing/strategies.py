@@ -165,7 +165,8 @@ def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 
     --------
     >>> from hypothesis import find
     >>> from marketdata.testing import strategies
-    >>> find(strategies.book_frames(), lambda books: len(books) > 0)["side"].tolist()
+    >>> books = find(strategies.book_frames(), lambda books: len(books) > 0)
+    >>> books["side"].tolist()
     ['bid', 'ask']
     """
     return book_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))

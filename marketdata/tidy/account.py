@@ -81,9 +81,14 @@ def account(
     Examples
     --------
     >>> books = md.testing.books("polars")
-    >>> orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=100.0)
+    >>> orders = (
+    ...     books.md.mid()
+    ...     .head(1)
+    ...     .select("ts", "market_id", "token_id", side=pl.lit("buy"), size=100.0)
+    ... )
     >>> fills = md.execute(orders, books, "1m", fees=0).fills
-    >>> md.account(fills, books, "1m", cash=100).total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
+    >>> total = md.account(fills, books, "1m", cash=100).total
+    >>> total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
     width, start = BucketWidth.of(resolution), number("cash", cash, least=-np.inf)

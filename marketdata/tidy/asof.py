@@ -91,7 +91,8 @@ def asof_join(
 
     Examples
     --------
-    >>> prices, metrics = md.testing.prices("polars"), md.testing.metrics("polars")
+    >>> prices = md.testing.prices("polars")
+    >>> metrics = md.testing.metrics("polars")
     >>> md.asof_join(prices, metrics, right_resolution="1m")["volume"].to_list()
     [None, None, 100.0, None, None, 100.0]
     """
@@ -251,7 +252,8 @@ def gaps(frame: F, resolution: str) -> F:
 
     Examples
     --------
-    >>> md.gaps(md.testing.prices("polars", buckets=4)[[0, 3]], "1m")["missing"].to_list()
+    >>> gaps = md.gaps(md.testing.prices("polars", buckets=4)[[0, 3]], "1m")
+    >>> gaps["missing"].to_list()
     [2]
     """
     width = BucketWidth.of(resolution)

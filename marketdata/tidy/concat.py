@@ -26,7 +26,9 @@ def concat(frames: Iterable[F]) -> F:
 
     Examples
     --------
-    >>> both = md.concat([md.testing.prices(markets=1), md.testing.prices(markets=2)])
+    >>> both = md.concat(
+    ...     [md.testing.prices(markets=1), md.testing.prices(markets=2)]
+    ... )
     >>> both["market_id"].cat.categories.tolist()
     ['rain', 'snow']
     """

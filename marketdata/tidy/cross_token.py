@@ -34,7 +34,8 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
     Examples
     --------
-    >>> md.complement(md.testing.books("polars")).select("token_label", "side", "price", "size").row(0)
+    >>> books = md.testing.books("polars")
+    >>> md.complement(books).select("token_label", "side", "price", "size").row(0)
     ('Yes', 'bid', 0.39, 100.0)
     """
     return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
@@ -77,8 +78,11 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     >>> books = md.testing.books("polars", markets=3, buckets=1)
     >>> md.overround(books).select("bid_sum", "ask_sum").row(0)
     (0.98, 1.02)
-    >>> events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
-    >>> md.overround(books, by="event", events=events).select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
+    >>> events = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> sums = md.overround(books, by="event", events=events)
+    >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
     [('weather-tomorrow', 3, 1.53)]
     """
     if by == "event":
@@ -122,9 +126,18 @@ def arbitrage(
     Examples
     --------
     >>> books = md.testing.books("polars", markets=3, buckets=1)
-    >>> events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
-    >>> baskets = md.arbitrage(books, by="event", events=events, fees=md.Fees.quadratic(0.05), size=200)
-    >>> baskets.select("legs", pl.col("no_cost", "no_payoff", "no_edge").round(2)).row(0)
+    >>> events = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> baskets = md.arbitrage(
+    ...     books,
+    ...     by="event",
+    ...     events=events,
+    ...     fees=md.Fees.quadratic(0.05),
+    ...     size=200,
+    ... )
+    >>> shown = pl.col("no_cost", "no_payoff", "no_edge").round(2)
+    >>> baskets.select("legs", shown).row(0)
     (3, 316.29, 400.0, 83.71)
     """
     if by == "event":
@@ -185,7 +198,8 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
 
     Examples
     --------
-    >>> md.probabilities(md.testing.prices("polars", buckets=1))["probability"].to_list()
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> md.probabilities(prices)["probability"].to_list()
     [0.4, 0.6]
     """
     if by == "event":

@@ -34,7 +34,8 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
 
     Examples
     --------
-    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> markets = md.testing.markets("polars")
     >>> md.time_to_resolution(prices, markets)["time_to_resolution"].to_list()
     [86400.0, 86400.0]
     """
@@ -79,8 +80,11 @@ def around(
     Examples
     --------
     >>> prices = md.testing.prices("polars", buckets=5).filter(token_label="Yes")
-    >>> moments = prices.slice(2, 1).select("ts", "market_id", news=pl.lit("forecast"))
-    >>> md.around(prices, moments, before="1m", after="2m").select("offset", "price", "news").rows()
+    >>> moments = prices.slice(2, 1).select(
+    ...     "ts", "market_id", news=pl.lit("forecast")
+    ... )
+    >>> rows = md.around(prices, moments, before="1m", after="2m")
+    >>> rows.select("offset", "price", "news").rows()
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
     reach = to_duration(before, "before"), to_duration(after, "after")

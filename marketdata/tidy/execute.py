@@ -79,8 +79,14 @@ def execute(
     Examples
     --------
     >>> books = md.testing.books("polars", buckets=2)
-    >>> signals = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
-    >>> md.execute(signals, books, "1m", fees=0.01, outcomes=md.testing.markets("polars")).markets["profit"].to_list()
+    >>> signals = (
+    ...     books.md.mid()
+    ...     .head(1)
+    ...     .select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
+    ... )
+    >>> markets = md.testing.markets("polars")
+    >>> done = md.execute(signals, books, "1m", fees=0.01, outcomes=markets)
+    >>> done.markets["profit"].to_list()
     [86.37]
     """
     width = BucketWidth.of(resolution).micros

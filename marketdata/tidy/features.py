@@ -30,7 +30,10 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     Examples
     --------
     >>> books = md.testing.books("polars", buckets=1)
-    >>> md.features(books, ["mid", "imbalance", ("imbalance", {"levels": 1})]).columns[4:]
+    >>> measures = md.features(
+    ...     books, ["mid", "imbalance", ("imbalance", {"levels": 1})]
+    ... )
+    >>> measures.columns[4:]
     ['mid', 'imbalance', 'imbalance_levels_1']
     """
     given = [_given(measure) for measure in _listed(measures)]

@@ -56,7 +56,8 @@ class Fees(Schedule):
     --------
     >>> fees = md.Fees.quadratic(0.04)
     >>> fees, fees(0.5, 100), fees(0.95, 100)
-    (<Fees: shares x 0.04 x price x (1 - price), rounded to 5 decimals>, 1.0, 0.19)
+    (<Fees: shares x 0.04 x price x (1 - price), rounded to 5 decimals>,
+     1.0, 0.19)
     """
 
     @classmethod
@@ -79,11 +80,13 @@ class Fees(Schedule):
         Examples
         --------
         >>> markets = md.testing.markets("polars", markets=2).with_columns(
-        ...     feeSchedule=pl.Series(['{"exponent": 1, "rate": 0.05}', None]), category=pl.lit("sports")
+        ...     feeSchedule=pl.Series(['{"exponent": 1, "rate": 0.05}', None]),
+        ...     category=pl.lit("sports"),
         ... )
         >>> md.Fees.of(markets).of_market("rain")
         <Fees: shares x 0.05 x price x (1 - price), rounded to 5 decimals>
-        >>> md.Fees.of(markets, categories=md.fees.CATEGORIES, at="2026-07-01").of_market("snow").rate
+        >>> fees = md.Fees.of(markets, categories=md.fees.CATEGORIES, at="2026-07-01")
+        >>> fees.of_market("snow").rate
         0.03
         """
         if (categories is None) != (at is None):

@@ -72,7 +72,8 @@ def align(
 
     Examples
     --------
-    >>> md.align(md.testing.prices("polars")[[0, 2]], "1m").select("price", "observed").rows()
+    >>> grid = md.align(md.testing.prices("polars")[[0, 2]], "1m")
+    >>> grid.select("price", "observed").rows()
     [(0.4, True), (None, False), (0.43, True)]
     """
     width, own = BucketWidth.of(resolution), known_width(resolution_of)

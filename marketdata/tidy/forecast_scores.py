@@ -86,10 +86,13 @@ def brier(
 
     Examples
     --------
-    >>> prices, markets = md.testing.prices("polars", buckets=1), md.testing.markets("polars")
-    >>> md.brier(prices, markets).select("token_label", "outcome", "points", "brier").rows()
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> markets = md.testing.markets("polars")
+    >>> scores = md.brier(prices, markets)
+    >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
-    >>> md.brier(prices, markets, of="market", horizons=["1h", "1d"]).select("horizon_start", "brier").rows()
+    >>> scores = md.brier(prices, markets, of="market", horizons=["1h", "1d"])
+    >>> scores.select("horizon_start", "brier").rows()
     [(86400.0, 0.36)]
     """
     options = _options(of, outcomes, by, horizons, interval, resamples, seed)
@@ -144,8 +147,10 @@ def calibration(
 
     Examples
     --------
-    >>> prices, markets = md.testing.prices("polars", markets=2, buckets=1), md.testing.markets("polars", markets=2)
-    >>> md.calibration(prices, markets, bins=5, of="market").select("bin_start", "points", "forecast", "outcome").rows()
+    >>> prices = md.testing.prices("polars", markets=2, buckets=1)
+    >>> markets = md.testing.markets("polars", markets=2)
+    >>> bins = md.calibration(prices, markets, bins=5, of="market")
+    >>> bins.select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
     """
     if of not in ("token", "market"):

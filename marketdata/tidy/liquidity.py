@@ -26,7 +26,8 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
 
     Examples
     --------
-    >>> md.depth(md.testing.books("polars", buckets=1), levels=1).select("bid_depth", "ask_depth").rows()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.depth(books, levels=1).select("bid_depth", "ask_depth").rows()
     [(100.0, 300.0), (300.0, 100.0)]
     """
     return of_levels(frame, partial(book.depth, levels=levels, within=within))
@@ -40,7 +41,8 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
 
     Examples
     --------
-    >>> md.imbalance(md.testing.books("polars", buckets=1), levels=1)["imbalance"].to_list()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.imbalance(books, levels=1)["imbalance"].to_list()
     [-0.5, 0.5]
     """
     return of_levels(frame, partial(book.imbalance, levels=levels, within=within))
@@ -55,7 +57,8 @@ def microprice(frame: F) -> F:
 
     Examples
     --------
-    >>> md.microprice(md.testing.books("polars", buckets=1))["microprice"].round(3).to_list()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.microprice(books)["microprice"].round(3).to_list()
     [0.395, 0.605]
     """
     return of_top(frame, book.microprice)
@@ -69,7 +72,8 @@ def spread_bps(frame: F) -> F:
 
     Examples
     --------
-    >>> md.spread_bps(md.testing.books("polars", buckets=1))["spread_bps"].round(1).to_list()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.spread_bps(books)["spread_bps"].round(1).to_list()
     [500.0, 333.3]
     """
     return of_top(frame, book.spread_bps)

@@ -45,7 +45,8 @@ def outcomes(markets: F) -> F:
 
     Examples
     --------
-    >>> md.outcomes(md.testing.markets("polars")).select("token_label", "payoff").rows()
+    >>> markets = md.testing.markets("polars")
+    >>> md.outcomes(markets).select("token_label", "payoff").rows()
     [('Yes', 1.0), ('No', 0.0)]
     >>> tied = md.testing.markets("polars").with_columns(
     ...     resolved_token_id=None, resolved_token_label=None, payoffs=[0.5, 0.5]

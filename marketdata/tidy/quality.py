@@ -85,7 +85,8 @@ def check(frame: F, resolution: str | None = None) -> F:
     Examples
     --------
     >>> report = md.check(md.testing.prices("polars", buckets=4)[[0, 3]], "1m")
-    >>> report.filter(pl.col("n_failed") > 0).select("check", "severity", "n_failed").rows()
+    >>> failed = report.filter(pl.col("n_failed") > 0)
+    >>> failed.select("check", "severity", "n_failed").rows()
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)

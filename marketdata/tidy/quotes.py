@@ -19,7 +19,8 @@ def bbo(frame: F) -> F:
 
     Examples
     --------
-    >>> md.bbo(md.testing.books("polars", buckets=1)).select("best_bid", "best_ask", "mid").rows()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> md.bbo(books).select("best_bid", "best_ask", "mid").rows()
     [(0.39, 0.41, 0.4), (0.59, 0.61, 0.6)]
     """
     return of_top(frame, book.bbo)

@@ -69,10 +69,13 @@ def rebuild(
 
     Examples
     --------
-    >>> book = {"event_type": "book", "asset_id": "7", "timestamp": "1767225600000",
-    ...         "bids": [{"price": ".48", "size": "30"}], "asks": [{"price": ".52", "size": "25"}]}
+    >>> book = {"event_type": "book", "asset_id": "7",
+    ...         "timestamp": "1767225600000",
+    ...         "bids": [{"price": ".48", "size": "30"}],
+    ...         "asks": [{"price": ".52", "size": "25"}]}
     >>> change = {"event_type": "price_change", "timestamp": "1767225602000",
-    ...           "price_changes": [{"asset_id": "7", "price": ".5", "size": "10", "side": "BUY"}]}
+    ...           "price_changes": [{"asset_id": "7", "price": ".5",
+    ...                              "size": "10", "side": "BUY"}]}
     >>> md.bbo(md.rebuild([book, change]))["best_bid"].tolist()
     [0.48, 0.48, 0.5]
     """

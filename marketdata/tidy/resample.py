@@ -55,7 +55,8 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
     Examples
     --------
-    >>> md.resample(md.testing.prices("polars", buckets=2), "1h").select("price", "price_count").rows()
+    >>> prices = md.testing.prices("polars", buckets=2)
+    >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
     width, own = BucketWidth.of(resolution), known_width(resolution_of)

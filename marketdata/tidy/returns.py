@@ -62,7 +62,9 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
 
     Examples
     --------
-    >>> md.ohlc(md.testing.prices("polars"), "1h").select("open", "high", "low", "close", "points").row(0)
+    >>> prices = md.testing.prices("polars")
+    >>> bars = md.ohlc(prices, "1h")
+    >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
     width, own = BucketWidth.of(resolution), known_width(resolution_of)
@@ -92,7 +94,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
 
     Examples
     --------
-    >>> md.returns(md.testing.prices("polars", buckets=2))["returns"].round(3).to_list()
+    >>> prices = md.testing.prices("polars", buckets=2)
+    >>> md.returns(prices)["returns"].round(3).to_list()
     [None, 0.025, None, -0.017]
     """
     if how not in get_args(How):
@@ -115,7 +118,8 @@ def log_odds(frame: F, value: str | None = None) -> F:
 
     Examples
     --------
-    >>> md.log_odds(md.testing.prices("polars", buckets=1))["log_odds"].round(3).to_list()
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> md.log_odds(prices)["log_odds"].round(3).to_list()
     [-0.405, 0.405]
     """
     return run(frame, partial(_log_odds, value=value), KINDS, further=True)

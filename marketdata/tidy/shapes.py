@@ -38,7 +38,9 @@ def ladder(frame: F, ts: Any) -> F:
 
     Examples
     --------
-    >>> md.ladder(md.testing.books("polars"), "2026-01-01").select("bid_total", "bid_price", "ask_price").row(1)
+    >>> books = md.testing.books("polars")
+    >>> rows = md.ladder(books, "2026-01-01")
+    >>> rows.select("bid_total", "bid_price", "ask_price").row(1)
     (300.0, 0.38, 0.42)
     """
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])

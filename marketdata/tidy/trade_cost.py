@@ -21,7 +21,9 @@ def fill_price(frame: F, size: float | None = None, *, fees: Any = None) -> F:
 
     Examples
     --------
-    >>> md.fill_price(md.testing.books("polars", buckets=1), 200).select("bid_fill_price", "ask_fill_price").row(0)
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> cost = md.fill_price(books, 200)
+    >>> cost.select("bid_fill_price", "ask_fill_price").row(0)
     (0.385, 0.41)
     """
     return of_levels(frame, partial(book.fill_price, size=size, fees=fees))
@@ -40,9 +42,12 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
 
     Examples
     --------
-    >>> md.sweep(md.testing.books("polars"), "buy", size=1000).select("filled", "shortfall").row(0)
+    >>> books = md.testing.books("polars")
+    >>> md.sweep(books, "buy", size=1000).select("filled", "shortfall").row(0)
     (700.0, 300.0)
-    >>> md.sweep(md.testing.books("polars", buckets=1), "buy", size=100, fees=md.Fees.quadratic(0.05))["fee"].to_list()
+    >>> books = md.testing.books("polars", buckets=1)
+    >>> cost = md.sweep(books, "buy", size=100, fees=md.Fees.quadratic(0.05))
+    >>> cost["fee"].to_list()
     [1.2095, 1.1895]
     """
     return of_levels(frame, partial(book.sweep, side=side, size=size, notional=notional, fees=fees))

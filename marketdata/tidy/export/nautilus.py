@@ -90,7 +90,10 @@ def to_nautilus_instruments(
 
     Examples
     --------
-    >>> yes = next(md.to_nautilus_instruments(md.testing.markets(), fees=md.Fees.quadratic(0.05)))
+    >>> markets = md.testing.markets()
+    >>> yes = next(
+    ...     md.to_nautilus_instruments(markets, fees=md.Fees.quadratic(0.05))
+    ... )
     >>> yes["id"], yes["outcome"], yes["price_increment"], yes["taker_fee"]
     ('11.MARKETDATA', 'Yes', '0.001', '0.05')
     """
@@ -152,7 +155,10 @@ def write_nautilus_catalog(
 
     Examples
     --------
-    >>> md.write_nautilus_catalog("catalog", md.testing.books(), "1m", md.testing.markets(), fees=0)  # doctest: +SKIP
+    >>> books, markets = md.testing.books(), md.testing.markets()
+    >>> md.write_nautilus_catalog(  # doctest: +SKIP
+    ...     "catalog", books, "1m", markets, fees=0
+    ... )
     {'instruments': 2, 'quotes': 6, 'books': 6}
     """
     from nautilus_trader.model.data import OrderBookDepth10, QuoteTick

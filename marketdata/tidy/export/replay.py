@@ -52,8 +52,14 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
 
     Examples
     --------
-    >>> first = next(md.replay(books=md.testing.books(), prices=md.testing.prices(), resolution="1m"))
-    >>> first.view, (first.available_at - first.ts).seconds, first.data.bids.tolist()
+    >>> books = md.testing.books()
+    >>> prices = md.testing.prices()
+    >>> first = next(md.replay(books=books, prices=prices, resolution="1m"))
+    >>> (
+    ...     first.view,
+    ...     (first.available_at - first.ts).seconds,
+    ...     first.data.bids.tolist(),
+    ... )
     ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
     width = BucketWidth.of(resolution)
