@@ -4,15 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from marketdata.points.columns import Floats, Ints
+from marketdata.points.order import distinct
+from marketdata.points.resample import group_starts, run_ends
+from marketdata.points.schema import TOLERANCE
 
 Loss = Callable[[Floats, Floats], Floats]
 _DRAWS = 200_000  # markets drawn at a time
 ENOUGH = 10
 """Markets from which on 95 percent intervals of a mean covered 93 percent and more in simulations."""
+
+
+class Runs(NamedTuple):
+    """Forecasts from ``starts[i]`` to the next start are of one token, market and group (numbers), and one payoff."""
+
+    starts: Ints
+    token: Ints
+    market: Ints
+    group: Ints
+    paid: Floats
+    p: Floats
+
+    @property
+    def lengths(self) -> Ints:
+        """How many forecasts each run has."""
+        return run_ends(self.starts, len(self.p)) - self.starts
+
+    def means(self, loss: Loss, owner: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """Of each owner and group a run, how many forecasts they have, and their mean payoff and loss."""
+        first, which = self._groups(owner)
+        lost = loss(self.p, np.repeat(self.paid, self.lengths))
+        lost = np.add.reduceat(lost, self.starts) if len(self.starts) else lost
+        points, paid, lost = (sums(which, v, len(first)) for v in (self.lengths, self.paid * self.lengths, lost))
+        return first, points.astype(np.int64), paid / points, lost / points
+
+    def by_price(self) -> Forecasts:
+        """The forecasts of a run at one price as one."""
+        prices = np.unique(self.p)
+        run = np.repeat(np.arange(len(self.starts)), self.lengths)
+        first, which = distinct(run * len(prices) + np.searchsorted(prices, self.p))
+        of = run[first]
+        return Forecasts(self.market[of], self.group[of], self.p[first], self.paid[of], sums(which, None, len(first)))
+
+    def binned(self, bins: int) -> Forecasts:
+        """Sums of the forecasts of a market and group in each of so many equal bins from 0 to 1."""
+        of = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
+        runs, which_run = self._groups(self.market)
+        owner, paid = np.repeat(which_run, self.lengths), np.repeat(self.paid, self.lengths)
+        first, which = distinct(owner * bins + of)
+        run = runs[owner[first]]
+        totals = (sums(which, values, len(first)) for values in (self.p, paid, None))
+        return Forecasts(self.market[run], self.group[run] * bins + of[first], *totals)
+
+    def _groups(self, owner: Ints) -> tuple[Ints, Ints]:
+        """A run of each owner and group, in their order, and which of them each run is of."""
+        return distinct(owner * (int(self.group.max(initial=0)) + 1) + self.group)
+
+
+class Forecasts(NamedTuple):
+    """Forecasts by the numbers of their market and group: ``points`` of them have this price and payoff [0 to 1].
+
+    Of forecasts in bins a group is also of a bin, and ``p`` and ``paid`` are sums.
+    """
+
+    market: Ints
+    group: Ints
+    p: Floats
+    paid: Floats
+    points: Floats
+
+    def by_group(self) -> dict[int, Forecasts]:
+        """Each group, in order, by market, price and payoff."""
+        ordered = self.take(np.lexsort((self.paid, self.p, self.market, self.group)))
+        starts = group_starts(ordered.group)
+        runs = zip(starts.tolist(), run_ends(starts, len(self.p)).tolist(), strict=True)
+        return {int(ordered.group[a]): ordered.take(slice(a, b)) for a, b in runs}
+
+    def take(self, rows: Ints | slice) -> Forecasts:
+        """The forecasts at these positions."""
+        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
+
+
+def overall(
+    forecasts: Forecasts, loss: Loss, share: float | None, resamples: int, seed: int, bounds: tuple[float, float]
+) -> list[float]:
+    """Markets, points, mean loss, with ``share`` its interval, and what it is made of; NaN without a forecast."""
+    _, _, p, paid, points = forecasts
+    found, market = np.unique(forecasts.market, return_inverse=True)
+    lost = loss(p, paid)
+    out = [len(found), points.sum(), np.average(lost, weights=points) if len(found) else np.nan]
+    if share is not None:
+        totals, weights = (sums(market, values, len(found)) for values in (points * lost, points))
+        out += interval_of_mean(totals, weights, share, resamples, seed, bounds)
+    return [*out, *(decomposed(p, paid, points, loss) if len(found) else [np.nan] * 3)]
+
+
+def of_bin(forecasts: Forecasts, share: float | None) -> list[float]:
+    """Points of a bin, their mean price and payoff, with ``share`` the markets and the interval of the payoff."""
+    _, _, p, paid, points = forecasts
+    out = [points.sum(), p.sum() / points.sum(), paid.sum() / points.sum()]
+    return out if share is None else [*out, len(p), *interval_of_share(paid, points, share)]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:
@@ -27,9 +122,9 @@ def log_loss(p: Floats, y: Floats) -> Floats:
     return np.asarray(-lost[0] - lost[1])
 
 
-def by_market(market: Ints, values: Floats, markets: int) -> Floats:
-    """Sums of values by the number of their market."""
-    return np.asarray(np.bincount(market, values, markets), float)
+def sums(of: Ints, values: Floats | Ints | None, count: int) -> Floats:
+    """Sums of values by the number of what they are of; without values how many there are."""
+    return np.asarray(np.bincount(of, values, count), float)
 
 
 def recalibrated(p: Floats, y: Floats, weight: Floats) -> Floats:

@@ -18,7 +18,7 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.fees import schedule
 from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
-from marketdata.points.scores import by_market
+from marketdata.points.scores import sums
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
@@ -121,11 +121,11 @@ def execute(
     markets, of = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
     ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))
     money = ("paid", "received", "fees", "settled", "profit")
-    sums = {c: by_market(of, results[c], len(markets)) for c in money}
+    totals = {c: sums(of, results[c], len(markets)) for c in money}
     return Execution(
         like.build(fills, len(fills["side"])),
         like.build({**ids, **results}, len(ledgers)),
-        like.build({"market_id": markets.tolist(), **sums}, len(markets)),
+        like.build({"market_id": markets.tolist(), **totals}, len(markets)),
     )
 
 

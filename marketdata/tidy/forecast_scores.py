@@ -10,17 +10,18 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
-import polars as pl
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import at_once, in_memory, is_dask, is_in_memory, read, run
 from marketdata.adapters.engines import is_engine
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Column, Frame, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Series
-from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
+from marketdata.points.columns import Ints, Series, Token
+from marketdata.points.resample import group_starts
+from marketdata.points.schema import ID_COLUMNS, Kind
+from marketdata.points.scores import Forecasts, Runs
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, Tokens, resolution_times, tokens_of
 from marketdata.tidy.records import columns_of
@@ -32,8 +33,10 @@ Of = Literal["token", "market", "all"]
 By = str | Iterable[str] | None
 Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None
 Payoff = dict[tuple[str, str], float]
+Counted = Callable[[Tokens], Payoff]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
-_P, _PAID, _ERROR, _TOKEN, _HORIZON, _BIN = "__p", "__paid", "__error", "__token", "__horizon", "__bin"
+# Columns of forecasts beside their market, on the way from where the frame is.
+_REST = ("group", "p", "paid", "points")
 _PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 
@@ -96,7 +99,7 @@ def brier(
     [(86400.0, 0.36)]
     """
     options = _options(of, outcomes, by, horizons, interval, resamples, seed)
-    return _score(frame, options, "brier", scores.squared_error, (0.0, 1.0))  # type: ignore[no-any-return]
+    return _scored(frame, options, _Score("brier", scores.squared_error, (0.0, 1.0)))
 
 
 def log_score(
@@ -121,7 +124,7 @@ def log_score(
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
     options = _options(of, outcomes, by, horizons, interval, resamples, seed)
-    return _score(frame, options, "log_score", scores.log_loss, (0.0, -float(np.log(least))), least)  # type: ignore[no-any-return]
+    return _scored(frame, options, _Score("log_score", scores.log_loss, (0.0, -float(np.log(least))), least))
 
 
 def calibration(
@@ -159,50 +162,58 @@ def calibration(
     options = _options(of, outcomes, by, horizons, interval)
     frame = read(frame)
     counted = _counting(frame, options, together=True)
-    finish = partial(_curves, options=options, count=count)
-    small = partial(_forecasts, counted=counted, groups=options.groups, bins=count)
-    return _in_two_steps(frame, small, finish)  # type: ignore[no-any-return]
+    small = partial(_small, counted=counted, groups=options.groups, clip=None, bins=count)
+    return _in_two_steps(frame, small, partial(_curves, options=options, bins=count))
+
+
+class _Score(NamedTuple):
+    """A score, its loss, the least and greatest there is, and how close to 0 and 1 prices are taken."""
+
+    name: str
+    loss: scores.Loss
+    bounds: tuple[float, float]
+    clip: float | None = None
 
 
 class _Groups(NamedTuple):
-    """What forecasts are grouped by beside their ids: columns of the outcomes, and the time to resolution."""
+    """What forecasts are grouped by beside their ids: columns of the outcomes, and the time to resolution.
 
-    by: Mapping[str, tuple[Mapping[str, Any], pl.DataType]]
-    edges: tuple[int, ...] | None
+    The markets of a group of the columns have its ``number``, and their values are in its row of ``outcomes``. A group
+    of both is this number times the number of horizons, plus the place of the horizon.
+    """
+
+    by: Sequence[str]
+    outcomes: Frame | None
+    number: Mapping[str, int]
+    rows: Ints
+    edges: tuple[int, ...]
     ends: Mapping[str, int]
 
     @property
     def names(self) -> list[str]:
-        return [*self.by, *(() if self.edges is None else ("horizon_start", "horizon_end"))]
+        """The columns that name a group."""
+        return [*self.columns(np.zeros(0, np.int64))]
 
-    @property
-    def keys(self) -> list[str]:
-        return [*self.by, *(() if self.edges is None else (_HORIZON,))]
+    def of(self, series: Series) -> Ints:
+        """The group of each row; -1 after the resolution, and without its time."""
+        numbers = np.array([self.number.get(token.market_id, 0) for token in series.tokens], np.int64)[series.token]
+        if not self.edges:
+            return numbers
+        ends = np.array([self.ends.get(token.market_id, -1) for token in series.tokens], np.int64)[series.token]
+        left = ends - series.ts
+        horizon = np.searchsorted(np.array(self.edges), left, side="right") - 1
+        return np.where((ends < 0) | (left < 0), -1, numbers * len(self.edges) + horizon)
 
-    def of_rows(self, series: Series) -> dict[str, pl.Series]:
-        """The horizon of each row, from 0; null after the resolution and without its time."""
-        if self.edges is None:
-            return {}
-        ends = np.array([self.ends.get(market, -1) for market, *_ in series.tokens], np.int64)
-        end = ends[series.token]
-        left = end - series.ts
-        at = np.searchsorted(np.array(self.edges), left, side="right") - 1
-        return {_HORIZON: pl.select(pl.when(pl.Series((end >= 0) & (left >= 0))).then(pl.Series(at))).to_series()}
-
-    def of_markets(self, series: Series) -> list[pl.Series]:
-        """The columns of the outcomes for each token."""
-        return [
-            pl.Series(name, [of_market.get(t.market_id) for t in series.tokens], dtype=dtype)
-            for name, (of_market, dtype) in self.by.items()
-        ]
-
-    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the borders of their horizon."""
-        if self.edges is None:
-            return rows
-        borders = pl.Series([edge / SECOND for edge in self.edges] + [None], dtype=pl.Float64)
-        start, end = (borders.gather(rows[_HORIZON] + k) for k in (0, 1))
-        return rows.with_columns(start.alias("horizon_start"), end.alias("horizon_end"))
+    def columns(self, group: Ints) -> dict[str, Column]:
+        """What groups are named by."""
+        number, horizon = np.divmod(group, max(len(self.edges), 1))
+        out: dict[str, Column] = {}
+        if self.outcomes is not None:
+            out |= {name: Passed(self.outcomes, name, self.rows[number]) for name in self.by}
+        if self.edges:
+            borders = np.append(np.array(self.edges) / SECOND, np.nan)
+            out |= {"horizon_start": borders[horizon], "horizon_end": borders[horizon + 1]}
+        return out
 
 
 class _Options(NamedTuple):
@@ -224,9 +235,9 @@ def _options(
         raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
     share = None if interval is None else float(interval)
     draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
-    edges = None if horizons is None else _edges(horizons)
-    ends = {} if edges is None else resolution_times(outcomes)
-    return _Options(of, outcomes, _Groups(_columns_by(outcomes, by), edges, ends), share, draws, start)
+    edges = () if horizons is None else _edges(horizons)
+    ends = resolution_times(outcomes) if edges else {}
+    return _Options(of, outcomes, _Groups(*_columns_by(outcomes, by), edges, ends), share, draws, start)
 
 
 def _edges(horizons: Horizons) -> tuple[int, ...]:
@@ -237,11 +248,11 @@ def _edges(horizons: Horizons) -> tuple[int, ...]:
     return edges
 
 
-def _columns_by(outcomes: Any, by: By) -> dict[str, tuple[dict[str, Any], pl.DataType]]:
-    """Columns of a frame of outcomes or records, by market, with their types."""
+def _columns_by(outcomes: Any, by: By) -> tuple[list[str], Frame | None, dict[str, int], Ints]:
+    """Columns of a frame of outcomes or records, the group of each market, in order, and a row of each group."""
     names = [by] if isinstance(by, str) else list(by or ())
     if not names:
-        return {}
+        return names, None, {}, np.zeros(0, np.int64)
     if isinstance(outcomes, Mapping):
         raise ConfigError(
             f"by={by!r} is a column of market records, and outcomes is a mapping; pass a frame of records."
@@ -249,32 +260,34 @@ def _columns_by(outcomes: Any, by: By) -> dict[str, tuple[dict[str, Any], pl.Dat
     data = columns_of(outcomes, ["market_id", *names], "a frame of market records with the columns of by")
     if lacking := sorted({"market_id", *names} - data.keys()):
         raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which by={by!r} needs.")
-    out = {}
-    for name in names:
-        of_market: dict[str, Any] = {}
-        for market, value in zip(data["market_id"], data[name], strict=True):
-            if name in ID_COLUMNS or isinstance(value, list | tuple | np.ndarray | pl.Series):
+    row_of: dict[str, int] = {}
+    for row, market in enumerate(data["market_id"]):
+        first = row_of.setdefault(market, row)
+        for name in names:
+            was, value = data[name][first], data[name][row]
+            if name in ID_COLUMNS or isinstance(value, list | tuple | dict | np.ndarray):
                 raise ConfigError(f"by={name!r} is refused; allowed are columns with one value per market.")
-            if of_market.setdefault(market, value) != value:
-                raise NotTidyError(f"{name} has two values for market {market!r}: {of_market[market]!r} and {value!r}.")
-        out[name] = (of_market, pl.Series(list(of_market.values())).dtype)
-    return out
+            if was != value:
+                raise NotTidyError(f"{name} has two values for market {market!r}: {was!r} and {value!r}.")
+    values = {m: tuple((data[c][row] is None, data[c][row]) for c in names) for m, row in row_of.items()}
+    number = {one: i for i, one in enumerate(sorted(set(values.values())))}
+    rows = {number[values[market]]: row for market, row in row_of.items()}
+    of_market = {market: number[one] for market, one in values.items()}
+    return names, in_memory(outcomes), of_market, np.array([rows[i] for i in range(len(rows))], np.int64)
 
 
-def _score(
-    frame: Any, options: _Options, name: str, loss: scores.Loss, bounds: tuple[float, float], clip: float | None = None
-) -> Any:
+def _scored(frame: F, options: _Options, score: _Score) -> F:
     frame = read(frame)
     counted = _counting(frame, options, together=options.of == "all")
     if options.of == "all":
-        finish = partial(_overall, options=options, name=name, loss=loss, bounds=bounds)
-        return _in_two_steps(frame, partial(_forecasts, counted=counted, groups=options.groups, clip=clip), finish)
+        small = partial(_small, counted=counted, groups=options.groups, clip=score.clip)
+        return _in_two_steps(frame, small, partial(_overall, options=options, score=score))
     ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
-    means = partial(_means, counted=counted, groups=options.groups, ids=ids, name=name, loss=loss, clip=clip)
+    means = partial(_means, counted=counted, groups=options.groups, ids=ids, score=score)
     return run(frame, means, _KINDS, together="market")
 
 
-def _counting(frame: Any, options: _Options, *, together: bool) -> Callable[[Tokens], Payoff]:
+def _counting(frame: Any, options: _Options, *, together: bool) -> Counted:
     """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
     count = partial(_counted, outcomes=options.outcomes, of=options.of, together=together)
     if is_in_memory(frame):
@@ -307,135 +320,73 @@ def _counted(tokens: Tokens, *, outcomes: Any, of: str, together: bool) -> Payof
     return payoffs
 
 
-def _rows(
-    frame: Frame,
-    counted: Callable[[Tokens], Payoff],
-    groups: _Groups,
-    clip: float | None,
-    loss: scores.Loss | None = None,
-) -> tuple[Series, pl.DataFrame]:
-    """The prices, and of each forecast that counts its token, value, payoff, horizon and loss."""
+def _runs(frame: Frame, counted: Counted, groups: _Groups, clip: float | None) -> tuple[Sequence[Token], Runs]:
+    """The forecasts of a frame that count, and its tokens."""
     series, value = probability_of(frame)
-    tokens = [(market, str(token), label) for market, token, label in series.tokens]
-    paid = counted(tokens)
-    payoff = [paid.get(token[:2], np.nan) for token in tokens]
-    # Rows are added up by the number of their token, a sorted column, and then by ids.
-    p, y = series.values[value], np.array(payoff, float)[series.token]
-    p = p if clip is None else np.clip(p, clip, 1 - clip)
-    columns = {_TOKEN: pl.Series(series.token).set_sorted(), _P: p, _PAID: y}
-    if loss is not None:
-        columns[_ERROR] = loss(p, y)
-    return series, pl.DataFrame({**columns, **groups.of_rows(series)}, nan_to_null=True).drop_nulls()
+    tokens = series.tokens
+    paid = counted([(market, str(token), label) for market, token, label in tokens])
+    payoff = np.array([paid.get((market, str(token)), np.nan) for market, token, _ in tokens])
+    # Tokens are in order, and so are the numbers of their markets.
+    number = {market: i for i, market in enumerate(_markets(tokens))}
+    market = np.array([number[token.market_id] for token in tokens], np.int64)
+    token, group, p = series.token, groups.of(series), series.values[value]
+    counts = (group >= 0) & ~np.isnan(p) & ~np.isnan(payoff)[token]
+    if not counts.all():
+        token, group, p = token[counts], group[counts], p[counts]
+    starts = group_starts(token, group)
+    of = token[starts].astype(np.int64)
+    p = p if clip is None else p.clip(clip, 1 - clip)
+    return tokens, Runs(starts, of, market[of], group[starts], payoff[of], p)
 
 
-def _ids(series: Series, names: Sequence[str]) -> list[pl.Series]:
-    """The ids of each token."""
-    return [pl.Series(name, [getattr(t, name) for t in series.tokens], dtype=pl.Categorical) for name in names]
+def _markets(tokens: Sequence[Token]) -> list[str]:
+    return list(dict.fromkeys(token.market_id for token in tokens))
 
 
-def _means(
-    frame: Frame,
-    *,
-    counted: Callable[[Tokens], Payoff],
-    groups: _Groups,
-    ids: Sequence[str],
-    name: str,
-    loss: scores.Loss,
-    clip: float | None,
-) -> Any:
-    series, rows = _rows(frame, counted, groups, clip, loss)
-    of_rows = [c for c in groups.keys if c == _HORIZON]
-    small = rows.group_by(_TOKEN, *of_rows).agg(pl.len().cast(pl.Int64).alias("points"), pl.col(_PAID, _ERROR).sum())
-    owners = [one.gather(small[_TOKEN]) for one in (*_ids(series, ids), *groups.of_markets(series))]
-    sums = small.with_columns(*owners).group_by(*ids, *groups.keys).agg(pl.col("points", _PAID, _ERROR).sum())
-    out = groups.named(sums.sort(*ids, *groups.keys, nulls_last=True))
-    means = [(pl.col(c) / pl.col("points")).alias(n) for c, n in ((_PAID, "outcome"), (_ERROR, name))]
-    outcome = ("outcome",) if "token_id" in ids else ()
-    return frames.of_table(frame, out.with_columns(means).select(*ids, *groups.names, *outcome, "points", name))
+def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Any:
+    tokens, runs = _runs(frame, counted, groups, score.clip)
+    by_token = "token_id" in ids
+    first, points, outcome, lost = runs.means(score.loss, runs.token if by_token else runs.market)
+    columns: dict[str, Column] = {c: Texts(runs.token[first], [getattr(one, c) for one in tokens]) for c in ids}
+    columns |= groups.columns(runs.group[first])
+    columns |= {"outcome": outcome} if by_token else {}
+    return frame.build({**columns, "points": points, score.name: lost}, len(first))
 
 
-def _forecasts(
-    frame: Frame,
-    *,
-    counted: Callable[[Tokens], Payoff],
-    groups: _Groups,
-    clip: float | None = None,
-    bins: int | None = None,
-) -> pl.DataFrame:
-    """The forecasts that count: how many are of the same market, group, value and payoff; or sums of those in a bin."""
-    series, rows = _rows(frame, counted, groups, clip)
-    keys, sums = [_P, _PAID], [pl.len().cast(pl.Int64).alias("points")]
-    if bins is not None:
-        at = np.clip(np.floor(rows[_P].to_numpy() * bins + TOLERANCE), 0, bins - 1)
-        rows, keys, sums = rows.with_columns(pl.Series(_BIN, at)), [_BIN], [*sums, pl.col(_P, _PAID).sum()]
-    keys += [c for c in groups.keys if c == _HORIZON]
-    small = rows.group_by(_TOKEN, *keys).agg(sums)
-    owners = [one.gather(small[_TOKEN]) for one in (*_ids(series, ["market_id"]), *groups.of_markets(series))]
-    return small.with_columns(*owners).group_by("market_id", *groups.by, *keys).agg(pl.exclude(_TOKEN).sum())
+def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | None, bins: int | None = None) -> Any:
+    """A frame of the forecasts that count, those of a token at one price as one; or of sums of those of a market."""
+    tokens, runs = _runs(frame, counted, groups, clip)
+    some = runs.by_price() if bins is None else runs.binned(bins)
+    columns: dict[str, Column] = {"market_id": Texts(some.market, [*_markets(tokens)])}
+    return frame.build(columns | dict(zip(_REST, some[1:], strict=True)), len(some.p))
 
 
-def _in_two_steps(
-    frame: Any, small: Callable[[Frame], pl.DataFrame], finish: Callable[[pl.DataFrame], pl.DataFrame]
-) -> Any:
+def _in_two_steps(frame: F, small: Callable[[Frame], Any], finish: Callable[[Any], Any]) -> F:
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask(frame) or is_engine(frame):
-        first = run(frame, partial(_small, small=small), _KINDS, together="market")
-        return at_once(first, partial(_finished, finish=finish))
-    return run(frame, lambda own: frames.of_table(own, finish(small(own))), _KINDS, together="all")
+        return at_once(run(frame, small, _KINDS, together="market"), finish)
+    return run(frame, lambda own: finish(small(own)), _KINDS, together="all")
 
 
-def _small(frame: Frame, small: Callable[[Frame], pl.DataFrame]) -> Any:
-    return frames.of_table(frame, small(frame))
-
-
-def _finished(part: Any, finish: Callable[[pl.DataFrame], pl.DataFrame]) -> Any:
+def _read(part: Any) -> tuple[Frame, Forecasts]:
+    """The rows of `_small`."""
     frame = in_memory(part)
-    return frames.of_table(frame, finish(pl.DataFrame({c: frame.raw(c) for c in frame.names})))
+    group, *numbers = (frame.numbers(c) for c in _REST)
+    return frame, Forecasts(frames.ranks(frame, "market_id"), group.astype(np.int64), *numbers)
 
 
-def _grouped(rows: pl.DataFrame, groups: _Groups) -> list[tuple[tuple[Any, ...], pl.DataFrame]]:
-    """Each group of forecasts, in order; without columns to group by all are one group, of no forecast too."""
-    rows = rows.with_columns(pl.col("market_id").cast(pl.String)).sort("market_id", _P, _PAID)
-    if not groups.keys:
-        return [((), rows)]
-    found = rows.sort(groups.keys, nulls_last=True, maintain_order=True).partition_by(
-        groups.keys, maintain_order=True, as_dict=True
-    )
-    return list(found.items())
-
-
-def _table(
-    groups: _Groups, keys: Sequence[tuple[Any, ...]], names: Mapping[str, Any], rows: Sequence[Sequence[Any]]
-) -> pl.DataFrame:
-    """Rows of results, each with the values of its group before it."""
-    types = {name: dtype for name, (_, dtype) in groups.by.items()}
-    schema: dict[str, Any] = {**types, **({} if groups.edges is None else {_HORIZON: pl.Int64}), **names}
-    data = [(*key, *row) for key, row in zip(keys, rows, strict=True)]
-    out = groups.named(pl.DataFrame(data, schema, orient="row"))
-    return out.select(*groups.names, *names).with_columns(pl.selectors.float().fill_nan(None))
-
-
-def _overall(
-    sums: pl.DataFrame, *, options: _Options, name: str, loss: scores.Loss, bounds: tuple[float, float]
-) -> pl.DataFrame:
-    ends = () if options.share is None else (f"{name}_low", f"{name}_high")
-    keys, rows, few = [], [], []
-    for key, group in _grouped(sums, options.groups):
-        p, y, points = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points"))
-        whose = group["market_id"].rle_id().to_numpy()
-        markets = int(whose[-1]) + 1 if len(whose) else 0
-        lost = loss(p, y)
-        row = [markets, int(points.sum()), float(np.average(lost, weights=points)) if markets else None]
-        if options.share is not None:
-            totals, weights = (scores.by_market(whose, v, markets) for v in (points * lost, points))
-            row += scores.interval_of_mean(totals, weights, options.share, options.resamples, options.seed, bounds)
-            few += [markets] * (2 <= markets < scores.ENOUGH)
-        rows.append([*row, *(scores.decomposed(p, y, points, loss) if markets else [None] * 3)])
-        keys.append(key)
-    if few:
-        _warn_of_few(few, len(rows), f"{options.share:.0%} interval of {name}")
-    floats = dict.fromkeys((name, *ends, *_PARTS), pl.Float64)
-    return _table(options.groups, keys, {"markets": pl.Int64, "points": pl.Int64, **floats}, rows)
+def _overall(part: Any, *, options: _Options, score: _Score) -> Any:
+    frame, forecasts = _read(part)
+    # Without columns to group by all are one group, of no forecast too.
+    groups = forecasts.by_group() if options.groups.names else {0: forecasts}
+    draws = (options.share, options.resamples, options.seed, score.bounds)
+    rows = [scores.overall(one, score.loss, *draws) for one in groups.values()]
+    ends = () if options.share is None else (f"{score.name}_low", f"{score.name}_high")
+    few = [int(markets) for markets, *_ in rows if 2 <= markets < scores.ENOUGH]
+    if few and ends:
+        _warn_of_few(few, len(rows), f"{options.share:.0%} interval of {score.name}")
+    names = ("markets", "points", score.name, *ends, *_PARTS)
+    return _built(frame, options.groups.columns(np.array([*groups], np.int64)), names, rows)
 
 
 def _warn_of_few(few: Sequence[int], groups: int, what: str) -> None:
@@ -448,20 +399,18 @@ def _warn_of_few(few: Sequence[int], groups: int, what: str) -> None:
     )
 
 
-def _curves(sums: pl.DataFrame, *, options: _Options, count: int) -> pl.DataFrame:
-    types = {"bin_start": pl.Float64, "bin_end": pl.Float64, "points": pl.Int64, "forecast": pl.Float64}
-    types |= {"outcome": pl.Float64}
-    if options.share is not None:
-        types |= {"markets": pl.Int64, "outcome_low": pl.Float64, "outcome_high": pl.Float64}
-    keys, rows = [], []
-    for key, group in _grouped(sums, options.groups):
-        p, paid, points, at = (group[c].to_numpy().astype(float) for c in (_P, _PAID, "points", _BIN))
-        for bin_ in np.unique(at):
-            here = at == bin_
-            n = points[here].sum()
-            row = [bin_ / count, (bin_ + 1) / count, int(n), p[here].sum() / n, paid[here].sum() / n]
-            if options.share is not None:
-                row += [int(here.sum()), *scores.interval_of_share(paid[here], points[here], options.share)]
-            rows.append(row)
-            keys.append(key)
-    return _table(options.groups, keys, types, rows)
+def _curves(part: Any, *, options: _Options, bins: int) -> Any:
+    frame, forecasts = _read(part)
+    groups = forecasts.by_group()
+    group, at = np.divmod(np.array([*groups], np.int64), bins)
+    keys = {**options.groups.columns(group), "bin_start": at / bins, "bin_end": (at + 1) / bins}
+    ends = () if options.share is None else ("markets", "outcome_low", "outcome_high")
+    rows = [scores.of_bin(one, options.share) for one in groups.values()]
+    return _built(frame, keys, ("points", "forecast", "outcome", *ends), rows)
+
+
+def _built(frame: Frame, keys: dict[str, Column], names: Sequence[str], rows: Sequence[Sequence[float]]) -> Any:
+    """A frame of results, each behind what names its group."""
+    for name, values in zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True):
+        keys[name] = values.astype(np.int64) if name in ("markets", "points") else values
+    return frame.build(keys, len(rows))
