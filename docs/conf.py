@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE))
 
 import click  # noqa: E402
 import fault_matrix  # noqa: E402
+import gallery  # noqa: E402
 import kernel  # noqa: E402
 import nbformat  # noqa: E402
 import record_fields  # noqa: E402
@@ -34,8 +35,16 @@ author = "marketdata contributors"
 copyright = f"2026, {author}"  # noqa: A001
 version = release = marketdata.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "sphinx_copybutton", "sphinx_design"]
-exclude_patterns = ["_build", "_made/record_fields.md", "**/.ipynb_checkpoints"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "_made/record_fields.md", "**/.ipynb_checkpoints"]
 nitpicky = True
 default_role = "py:obj"
 nitpick_ignore_regex = [
@@ -72,6 +81,7 @@ html_show_sourcelink = False
 html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "analytics", "_made/call_map")}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 # What is copied is what runs: no prompts, no output.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -109,11 +119,15 @@ def _gather(*_: Any) -> None:
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
     (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
     (MADE / "record_fields.md").write_text(record_fields.tables(), encoding="utf-8")
-    # In a process of its own: pages are read by forks, which the runtime of Delta tables does not survive.
-    line = [sys.executable, HERE / "call_map.py"]
-    made = subprocess.run(line, check=True, capture_output=True, encoding="utf-8")  # noqa: S603  ours
-    (MADE / "call_map.md").write_text(made.stdout, encoding="utf-8")
+    (MADE / "call_map.md").write_text(_run("call_map.py"), encoding="utf-8")
+    _run("gallery.py", MADE / "gallery")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
+
+
+def _run(script: str, *arguments: Path) -> str:
+    """What a script prints, in a process of its own: forks read the pages, and Delta's runtime does not survive one."""
+    line = [sys.executable, HERE / script, *arguments]
+    return subprocess.run(line, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout  # noqa: S603  ours
 
 
 def _drawn(notebook: Any) -> Any:
@@ -137,6 +151,8 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
         p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
     }
     source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
+    if name == "gallery":
+        source[0] = gallery.grid(source[0])
     if name != "interface":
         source[0] = _link(source[0], "[{words}](#{target})")
     if name == "analytics":
@@ -202,10 +218,24 @@ def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any,
     lines[:] = _link("\n".join(lines), ":ref:`{words} <{target}>`").split("\n")
 
 
+# Whose methods a page lists: their first lines name other methods as those of the class.
+_LISTED = {"reference/client": "Client", "reference/archive": "Archive", "reference/plot": "plot"}
+
+
+def _sibling(app: Any, env: Any, node: Any, shown: Any) -> Any:
+    """The method of the listed class that the first line of another one names."""
+    owner = _LISTED.get(node["refdoc"])
+    if owner is None or node.get("refdomain") != "py":
+        return None
+    target = f"marketdata.{owner}.{node['reftarget']}"
+    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, shown)
+
+
 def setup(app: Any) -> None:
     """Changes to pages and to what is made of them."""
     app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
     app.connect("html-page-context", _script)
     app.connect("autodoc-process-docstring", _link_docstring)
     app.connect("source-read", _edit)
+    app.connect("missing-reference", _sibling)
     app.connect("build-finished", _plain_pages)

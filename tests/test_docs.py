@@ -16,6 +16,7 @@ from typing import Any
 import call_map
 import examples
 import fault_matrix
+import gallery
 import pytest
 
 import marketdata
@@ -139,10 +140,28 @@ def test_a_notebook_is_small_and_was_run(path: Path) -> None:
     assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
-def test_the_gallery_shows_every_chart() -> None:
-    """A chart that is added is drawn on the gallery page too."""
-    page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
-    assert [name for name in marketdata.plot.__all__ if f"plot.{name}(" not in page] == []
+def test_the_gallery_has_a_page_for_every_chart() -> None:
+    """A chart that is added has a page in the gallery, with its code for each backend and a place for its picture."""
+    setup, pages = gallery.sections((ROOT / "docs/gallery.md").read_text(encoding="utf-8"))
+    assert {page[0].name for page in pages} == set(marketdata.plot.__all__)
+    for page in pages:
+        text = gallery.page(page, setup)
+        assert text.count('    backend="plotly",\n)\n```') == len(page)
+        assert text.count(f"]({page[0].name}") == text.count(f":file: {page[0].name}") == len(page)
+
+
+def test_the_gallery_draws_its_pages(tmp_path: Path) -> None:
+    """Each page is written with a picture, a thumbnail and an interactive chart."""
+    source = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    head, *parts = re.split(r"(?m)^(?=## )", source)
+    gallery.draw(head + next(part for part in parts if "plot.ladder(" in part), tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "ladder.html",
+        "ladder.md",
+        "ladder.png",
+        "ladder_small.png",
+    ]
+    assert 'class="plotly-chart"' in (tmp_path / "ladder.html").read_text(encoding="utf-8")
 
 
 def test_references_to_the_interface_lead_to_its_page() -> None:

@@ -100,12 +100,17 @@ def test_a_verb_is_documented(verb: str) -> None:
 
 
 def test_every_name_has_its_place_in_the_reference() -> None:
-    """Each function and class of the package is on a page of the reference."""
+    """Each function, class and chart, and each method of clients and archives, is on a page of the reference."""
     reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
     objects = {name: getattr(md, name) for name in md.__all__}
     named = {name for name, one in objects.items() if inspect.isfunction(one) or inspect.isclass(one)}
     errors = {name for name in named if hasattr(md.errors, name)}
-    assert not {name for name in named - errors if not re.search(rf"auto\w+:: (\w+\.)*{name}\n", reference)}
+    for owner in (md.Client, md.Archive):
+        named |= {f"{owner.__name__}.{name}" for name in vars(owner) if not name.startswith("_")}
+    listed = set(re.findall(r"(?m)^(?:   |\.\. auto\w+:: )([\w.]+)$", reference))
+    listed |= {name.rpartition(".")[2] for name in listed if name.startswith("marketdata.")}
+    assert named - errors - listed == set()
+    assert set(md.plot.__all__) <= listed
 
 
 def test_every_verb_runs_on_the_engines() -> None:
