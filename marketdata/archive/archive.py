@@ -30,7 +30,7 @@ from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole
-from marketdata.points.columns import Books, Data
+from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
@@ -585,9 +585,9 @@ class Archive(Generic[Frame]):
         "metrics", ``market_id`` an id, ``token_id`` one token; ``rng`` [microseconds UTC] selects 1m points, which are
         then aggregated.
         """
-        store, ranges = self._store, {market_id: rng or query.ALL_TIME}
-        table, width = store.points[choice("view", view, VIEWS)], store.width(resolution)
-        return query.derived(table, view, ranges, store.base, width, store.labels(view, ranges), token_id)
+        view, wanted = choice("view", view, VIEWS), rng or query.ALL_TIME
+        what = query_of(self._store, view, [market_id], wanted, resolution, token_id=token_id, counts=False)
+        return what.columns()
 
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
         """Ranges [microseconds UTC] that may have points of a market, whatever the coverage; see `columns`."""
@@ -1049,7 +1049,8 @@ class Archive(Generic[Frame]):
 
         if levels is not None:
             whole("levels", levels)
-        width, missing = self._store.width(resolution), checked_missing(on_missing)
+        self._store.width(resolution)
+        missing = checked_missing(on_missing)
         if missing == "fetch":
             if self._client is None:
                 raise ConfigError(
@@ -1064,12 +1065,8 @@ class Archive(Generic[Frame]):
         else:
             ids = None if market is None else dict.fromkeys(map(self._market_id, names("market", market)))
             ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
-        store = self._store
-        labels = store.labels(view, ranges)
-        columns = query.derived(store.points[view], view, ranges, store.base, width, labels, counts=True)
-        if levels is not None and isinstance(columns, Books):
-            columns = columns.cut(levels)
-        return cast("Frame", to_frame(columns, frame or self._frame))
+        what = query_of(self._store, view, ranges, ranges, resolution, levels=levels)
+        return cast("Frame", to_frame(what.columns(), frame or self._frame))
 
     def _market_id(self, id_or_slug: str) -> str:
         catalog = self._stored.catalog["markets"]

@@ -141,7 +141,7 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         market_id = stored.token_at(fine[0]).market_id
         raise ArchiveError(
             f"The {view} rows have the grid of {width}, while finer points of market {market_id[:200]!r} are stored in "
-            f"{ranges[market_id]}, which they would replace. The archive stores {store.base} points and derives "
+            f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives "
             "coarser ones: there is no need to add those."
         )
 

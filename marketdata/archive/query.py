@@ -16,11 +16,11 @@ from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.parquet import DataFile, Footer
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Data, Token, joined
+from marketdata.points.columns import Data, Token
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
@@ -53,15 +53,14 @@ def read(
     table: Table,
     view: View,
     markets: str | Collection[str] | None,
-    wanted: Range | Mapping[str, Range] | None = None,
-    token_id: str | None = None,
+    wanted: Range | Mapping[str, Range] = ALL_TIME,
     *,
     version: Version | None = None,
 ) -> Data:
     """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
     ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
-    version = version or table.version()
-    return next(batches(table, view, version, ids, wanted or ALL_TIME, token_id), empty(view))
+    span, ranges = (wanted, None) if isinstance(wanted, Range) else (hull(wanted.values()), wanted)
+    return next(batches(table, view, version or table.version(), ids, span, ranges), empty(view))
 
 
 def batches(
@@ -69,35 +68,25 @@ def batches(
     view: View,
     version: Version,
     markets: Sequence[str] | None,
-    wanted: Range | Mapping[str, Range],
+    wanted: Range,
+    ranges: Mapping[str, Range] | None = None,
     token_id: str | None = None,
     *,
     width: BucketWidth | None = None,
 ) -> Iterator[Data]:
-    """Stored points of markets (sorted; None: all) in a range, or one for each, in parts that are in tidy order.
+    """Stored points of markets (sorted; None: all) in a range, or each in one of its own, in parts in tidy order.
 
     One part without a ``width``; else parts of whole markets, or of whole buckets of that width of a large market.
     """
-    hull, limits = (wanted, None) if isinstance(wanted, Range) else _hull(wanted)
 
     def groups_of(file: DataFile) -> list[_Group]:
-        f = table.footer(file)
-        return [
-            _Group(
-                file,
-                i,
-                f.market_min[i] or "",
-                f.market_max[i] or _LAST_NAME,
-                f.ts_min[i],
-                f.ts_max[i],
-                f.starts[i + 1] - f.starts[i],
-            )
-            for i in f.groups(markets, *hull)
-        ]
+        footer = table.footer(file)
+        return [_group(file, footer, i) for i in footer.groups(markets, *wanted)]
 
-    groups = _each(groups_of, files_of(version, markets, hull))
+    groups = _each(groups_of, files_of(version, markets, wanted))
     known = None if markets is None else frozenset(markets)
-    for some, among, span in [(groups, _ALL_NAMES, hull)] if width is None else _parts(groups, width, hull):
+    limits = None if ranges is None or len(set(ranges.values())) == 1 else {m: [one] for m, one in ranges.items()}
+    for some, among, span in [(groups, _ALL_NAMES, wanted)] if width is None else _parts(groups, width, wanted):
         columns = _read(table, view, some, known, among, span, token_id)
         if limits is not None:
             chosen = inside(columns.tokens, columns.token, columns.ts, limits)
@@ -106,11 +95,9 @@ def batches(
             yield columns
 
 
-def _hull(ranges: Mapping[str, Range]) -> tuple[Range, dict[str, list[Range]] | None]:
-    """From the first to the last of the ranges of markets, and the ranges where they differ."""
-    some = set(ranges.values())
-    hull = Range(min((r.start for r in some), default=0), max((r.end for r in some), default=0))
-    return hull, {market: [one] for market, one in ranges.items()} if len(some) > 1 else None
+def hull(ranges: Collection[Range]) -> Range:
+    """From the start of the first to the end of the last."""
+    return Range(min((r.start for r in ranges), default=0), max((r.end for r in ranges), default=0))
 
 
 class _Group(NamedTuple):
@@ -123,6 +110,11 @@ class _Group(NamedTuple):
     start: int
     end: int
     size: int
+
+
+def _group(file: DataFile, footer: Footer, i: int) -> _Group:
+    first, last = footer.market_min[i] or "", footer.market_max[i] or _LAST_NAME
+    return _Group(file, i, first, last, footer.ts_min[i], footer.ts_max[i], footer.starts[i + 1] - footer.starts[i])
 
 
 def _parts(
@@ -249,33 +241,6 @@ def _named(array: pa.Array, is_wanted: Callable[[str], bool]) -> Any:
     return wanted[codes.to_numpy(zero_copy_only=False)]
 
 
-def derived(
-    table: Table,
-    view: View,
-    ranges: Mapping[str, Range],
-    base: BucketWidth,
-    width: BucketWidth,
-    labels: Labels,
-    token_id: str | None = None,
-    *,
-    counts: bool = False,
-) -> Data:
-    """Points of markets, each in a range, at a resolution, by the aggregation rules; ``counts``: see `has_counts`."""
-    from marketdata.points.resample import resample_columns
-
-    ranges = {market: clipped(wanted, base, width) for market, wanted in ranges.items()}
-    counts = counts and has_counts(base, width)
-    # What is aggregated is read in parts, which are small: all at once may be too much.
-    step = None if width == base else width
-    parts = list[Data]()
-    for read_ in batches(table, view, table.version(), sorted(ranges), ranges, token_id, width=step):
-        points = labelled(read_, labels)
-        parts.append(points if width == base else resample_columns(points, width, counts=counts))
-    if len(parts) == 1:
-        return parts[0]
-    return joined(parts).sort() if parts else empty(view)
-
-
 def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
     """Whether means come with the number of their points: those of seconds, whose times may be those of 1m points."""
     return base.micros < MINUTE and width != base
@@ -395,7 +360,8 @@ def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
     import polars as pl
 
     columns = ["view", "market_id", "start", "end", "state", "rows", "fetched_at"]
-    return of_kind(pl.DataFrame(coverage.all().select(columns)).filter(pl.col("view").is_in(VIEWS)), frame)
+    found = coverage.all().select(columns).filter(pl.col("view").is_in(VIEWS))
+    return of_kind(found.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame)
 
 
 def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameKind) -> Any:

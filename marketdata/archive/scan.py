@@ -1,11 +1,11 @@
-"""A view as a lazy frame of an engine: rows of `query.batches`, aggregated by the rules of `points`, part by part."""
+"""The one read: points of a view at a resolution, as columns, frames, and lazy frames of every engine."""
 
 from __future__ import annotations
 
 import datetime as dt
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
-from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
+from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, hull, labelled
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Books, Data
+from marketdata.points.columns import Books, Data, joined
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
-from marketdata.points.views import View
+from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
@@ -36,9 +36,10 @@ _PARTITIONS = 64
 
 @dataclass(frozen=True)
 class Query:
-    """Rows of one ``version`` of a table: of some markets (None: all), ``wanted`` before aggregation.
+    """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
 
-    ``nested``: one row per snapshot with four list columns.
+    Of some ``markets`` (None: all), in a range, or in one of ``ranges`` for each market, before aggregation.
+    ``counts``: means come with the number of their points. ``nested``: rows of books are snapshots, with four lists.
     """
 
     view: View
@@ -49,9 +50,34 @@ class Query:
     width: BucketWidth
     base: BucketWidth
     labels: Labels
-    options: dict[str, str] | None = None
+    options: dict[str, str] | None
+    ranges: Mapping[str, Range] | None = None
+    token_id: str | None = None
     levels: int | None = None
+    counts: bool = False
     nested: bool = False
+
+    def points(self, *, in_parts: bool = True) -> Iterator[Data]:
+        """The points in parts of whole markets, or of whole buckets of a large one."""
+        from marketdata.points.resample import resample_columns
+
+        # What is aggregated is read in parts, which are small: all at once may be too much.
+        step = self.width if in_parts or self.width != self.base else None
+        limits = self.markets, self.wanted, self.ranges, self.token_id
+        for found in batches(self.table, self.view, self.version, *limits, width=step):
+            points = labelled(found, self.labels)
+            if self.width != self.base:
+                points = resample_columns(points, self.width, counts=self.counts)
+            if self.levels is not None and isinstance(points, Books):
+                points = points.cut(self.levels)
+            yield points
+
+    def columns(self) -> Data:
+        """All points at once, in tidy order."""
+        parts = list(self.points(in_parts=False))
+        if len(parts) == 1:
+            return parts[0]
+        return joined(parts).sort() if parts else empty(self.view)
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -66,7 +92,7 @@ class Query:
             numbers = dict.fromkeys(("price", "size"), pl.Float64())
             return {**out, "side": pl.Enum([BID, ASK]), "level": pl.Int32(), **numbers}
         values = [name for name in self.version.schema.names if name not in out]
-        counts = [v + COUNT for v in uncounted(values)] if has_counts(self.base, self.width) else []
+        counts = [v + COUNT for v in uncounted(values)] if self.counts else []
         return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
 
     def lazy(self) -> pl.LazyFrame:
@@ -74,15 +100,16 @@ class Query:
         return self.computed() if self.width != self.base else self._stored()
 
     def computed(self) -> pl.LazyFrame:
-        """The rows as `query.batches` and the rules of `points` give them, every page checksum compared."""
+        """The rows of `points`, every page checksum compared."""
         from polars.io.plugins import register_io_source
 
         def source(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
         ) -> Iterator[pl.DataFrame]:
             # A limit of rows comes before the predicate, which then selects among the first rows of all.
-            limits = (None, ALL_TIME) if predicate is None or n_rows is not None else _limits(predicate, self.width)
-            for frame in self._frames(*limits):
+            query = self if predicate is None or n_rows is not None else self._narrowed(predicate)
+            for points in query.points():
+                frame = self._frame(points)
                 rows = frame if n_rows is None else frame.head(n_rows)
                 n_rows = None if n_rows is None else n_rows - rows.height
                 rows = rows if predicate is None else rows.filter(predicate)
@@ -92,21 +119,13 @@ class Query:
 
         return register_io_source(source, schema=self.schema)
 
-    def _frames(self, markets: Iterable[str] | None, wanted: Range) -> Iterator[pl.DataFrame]:
-        """The rows in parts, of which only those of some markets (None: any) and a range are needed."""
-        from marketdata.points.resample import resample_columns
-
-        chosen = [set(some) for some in (self.markets, markets) if some is not None]
-        ids = sorted(set.intersection(*chosen)) if chosen else None
+    def _narrowed(self, predicate: pl.Expr) -> Query:
+        """The query of no more markets and times than those of which a predicate can be true."""
+        markets, wanted = _limits(predicate, self.width)
+        if markets is not None:
+            markets = sorted(set(markets) if self.markets is None else set(markets) & set(self.markets))
         wanted = Range(max(self.wanted.start, wanted.start), min(self.wanted.end, wanted.end))
-        counts = has_counts(self.base, self.width)
-        for columns in batches(self.table, self.view, self.version, ids, wanted, width=self.width):
-            points = labelled(columns, self.labels)
-            if self.width != self.base:
-                points = resample_columns(points, self.width, counts=counts)
-            if self.levels is not None and isinstance(points, Books):
-                points = points.cut(self.levels)
-            yield self._frame(points)
+        return replace(self, markets=self.markets if markets is None else tuple(markets), wanted=wanted)
 
     def _frame(self, points: Data) -> pl.DataFrame:
         import polars as pl
@@ -158,29 +177,50 @@ class Query:
 def query_of(
     store: ArchiveStore,
     view: View,
-    markets: Sequence[str] | None,
-    wanted: Range,
+    markets: Iterable[str] | None,
+    wanted: Range | Mapping[str, Range],
     resolution: str,
     *,
+    token_id: str | None = None,
     levels: int | None = None,
+    counts: bool = True,
     nested: bool = False,
 ) -> Query:
-    """A query of the newest version of a view."""
+    """A query of the newest version of a view, with only the files that may have its rows; ``counts`` where needed."""
     if levels is not None:
         whole("levels", levels)
     if (nested or levels is not None) and view != "books":
         what = "nested=True" if nested else f"levels={levels}"
         raise ConfigError(f"{what} is refused for {view}; only books have levels.")
     table, width, base = store.points[view], store.width(resolution), store.base
-    some = None if markets is None else tuple(markets)
-    wanted, labels = clipped(wanted, base, width), store.labels(view, markets)
-    options = store.options if table.remote else None
-    return _among(Query(view, table, table.version(), some, wanted, width, base, labels, options, levels, nested))
+    ids = None if markets is None else tuple(sorted(set(markets)))
+    ranges = None if isinstance(wanted, Range) else {m: clipped(one, base, width) for m, one in wanted.items()}
+    span = clipped(wanted, base, width) if isinstance(wanted, Range) else hull((ranges or {}).values())
+    labels, options = store.labels(view, ids), store.options if table.remote else None
+    counts = counts and has_counts(base, width)
+    return _of_files(
+        Query(
+            view,
+            table,
+            table.version(),
+            ids,
+            span,
+            width,
+            base,
+            labels,
+            options,
+            ranges,
+            token_id,
+            levels,
+            counts,
+            nested,
+        )
+    )
 
 
-def _among(query: Query) -> Query:
+def _of_files(query: Query) -> Query:
     """The same query with only the files that may have its rows, as it is sent to workers."""
-    files = files_of(query.version, None if query.markets is None else sorted(query.markets), query.wanted)
+    files = files_of(query.version, query.markets, query.wanted)
     return replace(query, version=Version(query.version.number, tuple(files), query.version.schema))
 
 
@@ -192,7 +232,7 @@ def by_market(query: Query, markets: Sequence[str]) -> list[Query]:
     for i in range(0, len(ids), step):
         part = set(ids[i : i + step])
         labels = {ids: label for ids, label in query.labels.items() if ids[0] in part}
-        out.append(_among(replace(query, markets=tuple(sorted(part)), labels=labels)))
+        out.append(_of_files(replace(query, markets=tuple(sorted(part)), labels=labels)))
     return out or [query]
 
 

@@ -20,7 +20,7 @@ from marketdata.archive.coverage.intervals import (
     within,
 )
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import _APART, _merged, _records, record_table
+from marketdata.archive.coverage.table import _APART, _merged, _records, record_rows
 from marketdata.times import Range
 
 END = 24
@@ -35,7 +35,7 @@ def ranges(draw: st.DrawFn) -> Range:
 
 @st.composite
 def coverage_records(draw: st.DrawFn) -> list[CoverageRecord]:
-    """Records in the order in which they were made; each holds one row per instant."""
+    """Records in the order in which they were made; each has one row per instant."""
     out = []
     for seq, one in enumerate(draw(st.lists(ranges(), max_size=12))):
         size = max(0, one.end - one.start)
@@ -49,7 +49,7 @@ def instants(some: list[Range]) -> set[int]:
 
 @pytest.mark.fault("AR29")
 @given(coverage_records())
-def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> None:
+def test_the_latest_record_shows_at_every_instant(some: list[CoverageRecord]) -> None:
     """Of overlapping, touching, nested and reversed records the latest shows, and none overlap."""
     oracle: dict[int, CoverageRecord] = {}
     for record in some:
@@ -62,7 +62,7 @@ def test_the_latest_claim_shows_at_every_instant(some: list[CoverageRecord]) -> 
 
 @pytest.mark.fault("AR29")
 @given(coverage_records())
-def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
+def test_a_cut_record_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
     """Rows of a part are those of its whole record, or not known."""
     whole = {(c.start, c.end, c.seq): c.rows for c in some}
     for record in overlay(some):
@@ -71,8 +71,8 @@ def test_a_cut_claim_does_not_pretend_to_know_its_content(some: list[CoverageRec
 
 @pytest.mark.fault("AR29")
 @given(st.lists(ranges(), max_size=8), ranges())
-def test_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> None:
-    """What is held and what is missing are disjoint and together exactly what was asked."""
+def test_gaps_and_what_is_covered_make_the_whole(some: list[Range], wanted: Range) -> None:
+    """What is covered and what is missing are disjoint and together exactly what was asked."""
     missing = gaps(some, wanted)
     assert instants(missing) == instants([wanted]) - instants(some)
     assert missing == union(missing)
@@ -82,7 +82,7 @@ def test_gaps_and_held_make_the_whole(some: list[Range], wanted: Range) -> None:
 @pytest.mark.fault("AR29")
 @given(st.lists(ranges(), max_size=8))
 def test_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> None:
-    """A union holds the same instants in the fewest ranges."""
+    """A union has the same instants in the fewest ranges."""
     out = union(some)
     assert instants(out) == instants(some)
     assert all(a.end < b.start for a, b in itertools.pairwise(out))
@@ -90,7 +90,7 @@ def test_union_keeps_every_instant_and_no_touching_ranges(some: list[Range]) -> 
 
 def merged(some: list[CoverageRecord], market: str = "m") -> list[CoverageRecord]:
     """What the coverage table makes of sorted, disjoint records of a market."""
-    return _records(_merged(record_table((("books", market), record) for record in some)))
+    return _records(_merged(record_rows((("books", market), record) for record in some)).rows())
 
 
 def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
@@ -121,14 +121,14 @@ def plainly_merged(some: list[CoverageRecord]) -> list[CoverageRecord]:
 def test_merging_adds_rows(some: list[CoverageRecord], draw: random.Random) -> None:
     """Touching records of one state become one: rows add up, and it is as old as its oldest part."""
     numbered = [
-        claim._replace(
+        record._replace(
             state=draw.choice([CoverageState.FINAL, CoverageState.PROVISIONAL]),
             fetched_at=draw.randrange(4) * _APART // 2,
-            rows=draw.choice([claim.rows, 0]),
+            rows=draw.choice([record.rows, 0]),
             tries=draw.randrange(2),
             commit=draw.randrange(9),
         )
-        for claim in some
+        for record in some
     ]
     records = overlay(numbered)
     assert merged(records) == plainly_merged(records)
@@ -141,8 +141,8 @@ def test_records_of_two_markets_stay_apart() -> None:
     two = one._replace(start=5, end=9)
     keys = ("books", "a"), ("books", "b"), ("prices", "b")
     for first, second in itertools.pairwise(keys):
-        assert _merged(record_table([(first, one), (second, two)])).num_rows == 2
-    assert _merged(record_table([(keys[0], one), (keys[0], two)])).num_rows == 1
+        assert len(_merged(record_rows([(first, one), (second, two)]))) == 2
+    assert len(_merged(record_rows([(keys[0], one), (keys[0], two)]))) == 1
 
 
 @pytest.mark.fault("AR29")

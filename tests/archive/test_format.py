@@ -49,12 +49,12 @@ def archive(tmp_path: Path) -> Archive:
 @pytest.fixture
 def unmarked(archive: Archive) -> Archive:
     """An archive as it was before formats had a mark: coverage had hashes, and a range with points could be empty."""
-    from deltalake import write_deltalake
+    from deltalake import DeltaTable, write_deltalake
 
     for name in archive._store.tables:
         if name != "coverage" and Path(archive.location, name).exists():
             relabel(archive, name, "{")
-    rows = archive._store.coverage.all(merge=False)
+    rows = pa.table(DeltaTable(f"{archive.location}/coverage").to_pyarrow_table())
     states = [("empty_observed" if view == "prices" else "recorded") for view in rows["view"].to_pylist()]
     rows = rows.set_column(SCHEMA.get_field_index("state"), "state", pa.array(states))
     rows = rows.append_column(pa.field("content_hash", pa.string()), pa.array(["0" * 16] * rows.num_rows, pa.string()))

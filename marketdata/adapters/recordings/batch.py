@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from marketdata.points.columns import Ints, Token
-from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, Changes
+from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes
 
 _NAN = (float("nan"), float("nan"))
 
@@ -36,43 +35,46 @@ class Rows:
 
     def __init__(self) -> None:
         self._tokens: dict[Token, int] = {}
-        self._rows: list[tuple[int, int, int, int, int, float, float, float, float]] = []
+        self._rows: list[tuple[int, int, int, int, int, float, float, tuple[float, float]]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def snapshot(
-        self,
-        token: Token,
-        ts: int,
-        seen: int,
-        bids: Sequence[tuple[float, float]],
-        asks: Sequence[tuple[float, float]],
-        stated: tuple[float, float] = _NAN,
+        self, token: Token, ts: int, seen: int, bids: list[Any], asks: list[Any], stated: tuple[float, float] = _NAN
     ) -> None:
         """A whole book of (price, size) pairs in any order."""
         code = self._tokens.setdefault(token, len(self._tokens))
-        levels = [(side, *level) for side, levels in ((BIDS, bids), (ASKS, asks)) for level in levels]
+        levels = [(side, *level) for side, levels in enumerate((bids, asks)) for level in levels]
         event = SNAPSHOT
-        for side, price, size in levels or [(BIDS, *_NAN)]:
-            self._rows.append((code, ts, seen, event, side, price, size, *stated))
+        for side, price, size in levels or [(0, *_NAN)]:
+            self._rows.append((code, ts, seen, event, side, price, size, stated))
             event = CHANGE
 
     def change(
-        self, token: Token, ts: int, seen: int, side: int, price: float, size: float, bid: float, ask: float
+        self, token: Token, ts: int, seen: int, side: int, price: float, size: float, stated: tuple[float, float]
     ) -> None:
         """A level and its new size, with the best prices that the message states."""
         code = self._tokens.setdefault(token, len(self._tokens))
-        self._rows.append((code, ts, seen, CHANGE, side, price, size, bid, ask))
+        self._rows.append((code, ts, seen, CHANGE, side, price, size, stated))
 
     def gap(self, ts: int, seen: int) -> None:
         """All books are unknown from here on."""
-        self._rows += [(code, ts, seen, GAP, BIDS, *_NAN, *_NAN) for code in self._tokens.values()]
+        for code in self._tokens.values():
+            self._rows.append((code, ts, seen, GAP, 0, *_NAN, _NAN))
 
     def collected(self) -> Changes:
         """The rows so far, which are then forgotten."""
-        columns = list(zip(*self._rows, strict=True)) or [()] * 9
+        token, ts, seen, event, side, price, size, stated = zip(*self._rows, strict=True) if self._rows else [()] * 8
         self._rows = []
-        types = (np.int32, np.int64, np.int64, np.int8, np.int8, np.float64, np.float64)
-        whole = [np.array(values, kind) for values, kind in zip(columns, types, strict=False)]
-        return Changes(tuple(self._tokens), *whole, stated=np.array(columns[7:], np.float64).T)
+        return Changes(
+            tuple(self._tokens),
+            np.array(token, np.int32),
+            np.array(ts, np.int64),
+            np.array(seen, np.int64),
+            np.array(event, np.int8),
+            np.array(side, np.int8),
+            np.array(price, np.float64),
+            np.array(size, np.float64),
+            np.array(stated, np.float64).reshape(-1, 2),
+        )

@@ -22,7 +22,6 @@ RECEIVED = (
     "recv_ts", "received_at", "receive_ts", "recv_time", "timestamp_received", "local_timestamp", "collected_at_utc",
     "received_ts", "recv_ts_ns", "recv_timestamp", "local_ts", "ts_recv", "ts",
 )  # fmt: skip
-_RECEIVED = frozenset(RECEIVED)
 _TOKENS = ("asset_id", "token_id")
 _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
 _SIDES = {"BUY": BIDS, "SELL": ASKS, "BID": BIDS, "ASK": ASKS}
@@ -78,9 +77,7 @@ class MessageReader:
             return
         venue = _time(message["timestamp"]) if message.get("timestamp") is not None else None
         if seen is None:
-            seen = _received(message)
-        if seen is None:
-            seen = venue
+            seen = next((_time(message[name]) for name in RECEIVED if message.get(name) is not None), venue)
         own = {"timestamp": venue, "received": seen}
         ts = own[self._clock] if self._clock in own else _time(message[self._clock])
         if seen is not None:
@@ -112,30 +109,21 @@ class MessageReader:
 
     def _change(self, message: Mapping[str, Any], ts: int, seen: int) -> None:
         some = message.get("price_changes", message.get("changes"))
-        found = [
-            (
-                self._token(one, message, {}),
-                _SIDES[one["side"].upper()],
-                float(one["price"]),
-                float(one["size"]),
-                _best(one.get("best_bid"), 0.0),
-                _best(one.get("best_ask"), 1.0),
-            )
-            for one in ([message] if some is None else some)
-        ]
-        for token, side, price, size, bid, ask in found:
+        found = []
+        for one in [message] if some is None else some:
+            stated = _best(one.get("best_bid"), 0.0), _best(one.get("best_ask"), 1.0)
+            token = self._token(one, message, {})
+            found.append((token, _SIDES[one["side"].upper()], float(one["price"]), float(one["size"]), stated))
+        for token, side, price, size, stated in found:
             self._check_tick(token, price)
-            self._rows.change(token, ts, seen, side, price, size, bid, ask)
+            self._rows.change(token, ts, seen, side, price, size, stated)
 
     def _token(self, one: Mapping[str, Any], message: Mapping[str, Any], outer: Mapping[str, Any]) -> Token:
-        name = one.get("asset_id")
-        if not name:
-            found = (part[k] for part in (one, message, outer) for k in _TOKENS if part.get(k))
-            name = next(found, self._token_id)
+        name = next((str(part[k]) for part in (one, message, outer) for k in _TOKENS if part.get(k)), self._token_id)
         if name is None:
             raise ConfigError("A message does not name the token of its book; pass token_id=.")
         market = message.get("market") or outer.get("condition_id") or ""
-        return Token(market if isinstance(market, str) else "", str(name))
+        return Token(market if isinstance(market, str) else "", name)
 
     def _about(self, kind: str, message: Mapping[str, Any]) -> None:
         """Ticks and records of markets that other messages tell of."""
@@ -183,8 +171,8 @@ def _messages(
         about = {k: v for part in ("market", "collection") for k, v in (found.get(part) or {}).items()} if all(
             isinstance(found.get(part, {}), Mapping) for part in ("market", "collection")
         ) else {}  # fmt: skip
-        said = [at for part in (found, about) if (at := _received(part)) is not None]
-        yield from _messages(found[name], said[0] if said else seen, {**outer, **about})
+        said = next((part[k] for part in (found, about) for k in RECEIVED if part.get(k) is not None), None)
+        yield from _messages(found[name], _time(said) if said is not None else seen, {**outer, **about})
     elif isinstance(found, Mapping):
         yield found, seen, outer
     else:
@@ -211,13 +199,6 @@ def _best(stated: Any, empty: float) -> float:
     if stated is None or stated == "":
         return float("nan")
     return float(stated) or empty
-
-
-def _received(message: Mapping[str, Any]) -> int | None:
-    """When a message arrived, by the first of the names that recorders give to it."""
-    if _RECEIVED.isdisjoint(message):
-        return None
-    return next((_time(message[name]) for name in RECEIVED if message.get(name) is not None), None)
 
 
 def _time(value: Any) -> int:
