@@ -154,13 +154,15 @@ def test_data_and_rules_have_types() -> None:
     assert [name for name, found in names.items() if "Any" in found] == []
 
 
-def test_points_know_no_library() -> None:
-    """Modules of points import the standard library, numpy and lower layers."""
-    allowed = {*sys.stdlib_module_names, "numpy", "marketdata"}
+# One function writes the catalog of nautilus_trader, in its own classes.
+@pytest.mark.parametrize(("layer", "more"), [("points", set()), ("tidy", {"nautilus_trader"})])
+def test_rules_and_verbs_know_no_library(layer: str, more: set[str]) -> None:
+    """Modules of points and tidy import the standard library, numpy and lower layers, inside of functions too."""
+    allowed = {*sys.stdlib_module_names, "numpy", "marketdata", *more}
     for name, path in MODULES.items():
-        if package(name) != "points":
+        if package(name) != layer:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             assert {n.split(".")[0] for n in names} <= allowed, f"{name} imports {names}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -44,6 +44,13 @@ class Levels(NamedTuple):
     missing: NDArray[np.bool_]
 
 
+class Values(NamedTuple):
+    """A column of Python values of one type, None where one is missing."""
+
+    type: Literal["text", "bool", "int", "texts", "numbers"]
+    values: Sequence[object]
+
+
 class Passed(NamedTuple):
     """A column of a native frame, passed on in its own type: the rows (None: all in order; -1: null)."""
 
@@ -53,7 +60,7 @@ class Passed(NamedTuple):
 
 
 # Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
-Column = NDArray[Any] | list[Any] | pl.Series | Lists | Texts | Levels | Passed
+Column = NDArray[Any] | list[Any] | pl.Series | Lists | Texts | Levels | Values | Passed
 
 
 class Frame:

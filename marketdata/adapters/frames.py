@@ -342,11 +342,6 @@ def to_frame(frame: Frame, columns: Columns, values: Mapping[str, Column], names
     return frame.build(own, len(columns))
 
 
-def of_table(frame: Frame, table: pl.DataFrame) -> Any:
-    """A native frame of the library of another one with the columns of a small table."""
-    return frame.build({column.name: column for column in table}, table.height)
-
-
 def rows_to_frame(
     frame: Frame, rows: Ints | None, values: Mapping[str, Column] | None = None, names: Sequence[str] | None = None
 ) -> Any:

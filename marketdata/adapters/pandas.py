@@ -11,12 +11,14 @@ import numpy as np
 import polars as pl
 
 from marketdata.adapters import polars
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts, Values
 from marketdata.adapters.normalization import from_codes
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID
 
+# Types of Python values; lists have none.
+_TYPES = {"text": "str", "bool": "boolean", "int": "Int64"}
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 
 
@@ -143,6 +145,8 @@ def _column(name: str, column: Any, wanted: Any) -> Any:
         column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])
     if isinstance(column, Texts):
         return _texts(*column, wanted)
+    if isinstance(column, Values):
+        return pd.Series(column.values, dtype=_TYPES.get(column.type, "object"))
     if isinstance(column, Lists):
         return _lists(polars.made(name, column), wanted)
     if isinstance(column, Levels):

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts, Values
 from marketdata.adapters.normalization import from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
 
+_TYPES: dict[str, pl.DataType] = {
+    "text": pl.String(),
+    "bool": pl.Boolean(),
+    "int": pl.Int64(),
+    "texts": pl.List(pl.String()),
+    "numbers": pl.List(pl.Float64()),
+}
 _SIDES = pl.Enum([BID, ASK])
 # Runs of one id as long as this are filled faster than their rows are looked up one by one.
 _LONG_RUN = 4_000
@@ -111,6 +118,8 @@ def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series
         return raw if column.rows is None else raw.gather(column.rows)
     if isinstance(column, Texts):
         return _texts(name, column, wanted)
+    if isinstance(column, Values):
+        return pl.Series(name, column.values, dtype=_TYPES[column.type])
     if isinstance(column, Lists):
         return _lists(column)
     if isinstance(column, Levels):

@@ -26,6 +26,11 @@ def frame_kind(value: Any) -> FrameKind:
 
 def to_frame(columns: Data, frame: FrameKind = "pandas") -> Any:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
+    return frame_like(frames.new(frame), columns)
+
+
+def frame_like(frame: Frame, columns: Data) -> Any:
+    """The same as a frame of the library of another one."""
     columns = columns.sort()
     bounds = columns.bounds
     if isinstance(columns, Books):
@@ -39,7 +44,7 @@ def to_frame(columns: Data, frame: FrameKind = "pandas") -> Any:
     ids: dict[str, Column] = {
         name: Texts(codes, [token[i] for token in columns.tokens]) for i, name in enumerate(VIEWS[view_of(columns)].ids)
     }
-    return frames.new(frame).build({"ts": values.pop("ts"), **ids, **values}, len(codes))
+    return frame.build({"ts": values.pop("ts"), **ids, **values}, len(codes))
 
 
 def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:

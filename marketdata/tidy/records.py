@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+import numpy as np
+
+from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.frame import NO_TIME, Column, Values
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.frames import FrameKind
-from marketdata.times import parse_iso, to_datetime
+from marketdata.times import parse_iso
 
 FrameOf = RecordKind | Literal["tokens"]
 
@@ -23,15 +27,8 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     where their values have no common type.
     """
     rows = [_row(kind, record) for record in records]
-    names = list(dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)]))
-    columns = {name: [row.get(name) for row in rows] for name in names}
-    if frame == "pandas":
-        import pandas as pd
-
-        return pd.DataFrame({name: _pandas(name, values) for name, values in columns.items()})
-    import polars as pl
-
-    return pl.DataFrame([_polars(name, values) for name, values in columns.items()])
+    names = dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)])
+    return frames.new(frame).build({name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows))
 
 
 def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,57 +51,30 @@ def _are_tokens(value: Any) -> bool:
     )
 
 
-def _dates(values: Sequence[Any]) -> list[Any] | None:
-    try:
-        return [None if v is None else to_datetime(parse_iso(v)) for v in values]
-    except (ValueError, TypeError):
-        return None
-
-
-def _kind(name: str, values: Sequence[Any]) -> str:
-    if name in (*TEXT_LISTS, *NUMBER_LISTS) and all(v is None or isinstance(v, list) for v in values):
-        texts = name in NUMBER_LISTS and any(isinstance(one, str) for v in values for one in v or ())
-        return "json" if texts else "list"
+def _column(name: str, values: list[Any]) -> Column:
+    """A column in the type that its values have in common; else as JSON."""
+    if name in TEXT_LISTS and all(v is None or isinstance(v, list) for v in values):
+        return Values("texts", [None if v is None else [None if x is None else str(x) for x in v] for v in values])
+    if name in NUMBER_LISTS and all(v is None or (isinstance(v, list) and str not in map(type, v)) for v in values):
+        return Values("numbers", values)
     found = {type(v) for v in values if v is not None}
     if found <= {str}:
-        return "date" if name in DATES and _dates(values) is not None else "text"
+        dates = _dates(values) if name in DATES else None
+        return Values("text", values) if dates is None else dates
     if found == {bool}:
-        return "bool"
+        return Values("bool", values)
     # What 64 bits cannot hold, such as an id of 77 digits, keeps its digits as text.
     if found <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
-        return "int" if found == {int} else "float"
-    return "json"
+        return Values("int", values) if found == {int} else np.array(values, float)
+    return Values("text", [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values])
 
 
-def _json(values: Sequence[Any]) -> list[str | None]:
-    return [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values]
-
-
-def _pandas(name: str, values: Sequence[Any]) -> Any:
-    import pandas as pd
-
-    kind = _kind(name, values)
-    if kind == "date":
-        return pd.Series(_dates(values), dtype="datetime64[us, UTC]")
-    if kind == "list":
-        return pd.Series(values, dtype="object")
-    dtype = {"text": "str", "json": "str", "bool": "boolean", "int": "Int64", "float": "float64"}[kind]
-    return pd.Series(_json(values) if kind == "json" else values, dtype=dtype)
-
-
-def _polars(name: str, values: Sequence[Any]) -> Any:
-    import polars as pl
-
-    kind = _kind(name, values)
-    if kind == "date":
-        return pl.Series(name, _dates(values), dtype=pl.Datetime("us", "UTC"))
-    if kind == "list":
-        if name in NUMBER_LISTS:
-            return pl.Series(name, values, dtype=pl.List(pl.Float64()))
-        texts = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
-        return pl.Series(name, texts, dtype=pl.List(pl.String()))
-    dtypes = {"text": pl.String(), "json": pl.String(), "bool": pl.Boolean(), "int": pl.Int64(), "float": pl.Float64()}
-    return pl.Series(name, _json(values) if kind == "json" else values, dtype=dtypes[kind])
+def _dates(values: list[str | None]) -> Column | None:
+    """Times, if all can be read."""
+    try:
+        return frames.times(np.array([NO_TIME if v is None else parse_iso(v) for v in values], np.int64))
+    except ValueError:
+        return None
 
 
 def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:

@@ -17,7 +17,6 @@ import marketdata.pandas
 import marketdata.polars
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
-from marketdata.adapters import frames
 from marketdata.adapters.dispatch import opened
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.tidy.frames import to_frame
@@ -119,7 +118,8 @@ def polars_top(frame: pl.DataFrame) -> pl.DataFrame:
 def through_polars(frame: pd.DataFrame, line: Callable[[pl.DataFrame], pl.DataFrame]) -> pd.DataFrame:
     """A line of polars on a pandas frame, with the columns converted as verbs do."""
     own = opened(frame)
-    out: pd.DataFrame = frames.of_table(own, line(pl.DataFrame([own.raw(c).alias(c) for c in own.names])))
+    table = line(pl.DataFrame([own.raw(c).alias(c) for c in own.names]))
+    out: pd.DataFrame = own.build({column.name: column for column in table}, table.height)
     return out
 
 
