@@ -24,13 +24,9 @@ def frame_kind(value: Any) -> FrameKind:
     return value  # type: ignore[no-any-return]
 
 
-def to_frame(columns: Data, frame: FrameKind = "pandas") -> Any:
+def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Any:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
-    return frame_like(frames.new(frame), columns)
-
-
-def frame_like(frame: Frame, columns: Data) -> Any:
-    """The same as a frame of the library of another one."""
+    like = frames.new(frame) if isinstance(frame, str) else frame
     columns = columns.sort()
     bounds = columns.bounds
     if isinstance(columns, Books):
@@ -44,7 +40,7 @@ def frame_like(frame: Frame, columns: Data) -> Any:
     ids: dict[str, Column] = {
         name: Texts(codes, [token[i] for token in columns.tokens]) for i, name in enumerate(VIEWS[view_of(columns)].ids)
     }
-    return frame.build({"ts": values.pop("ts"), **ids, **values}, len(codes))
+    return like.build({"ts": values.pop("ts"), **ids, **values}, len(codes))
 
 
 def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:

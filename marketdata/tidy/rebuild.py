@@ -19,7 +19,7 @@ from marketdata.points.columns import Books, Codes, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.frames import FrameKind, frame_kind, frame_like, to_columns, to_frame
+from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
 
 Clock = Literal["timestamp", "received"]
@@ -99,7 +99,7 @@ def rebuild(
     if tally.first is not None:
         warn(disagreement(tally), RecordingWarning)
     columns = rule.each_once(joined(parts)) if parts else empty("books")
-    return to_frame(columns, frame) if like is None else frame_like(like, columns)
+    return to_frame(columns, frame if like is None else like)
 
 
 def diff(books: Any, *, resolution_of: str = "1m") -> Any:
