@@ -118,8 +118,9 @@ def service(folder):
     words = [sys.executable, "-m", "marketdata.cli", "serve", str(folder / "history"), "--port", "0"]
     env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=env) as process:
-        address, key, _, line = (process.stdout.readline().split()[-1] for _ in range(4))
+        address, key, _, line, _, link = (process.stdout.readline().split()[-1] for _ in range(6))
         assert line == f"MARKETDATA_API_KEY={key}", "the line for another terminal ends with the key"
+        assert link == f"{address}/#key={key}", "the link to simulated data carries its key"
         yield {"MARKETDATA_BASE_URL": address, "MARKETDATA_API_KEY": key}
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0

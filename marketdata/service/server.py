@@ -150,6 +150,8 @@ def run(
     if api_key is not None:
         say(f"Key (shown once): {api_key}")
         say(f"For another terminal:\n  export MARKETDATA_BASE_URL={url} MARKETDATA_API_KEY={api_key}")
+        if archive.simulated:
+            say(f"For a browser:\n  {url}/#key={api_key}")  # this key guards nothing; no other is in an address
     _return_large_blocks()
     worker.run()
 

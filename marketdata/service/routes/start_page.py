@@ -39,7 +39,7 @@ def document(*, simulated: bool) -> tuple[bytes, dict[str, str]]:
     parts = {"style": style, "script": script, "simulated": "yes" if simulated else "no"}
     text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
     policy = (
-        f"default-src 'none'; style-src {_hash(parts['style'])}; script-src {_hash(parts['script'])}; "
+        f"default-src 'none'; style-src {_hash(parts['style'])}; script-src {_hash(parts['script'])}; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return text.encode(), {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}

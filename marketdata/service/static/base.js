@@ -4,12 +4,18 @@ const HOUR = 3_600_000, DAY = 24 * HOUR;
 // Of each resolution [ms], written by the service.
 const WIDTH = {{widths}};
 const WINDOWS = [["3 hours", 3 * HOUR], ["1 day", DAY], ["1 week", 7 * DAY], ["30 days", 30 * DAY], ["1 year", 365 * DAY]];
-const VIEWS = ["books", "prices", "metrics"];
+const VIEWS = ["books", "prices", "metrics"], DRAWN = ["books", "prices"];
 const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10;
+
+// Of the link to simulated data, from whose address it is taken; a link to other data carries none.
+const [, given = null] = location.hash.match(/^#key=([\x21-\x7e]+)$/) ?? [];
+const carried = document.documentElement.dataset.simulated === "yes" ? given : null;
+if (given) history.replaceState(null, "", location.pathname);
 
 let key = null;
 let plan = null;
 let listed = [];
+let period_of_all = [0, 0];
 let following = null;
 let listing = 0;
 let shown = null;

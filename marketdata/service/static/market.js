@@ -1,11 +1,11 @@
 // --- one market -----------------------------------------------------------------------------------------------
 
 const choose = (market, line) => {
-  document.querySelectorAll("#markets tr").forEach((other) => other.removeAttribute("aria-current"));
+  document.querySelectorAll("#markets li").forEach((other) => other.removeAttribute("aria-current"));
   line.setAttribute("aria-current", "true");
   say("");
   if (loading) loading.abort();
-  const views = ["books", "prices"].filter((view) => plan.views.includes(view) && market.coverage[view].length);
+  const views = DRAWN.filter((view) => plan.views.includes(view) && market.coverage[view].length);
   const bounds = views.flatMap((view) => market.coverage[view].flat()).map(Date.parse);
   at("question").textContent = market.question || market.slug || market.id;
   at("question").dir = "auto";
@@ -18,17 +18,23 @@ const choose = (market, line) => {
   const problem = why_not(market, oldest, last);
   if (!problem) { choices(market.tokens); windows(last - first); }
   connect();
-  at("question").focus({ preventScroll: true });
-  at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   at("view").hidden = at("controls").hidden = problem !== "";
   at("view").classList.toggle("no-books", !views.includes("books"));
   at("busy").textContent = problem;
   if (!problem) load();
 };
 
+// To the market that was chosen: on a phone it is below the list.
+const go = () => {
+  at("question").focus({ preventScroll: true });
+  if (at("market").getBoundingClientRect().top > innerHeight / 2) {
+    at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  }
+};
+
 // Why a market cannot be shown; empty if it can.
 const why_not = (market, oldest, last) => {
-  const recorded = ["books", "prices"].filter((view) => market.coverage[view].length);
+  const recorded = DRAWN.filter((view) => market.coverage[view].length);
   if (!recorded.length || !shown.token) return "Neither books nor prices of this market are recorded.";
   if (!shown.views.length) return `Your plan does not allow ${recorded.join(" or ")} of this market.`;
   if (!plan.resolutions.length) return "Your plan allows no resolution.";
@@ -53,7 +59,7 @@ const windows = (recorded) => {
   const some = WINDOWS.filter(([, ms]) => ms >= finest);
   const fitting = some.filter(([, ms], i) => i === 0 || some[i - 1][1] < recorded);
   at("span").replaceChildren(...fitting.map(([text, ms]) => make("option", text, { value: ms })));
-  at("span").value = String(fitting.find(([, ms]) => ms >= DAY)?.[1] ?? fitting[0][1]);
+  at("span").value = String(fitting.findLast(([, ms]) => ms <= 7 * DAY)?.[1] ?? fitting[0][1]);
   shown.span = Number(at("span").value);
 };
 
@@ -105,9 +111,8 @@ const load = async (keep = false) => {
   const kept = keep && shown.points.length ? shown.points[at("time").value].ms : null;
   shown.points = [...points].map(([t, point]) => ({ ms: Date.parse(t), ...point })).sort((a, b) => a.ms - b.ms);
   at("busy").textContent = shown.points.length || !at("message").hidden ? "" : "Nothing in this window.";
-  at("range").textContent = `${minute(start)} to ${minute(end)} UTC, buckets of ${resolution}`;
+  at("range").textContent = `${minute(start)} to ${minute(end)} UTC, buckets of ${resolution}; the line is the price`;
   slide(kept);
-  connect();
 };
 
 const show_nothing = (text) => {
@@ -143,6 +148,7 @@ const select = () => {
   const facts = [["Price", price], ...(!shown.views.includes("books") ? [] : [["Bid", bid], ["Ask", ask], ["Mid", both ? (bid + ask) / 2 : null], ["Spread", both ? ask - bid : null]])];
   at("readout").replaceChildren(...facts.map(([name, value]) => pair([name, probability(value)])));
   ladder(point, both && bid >= ask);
+  connect();
 };
 
 // --- the ladder -----------------------------------------------------------------------------------------------
@@ -167,7 +173,9 @@ const ladder = (point, crossed) => {
     if (side === "asks") rows.reverse();
     at(side).replaceChildren(...rows);
   }
-  at("middle").replaceChildren(none(between(point, sides, crossed), 3));
+  const line = make("tr");
+  line.append(make("td", between(point, sides, crossed), { colspan: 3 }));
+  at("middle").replaceChildren(line);
 };
 
 const blank = () => {

@@ -9,13 +9,14 @@ const open = async (given) => {
     return;
   }
   try {
-    const usage = await request("/v1/usage");
-    at("key-plan").textContent = `Key accepted: plan ${usage.plan}, ${number(usage.limits.requests_per_minute)} requests a minute.`;
     await list(true);
-    at("key-form").hidden = true;
+    at("key-plan").textContent = `Key accepted: plan ${plan.name}, ${number(plan.requests_per_minute)} requests a minute.`;
+    for (const id of ["key-title", "key-form", "key-note"]) at(id).hidden = true;
     at("key-state").hidden = false;
-    const first = document.querySelector("#markets button");
+    const [first] = document.querySelectorAll("#markets button");
     if (first) first.focus({ preventScroll: true });
+    const place = Math.max(0, listed.findIndex((market) => DRAWN.some((view) => plan.views.includes(view) && market.coverage[view].length)));
+    if (listed.length) choose(listed[place], at("markets").children[place]);
   } catch (problem) { fail(at("key-form"))(problem); }
 };
 
@@ -25,9 +26,8 @@ const forget = () => {
   listing += 1;
   if (loading) loading.abort();
   for (const id of ["held", "market", "plans", "key-state", "message"]) at(id).hidden = true;
-  for (const body of document.querySelectorAll("#markets tbody, #plans dl, #ladder tbody")) body.replaceChildren();
-  at("chart").replaceChildren();
-  at("key-form").hidden = false;
+  for (const body of document.querySelectorAll("#markets, #plans dl, #ladder tbody, #chart, #scale")) body.replaceChildren();
+  for (const id of ["key-title", "key-form", "key-note"]) at(id).hidden = false;
   at("key").focus();
   connect();
 };
@@ -40,14 +40,18 @@ const list = async (anew) => {
   const answer = await request("/coverage", params);
   if (turn !== listing) return;
   following = answer.metadata.next_cursor;
-  const body = document.querySelector("#markets tbody");
-  if (anew) body.replaceChildren();
+  if (answer.totals) {
+    at("totals").textContent = sum(answer.totals, answer.markets);
+    const ends = VIEWS.flatMap((view) => answer.totals[view] ? [answer.totals[view].start, answer.totals[view].end] : []).map(Date.parse);
+    period_of_all = [Math.min(...ends), Math.max(...ends)];
+  }
+  const body = at("markets");
+  if (anew) { body.replaceChildren(); listed = []; }
+  listed.push(...answer.data);
   answer.data.forEach((market) => body.append(row(market)));
-  if (!body.children.length) body.append(none(params.search ? "No market has these words." : "This service has no market yet.", 4));
+  if (!body.children.length) body.append(make("li", params.search ? "No market has these words." : "This service has no market yet."));
   at("more").hidden = !following;
   at("held").hidden = false;
-  if (answer.totals) at("totals").textContent = sum(answer.totals, answer.markets);
-  if (anew) listed = answer.data;
   plan = answer.plan;
   show_plan(plan);
   connect();
@@ -65,30 +69,17 @@ const sum = (totals, markets) => {
   return `${many(markets)} listed. Recorded: ${parts.join("; ") || "no history yet"}. Days are UTC.`;
 };
 
-const none = (text, columns) => {
-  const line = make("tr");
-  line.append(make("td", text, { colspan: columns }));
-  return line;
-};
-
 const row = (market) => {
-  const line = make("tr");
-  const name = make("td");
+  const line = make("li");
   const button = make("button", market.question || market.slug || market.id, { type: "button", dir: "auto" });
-  button.addEventListener("click", () => choose(market, line));
-  name.append(button);
-  if (market.slug && market.question) name.append(make("div", market.slug, { class: "quiet slug", dir: "auto" }));
-  // On a narrow screen one line replaces the three columns.
+  button.addEventListener("click", () => { choose(market, line); go(); });
   const same = new Map();
   for (const view of VIEWS.filter((one) => market.coverage[one].length)) {
     const text = period(market.coverage[view]);
     same.set(text, [...(same.get(text) ?? []), view]);
   }
   const texts = [...same].map(([text, views]) => `${views.join(", ")}: ${text}`);
-  name.append(make("div", texts.join("; ") || "no history", { class: "quiet brief" }));
-  line.append(name);
-  const all = VIEWS.flatMap((view) => market.coverage[view].flat()).map(Date.parse);
-  for (const view of VIEWS) line.append(cell(view, market.coverage[view], Math.min(...all), Math.max(...all)));
+  line.append(button, bars(market.coverage), make("div", texts.join("; ") || "no history", { class: "quiet" }));
   return line;
 };
 
@@ -98,16 +89,16 @@ const period = (intervals) => {
   return intervals.length > 1 ? `${days}, ${count(intervals.length - 1, "gap")}` : days;
 };
 
-const cell = (view, intervals, low, high) => {
-  if (!intervals.length) return make("td", "\u2013", { "data-view": view });
-  const out = make("td", period(intervals), { "data-view": view });
-  const bar = draw("svg", { class: "held", viewBox: "0 0 1000 6", preserveAspectRatio: "none", "aria-hidden": "true" });
-  const scale = 1000 / Math.max(1, high - low);
-  for (const [start, end] of intervals) {
-    const x = (Date.parse(start) - low) * scale;
-    bar.append(draw("rect", { x, y: 0, height: 6, width: Math.max(3, (Date.parse(end) - low) * scale - x) }));
-  }
-  out.append(bar);
+// A bar for each view, over the time of all markets.
+const bars = (coverage) => {
+  const out = draw("svg", { class: "held", viewBox: "0 0 1000 12", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const [low, high] = period_of_all, scale = 1000 / Math.max(1, high - low);
+  VIEWS.forEach((view, lane) => {
+    for (const [start, end] of coverage[view]) {
+      const x = (Date.parse(start) - low) * scale;
+      out.append(draw("rect", { class: view, x, y: 4 * lane, height: 3, width: Math.max(3, (Date.parse(end) - low) * scale - x) }));
+    }
+  });
   return out;
 };
 

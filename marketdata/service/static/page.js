@@ -17,15 +17,28 @@ const example = () => {
   return {};
 };
 
+// The key that a link carried guards nothing and is shown; any other is read from the environment.
 const connect = () => {
   const { market, view = plan?.views[0] ?? "books", span } = example();
   const name = (market && plain(market.slug, market.id)) ?? "MARKET";
   const [from, to] = span ? span.map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
   const resolution = shown?.resolution ?? (plan?.resolutions ?? Object.keys(WIDTH)).findLast((one) => WIDTH[one] <= HOUR) ?? plan.resolutions[0];
-  at("python").textContent = "import marketdata as md\n" +
-    `client = md.Client("${location.origin}", api_key="YOUR_KEY")\n` +
-    `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")`;
-  at("curl").textContent = `curl -H 'X-API-Key: YOUR_KEY' '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+  const simulated = document.documentElement.dataset.simulated === "yes";
+  const own = carried && key === carried && plain(key);
+  at("code-title").textContent = shown?.points.length ? "The lines that draw it" : "Connect";
+  at("python").textContent = "import marketdata as md\n\n" +
+    (own ? `client = md.Client("${location.origin}", "${own}")\n` : `client = md.Client("${location.origin}")  # the key: MARKETDATA_API_KEY\n`) +
+    `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")\n` +
+    `${view}.md.plot.${view === "books" ? "book" : view}(${[...picture(view), ...(simulated ? ["simulated=True"] : [])].join(", ")})`;
+  at("curl").textContent = `curl -H "X-API-Key: ${own || "$MARKETDATA_API_KEY"}" '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+};
+
+// Time and outcome of the book that is shown.
+const picture = (view) => {
+  if (view !== "books" || !shown) return [];
+  const point = shown.points[at("time").value];
+  const token = shown.token !== shown.market.tokens[0] && plain(shown.token.id);
+  return [...(point?.asks ? [`"${iso(point.ms)}"`] : []), ...(token ? [`token="${token}"`] : [])];
 };
 
 // Yesterday, or the part of it that the plan allows.
@@ -64,5 +77,9 @@ document.querySelectorAll("[data-copy]").forEach((button) => {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", () => copy(button).catch(() => {}));
 });
-addEventListener("resize", () => { if (shown?.points.length) { chart(); select(); } });
+const again = () => { if (shown?.points.length) { chart(); select(); } };
+addEventListener("resize", again);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+at("access").hidden = false;
 connect();
+if (carried) open(carried);
