@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from faults import Act, Ask, ok, refuse
 from marketdata.client.markets import Markets
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.reader import Chunk, Memory, Reader
+from marketdata.fetch.reader import Fetched, Part, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
@@ -30,6 +30,15 @@ Points = dict[tuple[str, int], Any]
 def minutes(count: int, first: int = 0) -> Range:
     """So many minutes from the start of 2026."""
     return Range(START + first * MINUTE, START + (first + count) * MINUTE)
+
+
+def cut(window: Window, buckets: int) -> Iterator[Window]:
+    """The window in parts of so many buckets."""
+    at = window.rng.start
+    while at < window.rng.end:
+        part = window.part(at, buckets)
+        yield part
+        at = part.rng.end
 
 
 @dataclass
@@ -112,16 +121,19 @@ def read(
     *,
     report: Report | None = None,
     strict: bool = False,
-    memory: Memory | None = None,
-) -> list[Chunk]:
+    reader: Reader | None = None,
+) -> list[Fetched]:
     """One window read whole, however many pages it has."""
-    reader = Reader(transport, memory or Memory(), Report() if report is None else report, strict=strict)
-    return [reader.read(window)]
+    report = Report() if report is None else report
+    fetched = (reader or Reader(transport)).read(Part(window), report)
+    assert fetched is not None
+    fetched.note(report, strict=strict)
+    return [fetched]
 
 
 def fetch(transport: Transport, *windows: Window, **options: Any) -> Scheduler:
     """Windows cut and asked as the client does it."""
-    return Scheduler(transport, windows, Markets(transport), **options)
+    return Scheduler(Reader(transport), windows, Markets(transport), **options)
 
 
 def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:

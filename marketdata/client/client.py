@@ -292,8 +292,9 @@ class Client(Generic[Frame]):
         every = [w for view, name, rng in requests for w in whole_windows(view, "market", name, rng, resolution, limit)]
         fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
-            for arrival in fetch:
-                yield arrival.request, arrival.window.rng, arrival.columns, arrival.complete
+            for fetched in fetch:
+                if fetched.window.kind == "market":  # what came of some tokens alone completes no range
+                    yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
         finally:
             fetch.close()
 

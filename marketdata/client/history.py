@@ -23,8 +23,8 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.reader import Memory
-from marketdata.fetch.scheduler import Arrival, Scheduler
+from marketdata.fetch.reader import Fetched, Reader
+from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Data, joined
@@ -56,15 +56,13 @@ class History:
     """Fetches windows and yields what they contain."""
 
     def __init__(self, transport: Transport, options: FetchOptions) -> None:
-        self.transport = transport
         self.markets = Markets(transport)
         self._options = options
-        self._memory = Memory()
+        self._reader = Reader(transport)
 
     def fetch(self, windows: Sequence[Window], report: Report | None, **how: Any) -> Scheduler:
         """The fetch of windows; iterate over it once."""
-        how |= {"memory": self._memory, "report": report, "strict": self._options.strict}
-        return Scheduler(self.transport, windows, self.markets, **how)
+        return Scheduler(self._reader, windows, self.markets, report=report, strict=self._options.strict, **how)
 
     def frames(
         self,
@@ -83,11 +81,11 @@ class History:
         parts: list[Data] = []
         named: dict[str, str] = {}
 
-        def add(arrival: Arrival) -> None:
-            """Add an arrival, unless the same market was requested under another of its names."""
+        def add(fetched: Fetched) -> None:
+            """Add what came of a window, unless the same market was requested under another of its names."""
             nonlocal points
-            window, columns = arrival.window, arrival.columns
-            if window.kind == "market" and named.setdefault(arrival.market_id, window.id) != window.id:
+            window, columns = fetched.window, fetched.columns
+            if window.kind == "market" and named.setdefault(fetched.market_id, window.id) != window.id:
                 return
             if levels is not None and isinstance(columns, Books):
                 columns = columns.cut(levels)
@@ -110,13 +108,13 @@ class History:
         with progress_bar(total=total, desc=view, disable=disable, **look) as bar:
             try:
                 current = 0
-                for arrival in fetch:
+                for fetched in fetch:
                     is_full = points * VIEWS[view].point_bytes >= _FRAME_BYTES
-                    if points and not is_whole and (arrival.request != current or is_full):
+                    if points and not is_whole and (fetched.request != current or is_full):
                         yield collected()
-                    current = arrival.request
-                    add(arrival)
-                    bar.update(arrival.window.buckets)
+                    current = fetched.request
+                    add(fetched)
+                    bar.update(fetched.window.buckets)
                 if points or is_whole:
                     yield collected()
             except MarketDataError as error:
@@ -128,8 +126,8 @@ class History:
                 raise
             except KeyboardInterrupt as stop:
                 rest, resume = fetch.leave()
-                for arrival in rest:
-                    add(arrival)
+                for fetched in rest:
+                    add(fetched)
                 stop.partial, stop.resume = collected(), resume  # type: ignore[attr-defined]
                 raise
             finally:

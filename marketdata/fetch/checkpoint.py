@@ -12,6 +12,8 @@ from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
 _REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised"}
+# Counted once, not for every page.
+_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 # True of real markets: no fault of the service.
 _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
 
@@ -47,7 +49,8 @@ class Report:
                 self.observed[name] += count
                 continue
             refused.append(name)
-            (self.repairs if name in _REPAIRS else self.warnings)[name] += count
+            counts = self.repairs if name in _REPAIRS else self.warnings
+            counts[name] = 1 if name in _ONCE else counts[name] + count
         return refused
 
 

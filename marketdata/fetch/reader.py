@@ -1,13 +1,11 @@
-"""One window, read whole: its pages, verified complete, without duplicates, inside its range.
-
-A window whose pages are not known to be complete is requested again in halves: a smaller one needs fewer cursors.
-"""
+"""One part of a range, read whole: its pages, verified complete, without duplicates, inside its range."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +15,7 @@ import numpy as np
 
 from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError, PaginationStalledError
 from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import IdKind, Window
@@ -27,353 +26,237 @@ from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
-# How often a window of one bucket is requested, and how often a window whose count stays wrong is halved.
+# How often one bucket is requested, and how often a part whose count stays wrong is halved.
 _MOST_TRIES = 3
-_MOST_HALVINGS = 3
-# Pages of a window and its halves together, over the pages that it can have.
+# Pages of a part that came in vain, over the pages that it can have, at which it is given up.
 _BUDGET = 2
-# Why points of a window may be missing: its pages count another number of them, or end with an empty cursor.
-Incomplete = Literal["count", "cursor"]
-# Noted once a fetch, not for every page.
-_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 
 
-@dataclass
-class Memory:
-    """What a client learned from windows for those after them.
+class Fetched(NamedTuple):
+    """What came of a window: all its points if ``complete``, in so many ``pages`` of a market of ``labels`` tokens.
 
-    ``minimums``: (view, id) to the least limit of a market; ``markets``: (kind, id or slug) to the market;
-    ``counts_otherwise``: whether ``metadata.count`` is no number of points, however counted; ``empty_cursor_ends``,
-    ``empty_cursor_lies``: whether an empty ``next_cursor`` was seen at the end, or before it.
+    ``spans`` are the points and buckets of each page behind which another one came; ``notes`` are oddities by name;
+    ``request`` is the place of the range among those that were asked for.
     """
 
-    minimums: dict[tuple[View, str], int] = field(default_factory=dict)
-    markets: dict[tuple[IdKind, str], str] = field(default_factory=dict)
-    counts_otherwise: bool = False
-    empty_cursor_ends: bool = False
-    empty_cursor_lies: bool = False
-
-
-class Chunk(NamedTuple):
-    """All points of a window.
-
-    ``labels`` counts the tokens of the market; ``units`` and ``per_bucket`` count the points, and those of a complete
-    bucket, as the service counts; ``limit`` is the effective page limit; ``notes`` are oddities by name;
-    ``full``: points and buckets of each page behind which another one came.
-    """
-
-    columns: Data
+    window: Window
     market_id: str
-    labels: int
-    units: int
-    per_bucket: int
-    limit: int
+    columns: Data
     complete: bool
     pages: int
+    labels: int
+    spans: tuple[tuple[int, int], ...]
     notes: Counter[str]
-    full: tuple[tuple[int, int], ...] = ()
+    request: int = 0
+
+    def note(self, report: Report, *, strict: bool = False) -> None:
+        """Count it in a report; ``strict``: ContractError for a repair or an oddity."""
+        report.pages += self.pages
+        report.points += len(self.columns)
+        if (refused := report.note(self.notes)) and strict:
+            raise ContractError(f"{self.window}: strict mode refuses {', '.join(sorted(refused))}.")
 
 
-@dataclass
-class Received:
-    """The pages of a window so far, and when they were sent."""
+@dataclass(eq=False)
+class Part:
+    """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
+    ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far. ``fetched``: what
+    came in all; if it ``waits``, that is complete only if what follows says so.
+    """
+
+    window: Window
+    most: int | None = None
+    seen: list[Data] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
-    dates: list[float] = field(default_factory=list)
+    date: float | None = None
+    fetched: Fetched | None = None
+    waits: bool = False
+    tries: int = 1
+    bound: int = 1
 
-    def clear(self) -> None:
-        """Begin anew."""
-        self.pages, self.dates = [], []
+    def halves(self, tries: int) -> list[Part]:
+        """Both halves, or the part itself if it is one bucket; requested for the ``tries``-th time."""
+        windows = self.window.halves() if self.window.buckets > 1 else [self.window]
+        return [Part(window, seen=self.seen, tries=tries, bound=self.bound) for window in windows]
 
-
-class Prefix(NamedTuple):
-    """What came of a window; before ``end`` it lacks nothing if pages have the points of each token in rising order."""
-
-    chunk: Chunk
-    end: int
-
-
-class TooWideError(Exception):
-    """A window has more pages than it should have; cut, its parts can be requested concurrently."""
-
-    def __init__(self, prefix: Prefix) -> None:
-        super().__init__()
-        self.prefix = prefix
-
-
-class Reader:
-    """Reads windows of one fetch; threads share it."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        memory: Memory,
-        report: Report,
-        *,
-        strict: bool = False,
-        stop: threading.Event | None = None,
-    ) -> None:
-        self.report = report
-        self._transport = transport
-        self._memory = memory
-        self._strict = strict
-        self._stop = stop
-        self._lock = threading.Lock()
-        self._noted: set[str] = set()
-        self._labels: dict[str, dict[str, str | None]] = {}
-
-    def read(self, window: Window, most: int | None = None, received: Received | None = None) -> Chunk:
-        """All points of a window; TooWideError if there are more than ``most`` pages. Errors have ``.attempts``.
-
-        ``received`` is filled in with its pages as they come.
-        """
-        before = self.report.requests
-        try:
-            chunk = self._read(window, _Budget(most), received or Received())
-            refused = self.note(chunk)
-            if self._strict and refused:
-                raise ContractError(f"{window}: strict mode refuses {', '.join(sorted(refused))}.")
-        except MarketDataError as error:
-            if error.attempts is None:
-                error.attempts = max(1, self.report.requests - before)
-            raise
-        return chunk
-
-    def _read(self, window: Window, budget: _Budget, received: Received) -> Chunk:
-        """The points of a window, in halves where its pages do not end, or may lack points."""
-        tried = 0
-        while True:
-            received.clear()
-            try:
-                chunk = self._fetch(window, budget, received)
-                why = self._incomplete(window, chunk)
-                return self._halved(window, chunk, budget, why) if why else chunk
-            except LimitTooSmallError as error:
-                least = error.minimum
-                if least is None or not self._limit(window) < least <= LARGEST_LIMIT:
-                    raise
-                self._memory.minimums[window.view, window.id] = least
-                with self._lock:
-                    self.report.note({"limit_raised": 1})
-            except PaginationStalledError:
-                tried += 1
-                budget.most = None  # its halves are requested to their ends
-                self._count_restart()
-                if budget.is_spent or (window.buckets == 1 and tried == _MOST_TRIES):
-                    raise
-                if window.buckets > 1:
-                    before = [page.columns for page in received.pages]
-                    received.clear()  # a window that is requested in halves
-                    parts = [self._read(half, budget, Received()) for half in window.halves()]
-                    return with_all(window, before, _joined(parts))
-
-    def _limit(self, window: Window) -> int:
-        return max(window.limit, self._memory.minimums.get((window.view, window.id), 1))
-
-    def _fetch(self, window: Window, budget: _Budget, received: Received) -> Chunk:
-        """The points of the pages of a window, each once and inside its range; ``received`` is filled in."""
-        window = replace(window, limit=self._limit(window))
-        pages = received.pages
-
-        def bound(page: Page) -> int:
-            least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
-            return -(-window.buckets * _labels(pages) // least) * 2 + 50
-
-        read = partial(self._page, window, received.dates, [])
-        get = partial(self._transport.get, window.segments, read=read, stop=self._stop, counts=self.report)
-        for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
-            budget.requested += 1
-            pages.append(page)
-            budget.bound = max(budget.bound, bound(page))
-            if budget.most is not None and len(pages) >= budget.most and page.next_cursor:
-                raise TooWideError(self.prefix(window, received))
-        return self._chunk(window, received)
-
-    def prefix(self, window: Window, received: Received) -> Prefix:
-        """What came of a window that is not read to its end."""
-        received = Received(list(received.pages), list(received.dates))  # a thread may add to it
-        chunk = self._chunk(window, received)
-        some = [page.columns for page in received.pages if len(page.columns)]
+    def prefix(self) -> tuple[Fetched, int]:
+        """What has come so far; before the time it lacks nothing if pages have points of a token in rising order."""
+        fetched = collected(self.window, list(self.pages), self.date)
+        some = [page.columns for page in self.pages if len(page.columns)]
         rises = all(bool((c.steps() > 0).all()) for c in some) and all(
             before.ts.max() <= after.ts.min() for before, after in pairwise(some)
         )
         # A token that has a point here has come up to here; all of them have where all have a point.
-        at, points = np.unique(chunk.columns.ts, return_counts=True)
-        whole = at[points == chunk.labels]
-        end = int(whole[-1]) if rises and len(whole) else window.rng.start
-        return Prefix(chunk, max(end, window.rng.start))
+        at, points = np.unique(fetched.columns.ts, return_counts=True)
+        whole = at[points == fetched.labels]
+        start = self.window.rng.start
+        return fetched, max(start, int(whole[-1])) if rises and fetched.complete and len(whole) else start
 
-    def note(self, chunk: Chunk) -> frozenset[str]:
-        """Count a chunk in the report; returns what strict mode refuses."""
+
+class Reader:
+    """Reads parts of windows, for all fetches of a client, which share what it learns of the service."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._limits: dict[tuple[View, str], int] = {}  # the least limit that a market needs
+        self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
+        self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
+        self._lock = ForkLock()
+        self._counts_otherwise = False  # metadata.count is no number of points, however counted
+        self._empty_cursors: set[Literal["end", "more"]] = set()  # what was seen to follow an empty next_cursor
+
+    def read(self, part: Part, report: Report, stop: threading.Event | None = None) -> Fetched | None:
+        """All points of a part; None if there are more than ``part.most`` pages. Errors have ``.attempts``."""
+        try:
+            fetched = self._read(part, report, stop)
+            return _with_all(part, fetched) if fetched is not None else None
+        except MarketDataError as error:
+            if error.attempts is None:
+                error.attempts = max(1, len(part.pages))
+            raise
+
+    def _read(self, part: Part, report: Report, stop: threading.Event | None) -> Fetched | None:
+        """All points of a part: of its halves, where its pages do not end, or points may be missing.
+
+        A smaller window needs fewer cursors, and one that fits a page none. One bucket has no halves: it is requested
+        again.
+        """
+        is_one, lacks, fetched = part.window.buckets == 1, "end", part.fetched
+        try:
+            if fetched is None and (fetched := self._follow(part, report, stop)) is None:
+                return None
+            lacks = self._lacks(part, fetched)
+            if not lacks:
+                return fetched
+            if is_one and (lacks == "cursor" or part.tries == _MOST_TRIES):
+                return fetched._replace(complete=False)
+            part.seen.append(fetched.columns)
+        except PaginationStalledError:
+            part.seen += [page.columns for page in part.pages]
+            if len(part.seen) >= _BUDGET * part.bound or (is_one and part.tries == _MOST_TRIES):
+                raise
         with self._lock:
-            new = {name: n for name, n in chunk.notes.items() if name not in self._noted}
-            self._noted |= _ONCE & set(new)
-            self.report.pages += chunk.pages
-            self.report.points += len(chunk.columns)
-            return frozenset(self.report.note({name: 1 if name in _ONCE else n for name, n in new.items()}))
+            report.restarts += 1
+        part.pages = []
+        halves = part.halves(part.tries + (is_one or lacks == "count"))
+        for half in halves if fetched is not None else ():
+            with suppress(PaginationStalledError):
+                half.fetched = self._follow(half, report, stop)
+        came = [half.fetched for half in halves if half.fetched is not None]
+        if fetched is not None and len(came) == len(halves) and self._learn(lacks, part, fetched, came):
+            return merged(part.window, came)
+        parts = [self._read(half, report, stop) for half in halves]
+        return merged(part.window, [fetched for fetched in parts if fetched is not None])
 
-    def _chunk(self, window: Window, received: Received) -> Chunk:
-        """The points of pages, each once and inside the range of the window."""
-        pages, dates, labels = received.pages, received.dates, _labels(received.pages)
-        notes = sum((page.notes for page in pages), Counter())
-        notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
-        notes["cursor_empty"] += pages[-1].next_cursor == ""
-        every: Data = joined([page.columns for page in pages])
-        columns = every.between(window.first_bucket, window.rng.end)
-        notes["outside_range"] += len(every) - len(columns)
-        if (columns.steps() <= 0).any():
-            notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
-            # A bucket that was open when the first page was sent may have changed on a later one.
-            open_from = int(min(dates) * SECOND) - window.resolution.micros + 1 if dates else None
-            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
-        counted = sum(page.points if page.count is None else page.count for page in pages)
-        by_time = counted < sum(page.points for page in pages) and not notes["count_mismatch"]
-        return Chunk(
-            columns=columns,
-            market_id=pages[0].market_id,
-            labels=labels,
-            units=len(np.unique(columns.ts)) if by_time else len(columns),
-            per_bucket=1 if by_time else labels,
-            limit=min([window.limit, *(page.limit for page in pages if page.limit and page.limit >= 1)]),
-            complete=not notes["count_mismatch"],
-            pages=len(pages),
-            notes=+notes,
-            full=_spans(window, [page for page in pages if page.next_cursor]),
-        )
+    def _lacks(self, part: Part, fetched: Fetched) -> str:
+        """What does not show that all points came, if smaller windows can tell."""
+        if fetched.notes["count_mismatch"] and part.tries <= _MOST_TRIES and not self._counts_otherwise:
+            return "count"
+        if not fetched.notes["cursor_empty"] or len(fetched.columns) >= part.window.buckets * fetched.labels:
+            return ""
+        # An empty cursor is believed if it always was the end, and the page has room for one bucket more.
+        last = part.pages[-1]
+        has_room = last.points + fetched.labels <= min(part.window.limit, last.limit or LARGEST_LIMIT)
+        return "" if has_room and self._empty_cursors == {"end"} else "cursor"
 
-    def _page(self, window: Window, dates: list[float], miscounted: list[Data], answer: Answer) -> Page:
+    def _learn(self, lacks: str, part: Part, fetched: Fetched, halves: Sequence[Fetched]) -> bool:
+        """Whether the halves of a part show that all came; and what the service means by a count or an empty cursor."""
+        if lacks == "cursor":
+            is_end = sum(len(half.columns) for half in halves) == len(fetched.columns)
+            self._empty_cursors.add("end" if is_end else "more")
+            return is_end
+        if part.tries == 1 and len(halves) == 2 and not any(half.complete for half in halves):
+            self._counts_otherwise = True
+        return False
+
+    def _follow(self, part: Part, report: Report, stop: threading.Event | None) -> Fetched | None:
+        """The points of a part, page after page; None if there are more than ``part.most``."""
+        part.pages, part.date = [], None
+        name = part.window.view, part.window.id
+        window = replace(part.window, limit=max(part.window.limit, self._limits.get(name, 1)))
+
+        def bound(page: Page) -> int:
+            least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
+            part.bound = max(part.bound, -(-window.buckets * _labels(part.pages) // least) * 2 + 50)
+            return part.bound
+
+        read = partial(self._page, part, window, [])
+        get = partial(self.transport.get, window.segments, read=read, stop=stop, counts=report)
+        try:
+            for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
+                part.pages.append(page)
+                if part.most is not None and len(part.pages) >= part.most and page.next_cursor:
+                    return None
+        except LimitTooSmallError as error:
+            if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
+                raise
+            self._limits[name] = error.minimum
+            with self._lock:
+                report.note({"limit_raised": 1})
+            return self._follow(part, report, stop)
+        return collected(window, part.pages, part.date)
+
+    def _page(self, part: Part, window: Window, miscounted: list[Data], answer: Answer) -> Page:
         """The page of an answer; ContractError if it is invalid, or about something else than the pages before."""
         before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
-        self._transport.check_cursor(page.next_cursor)
+        self.transport.check_cursor(page.next_cursor)
         if page.resolution != window.resolution:
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
-        with self._lock:
-            known = self._memory.markets.setdefault((window.kind, window.id), page.market_id)
-            labels = self._labels.setdefault(page.market_id, {})
-            changed = [x for x, token in page.labels.items() if labels.setdefault(x, token) != token]
+        known = self._markets.setdefault((window.kind, window.id), page.market_id)
         if page.market_id != known:
             raise ContractError(f"{window}: the answer is about market {page.market_id!r}, before it was {known!r}.")
-        if changed:
-            x = changed[0]
-            raise ContractError(f"{window}: token {x!r} was {labels[x]!r} and is now {page.labels[x]!r}.")
+        tokens = self._tokens.setdefault(page.market_id, {})
+        for label, token in page.labels.items():
+            if tokens.setdefault(label, token) != token:
+                raise ContractError(f"{window}: token {label!r} was {tokens[label]!r} and is now {token!r}.")
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
         if page.count not in (page.points, len(np.unique(page.columns.ts))):
             # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
-            if not self._memory.counts_otherwise and (before is None or not same(before, page.columns)):
+            if not self._counts_otherwise and (before is None or not same(before, page.columns)):
                 miscounted += [page.columns] if before is None else []
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
         page.notes.update(answer.notes)
-        if answer.date is not None:
-            dates.append(answer.date)
+        part.date = part.date or answer.date
         return page
 
-    def _incomplete(self, window: Window, chunk: Chunk, halvings: int = _MOST_HALVINGS) -> Incomplete | None:
-        """Why a window may have more points than arrived, if smaller ones can tell."""
-        if chunk.notes["count_mismatch"] and halvings and not self._memory.counts_otherwise:
-            return "count"
-        if not chunk.notes["cursor_empty"] or len(chunk.columns) >= window.buckets * chunk.labels:
-            return None
-        # Nothing says that points are missing if an empty cursor was seen to be the end, and the page has room.
-        has_room = chunk.units + chunk.per_bucket <= chunk.limit
-        return None if has_room and self._memory.empty_cursor_ends and not self._memory.empty_cursor_lies else "cursor"
 
-    def _halved(
-        self, window: Window, chunk: Chunk, budget: _Budget, why: Incomplete, halvings: int = _MOST_HALVINGS
-    ) -> Chunk:
-        """An incomplete window as its halves, which bring what was lost or lies behind an empty cursor."""
-        # One bucket has no halves: where it may lack points it is requested once more.
-        is_one = window.buckets == 1
-        if is_one and why == "cursor":
-            return chunk._replace(complete=False)
-        budget.most = None
-        self._count_restart()
-        halves = (window,) if is_one else window.halves()
-        parts = [self._fetch(half, budget, Received()) for half in halves]
-        if why == "count":
-            if halvings == _MOST_HALVINGS and not is_one and not any(part.complete for part in parts):
-                self._memory.counts_otherwise = True
-        elif sum(len(part.columns) for part in parts) == len(chunk.columns):
-            self._memory.empty_cursor_ends = True
-            return with_all(window, [chunk.columns], _joined(parts))
-        else:
-            self._memory.empty_cursor_lies = True
-        left = 0 if is_one else halvings - 1
-        whole = _joined(
-            [
-                self._halved(half, part, budget, again, left) if (again := self._incomplete(half, part, left)) else part
-                for half, part in zip(halves, parts, strict=True)
-            ]
-        )
-        return with_all(window, [chunk.columns], whole)
-
-    def _count_restart(self) -> None:
-        with self._lock:
-            self.report.restarts += 1
+def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetched:
+    """The points of pages, each once and inside a window; ``date`` is the time when the first one was sent [Unix s]."""
+    notes = sum((page.notes for page in pages), Counter())
+    notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
+    notes["cursor_empty"] += pages[-1].next_cursor == ""
+    every: Data = joined([page.columns for page in pages])
+    columns = every.between(window.first_bucket, window.rng.end)
+    notes["outside_range"] += len(every) - len(columns)
+    if (columns.steps() <= 0).any():
+        notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
+        # A bucket that was open when the first page was sent may have changed on a later one.
+        open_from = int(date * SECOND) - window.resolution.micros + 1 if date is not None else None
+        columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
+    full = [page.columns for page in pages if page.next_cursor and len(page.columns)]
+    spans = tuple((len(c), int(np.ptp(c.ts)) // window.resolution.micros + 1) for c in full)
+    complete, market_id = not notes["count_mismatch"], pages[0].market_id
+    return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), spans, +notes)
 
 
-@dataclass
-class _Budget:
-    """Pages that a window and its halves may cost, and have cost."""
-
-    most: int | None
-    requested: int = 0
-    bound: int = 1
-
-    @property
-    def is_spent(self) -> bool:
-        return self.requested >= _BUDGET * self.bound
-
-
-def _labels(pages: Iterable[Page]) -> int:
-    """Tokens of the market, as its pages name them."""
-    return max([1, *(len(page.labels) for page in pages)])
-
-
-def _joined(parts: Sequence[Chunk]) -> Chunk:
+def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
+    """What came of the parts of a window, in order of time or of several tokens, as one."""
     if len(parts) == 1:
-        return parts[0]
-    first, second = parts
-    return Chunk(
-        columns=joined([first.columns, second.columns]).sort(),
-        market_id=first.market_id,
-        labels=max(first.labels, second.labels),
-        units=first.units + second.units,
-        per_bucket=max(first.per_bucket, second.per_bucket),
-        limit=min(first.limit, second.limit),
-        complete=first.complete and second.complete,
-        pages=first.pages + second.pages,
-        notes=first.notes + second.notes,
-        full=first.full + second.full,
+        return parts[0]._replace(window=window)
+    return Fetched(
+        window=window,
+        market_id=parts[0].market_id,
+        columns=joined([part.columns for part in parts]).sort(),
+        complete=all(part.complete for part in parts),
+        pages=sum(part.pages for part in parts),
+        labels=max(part.labels for part in parts),
+        spans=tuple(span for part in parts for span in part.spans),
+        notes=sum((part.notes for part in parts), Counter()),
     )
-
-
-def _spans(window: Window, pages: Iterable[Page]) -> tuple[tuple[int, int], ...]:
-    """Points and buckets of each page that has points."""
-    some = (page.columns for page in pages if len(page.columns))
-    return tuple((len(c), int(np.ptp(c.ts)) // window.resolution.micros + 1) for c in some)
-
-
-def with_all(window: Window, before: Sequence[Data], chunk: Chunk) -> Chunk:
-    """The points of a window requested again, if they include all that came before; else a ContractError."""
-    if not before:
-        return chunk
-    inside = (columns.between(window.first_bucket, window.rng.end) for columns in before)
-    lost = sorted({key for columns in inside for key in _keys(columns)} - set(_keys(chunk.columns)), key=str)
-    if lost:
-        label, t = lost[0]
-        raise ContractError(
-            f"{window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the service "
-            "lost them, or should not have sent them."
-        )
-    return chunk
-
-
-def _keys(columns: Data) -> Iterable[tuple[str | None, int]]:
-    labels = [token.token_label for token in columns.tokens]
-    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
 
 
 def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
@@ -385,3 +268,27 @@ def same(first: Data, second: Data) -> bool:
     """Whether both have the same points with the same values."""
     again, is_equal = repeated(joined([first, second]).sort())
     return len(again) == len(first) == len(second) and bool(is_equal.all())
+
+
+def _with_all(part: Part, fetched: Fetched) -> Fetched:
+    """What came of a part, if it includes all that came before; else a ContractError."""
+    window = part.window
+    inside = (columns.between(window.first_bucket, window.rng.end) for columns in part.seen)
+    before = {key for columns in inside for key in _keys(columns)}
+    if lost := sorted(before - set(_keys(fetched.columns) if before else ()), key=str):
+        label, t = lost[0]
+        raise ContractError(
+            f"{window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the service "
+            "lost them, or should not have sent them."
+        )
+    return fetched
+
+
+def _labels(pages: Iterable[Page]) -> int:
+    """Tokens of the market, as its pages name them."""
+    return max([1, *(len(page.labels) for page in pages)])
+
+
+def _keys(columns: Data) -> Iterable[tuple[str | None, int]]:
+    labels = [token.token_label for token in columns.tokens]
+    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Literal
 
-from marketdata.points.views import View
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
@@ -86,6 +86,10 @@ class MarketInfo:
     start: int | None = None
     end: int | None = None
 
+    def labels(self, window: Window) -> int:
+        """Tokens that a bucket of a window can have points of; 0: not known."""
+        return len(self.tokens) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
+
     def parts(self, window: Window) -> list[tuple[Range, bool]]:
         """The range cut where the market begins and ends, and whether each part lies inside."""
         width, (start, end) = window.resolution.micros, window.rng
@@ -147,12 +151,3 @@ class Spans:
     def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
         first, second = zip(*pairs, strict=True)
         return sum(first), sum(second)
-
-
-def cut(window: Window, buckets: int) -> Iterator[Window]:
-    """The window in parts of so many buckets."""
-    at = window.rng.start
-    while at < window.rng.end:
-        part = window.part(at, buckets)
-        yield part
-        at = part.rng.end

@@ -31,6 +31,7 @@ from marketdata.errors import RateLimitError
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.retry import Failure
 from marketdata.fetch.http.transport import Answer, Transport
+from marketdata.fetch.reader import Reader
 from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Token
@@ -203,7 +204,7 @@ def ours(rate: int, latency: float, pages: int) -> Outcome:
     clock, window = EventClock(), Sliding(rate)
     transport = Far(window, latency, clock)
     asked, needed = markets(pages)
-    points = sum(len(arrival.columns) for arrival in Scheduler(transport, asked, Markets(transport)))
+    points = sum(len(arrival.columns) for arrival in Scheduler(Reader(transport), asked, Markets(transport)))
     assert points == 2 * sum(len(there(0, r.buckets)) for r in asked)
     return Outcome(clock.monotonic(), needed, window.passed, window.refused)
 

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import cut
 
-from marketdata.fetch.windows import MarketInfo, Spans, Window, cut
+from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 

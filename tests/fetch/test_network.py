@@ -669,13 +669,14 @@ import sys
 from marketdata.client.markets import Markets
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import Scheduler
-from marketdata.fetch.windows import Window, cut
+from marketdata.fetch.reader import Reader
+from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 
 transport = Transport(sys.argv[1], "k" * 20)
-windows = list(cut(Window("prices", "market", "m", Range(0, 10**11), Resolution.M1), 100))
-fetching = Scheduler(transport, windows, Markets(transport))
+windows = [Window("prices", "market", "m", Range(k, k + 10**9), Resolution.M1) for k in range(0, 10**11, 10**9)]
+fetching = Scheduler(Reader(transport), windows, Markets(transport))
 try:
     list(fetching)
 except KeyboardInterrupt:

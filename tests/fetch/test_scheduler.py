@@ -14,7 +14,7 @@ import pytest
 from faults import HANG_UP, Act, Ask, FaultServer, ok, refuse
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
+from oracle import DATE, MINUTE, START, Oracle, cut, expected, fetch, minutes, rows
 
 from marketdata.client.markets import Markets
 from marketdata.clock import Clock
@@ -23,7 +23,7 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import THREAD, worker_count
-from marketdata.fetch.windows import MarketInfo, Window, cut
+from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
 
@@ -107,37 +107,22 @@ def test_a_point_each_half_hour_takes_one_request(server: FaultServer, transport
     assert len(server.asks) <= 2
 
 
-@pytest.mark.parametrize("first", ["record", "window"])
 @pytest.mark.parametrize(
     ("before", "behind", "pages"),
     [(10**6, 300_000, 20), (10**6, 2000, 20), (-1000, 300_000, 10), (-3000, 300_000, 0), (10**6, -100, 0)],
     ids=["whole life", "begins within", "ends within", "ended before", "begins later"],
 )
 def test_the_life_of_a_market_bounds_a_long_range(
-    server: FaultServer, transport: Transport, before: int, behind: int, pages: int, first: str
+    server: FaultServer, transport: Transport, before: int, behind: int, pages: int
 ) -> None:
-    """Whether its record or its first window comes first, what lies outside of the life is asked in one request each.
-
-    What is there all the same arrives.
-    """
+    """What lies outside of the life of a market is asked in one request a side; what is there all the same arrives."""
     oracle = Oracle.of_prices(2000)
     start, end = START - before * MINUTE, START + behind * MINUTE
     for t in (START - 900_000 * MINUTE, START + 200_000 * MINUTE):
         oracle.points["Yes", t] = 0.5
     record = {"id": "m1", "tokens": [{"id": "1"}, {"id": "2"}], "start_date": to_text(START)}
     record["end_date"] = to_text(START + 2000 * MINUTE)
-    answered = {"record": threading.Event(), "window": threading.Event()}
-
-    def answer(ask: Ask) -> Act:
-        kind = "record" if ask.path == "/v1/markets/slug" else "window"
-        if ask.path != "/v1/usage" and kind != first:
-            assert answered[first].wait(10.0)
-        act = ok(record) if kind == "record" else oracle(ask)
-        # The other one is answered a moment after this one has left.
-        threading.Timer(0.1, answered[kind].set).start()
-        return act
-
-    server.answer = answer
+    server.answer = lambda ask: ok(record) if ask.path == "/v1/markets/slug" else oracle(ask)
     there = {key: value for key, value in oracle.points.items() if start <= key[1] < end}
     range_ = Window("prices", "market", "slug", Range(start, end), Resolution.M1)
     assert sorted(rows(fetch(transport, range_))) == expected(there)
@@ -292,7 +277,7 @@ def test_a_fetch_that_cannot_go_on_is_no_hang(
     transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing is on its way, and nothing of what is left can be requested, an error says whose it is."""
-    monkeypatch.setattr("marketdata.fetch.scheduler._Source.take", lambda source, workers: None)
+    monkeypatch.setattr("marketdata.fetch.scheduler.Scheduler._take", lambda scheduler: None)
     with pytest.raises(RuntimeError, match="an error in marketdata"):
         list(fetch(transport, oracle.request(3000)))
 

@@ -28,7 +28,7 @@ from marketdata.errors import (
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.reader import Memory
+from marketdata.fetch.reader import Reader
 from marketdata.fetch.windows import Window
 from marketdata.times import parse_iso
 
@@ -643,13 +643,13 @@ def test_limit_too_small(server: FaultServer, transport: Transport, oracle: Orac
         return refuse(400, TOO_SMALL.format(2)) if int(ask.params["limit"]) < 2 else oracle(ask)
 
     server.answer = answer
-    memory, report = Memory(), Report()
+    reader, report = Reader(transport), Report()
     few = oracle.request(5, limit=1)
     want = [r for r in expected(oracle.points) if r[1] < START + 5 * MINUTE]
-    assert fetched(transport, few, memory=memory, report=report) == want
+    assert fetched(transport, few, reader=reader, report=report) == want
     assert report.repairs == {"limit_raised": 1}
     assert len(server.asks) == 6
-    assert fetched(transport, few, memory=memory) == want
+    assert fetched(transport, few, reader=reader) == want
     assert len(server.asks) == 11
 
 
@@ -841,10 +841,10 @@ def test_not_found_midway(server: FaultServer, transport: Transport, oracle: Ora
 def test_slug_names_another_market(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A slug that meanwhile names another market is an error: slugs are names, not ids."""
     server.answer = oracle
-    memory = Memory()
-    fetched(transport, oracle.request(COUNT), memory=memory)
+    reader = Reader(transport)
+    fetched(transport, oracle.request(COUNT), reader=reader)
     oracle.market_id = "another"
-    error = fails(transport, oracle.request(COUNT), ContractError, memory=memory)
+    error = fails(transport, oracle.request(COUNT), ContractError, reader=reader)
     assert "'another'" in str(error)
 
 

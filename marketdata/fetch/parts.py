@@ -1,0 +1,236 @@
+"""How a range is cut into parts: by the pages that came, from the front, and by token where a market is too wide."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from marketdata.fetch.reader import Fetched, Part, merged, same
+from marketdata.fetch.windows import AT_ONCE, MarketInfo, Spans, Window
+from marketdata.points.columns import Data
+from marketdata.times import Range
+from marketdata.wire.models import LARGEST_LIMIT
+
+# From so many pages on, a request to learn when a market was active is worth its cost.
+_WORTH_INFO = 20
+# Pages of a part: in memory at once, and fetched again if one of them fails.
+_CHAIN = 16
+# Pages beyond twice the expected ones before a part is cut anew.
+_SLACK = 2
+
+
+class Track:
+    """The range of one market or token: a first part of one page shows how many buckets the pages of others span.
+
+    ``parts``, in order of time, are requested or wait to be yielded; ``rest`` is in no part yet; ``at`` is how far the
+    track was yielded. ``labels``: tokens of the market, 0 if that is not known.
+    """
+
+    def __init__(self, window: Window, info: MarketInfo, *, is_one_of_many: bool) -> None:
+        self.window = window
+        self.parts: list[Part] = []
+        self.rest = [window.rng]
+        self.at = window.rng.start
+        self.labels = info.labels(window)
+        self._todo: deque[Part] = deque()
+        self._info = info
+        self._is_one_of_many = is_one_of_many
+        self._spans = Spans()
+        self._seen: list[Data] = []  # what came and is requested again
+        self._first = window.rng.start  # before this, a page had no points
+        self._rises = False  # whether the order of its pages was seen to be that of time
+
+    @property
+    def next(self) -> int | None:
+        """Where the part begins that is requested next; None: all is requested."""
+        return self._todo[0].window.rng.start if self._todo else self.rest[0].start if self.rest else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be yielded before the next part is requested."""
+        at = self.at
+        for part in self.parts:
+            if part.window.rng.start == at and part.fetched is not None:
+                at = part.window.rng.end
+        return bool(self._todo) or self.next == at
+
+    @property
+    def done(self) -> int:
+        """The time before which it is complete."""
+        at = self.at
+        for part in self.parts:
+            if part.window.rng.start == at and part.fetched is not None and not part.waits:
+                at = part.window.rng.end
+        return at
+
+    def take(self, workers: int) -> Part:
+        """The next part, as one of so many that are requested at once."""
+        if self._todo:
+            return self._todo.popleft()
+        part = self._cut(replace(self.window, rng=self.rest.pop(0)), workers)
+        part.seen = list(self._seen)
+        insort(self.parts, part, key=_start)
+        return part
+
+    def _cut(self, rest: Window, workers: int) -> Part:
+        """The first part of a range that is in no part, as wide as the pages that came say."""
+        if not self._spans.known:
+            is_small = rest.buckets <= AT_ONCE * max(1, rest.limit // (self.labels or 2))
+            return Part(rest, None if is_small else 1)
+        # Data may lie outside the active range of a market; where there is none, one request says so.
+        rng, is_active = self._info.parts(rest)[0]
+        window, pages = replace(rest, rng=rng), 1
+        if is_active:
+            free = max(1, workers - sum(part.fetched is None for part in self.parts))
+            begin = max(rng.start, min(self._first, rng.end - 1))
+            left = replace(window, rng=Range(begin, rng.end))
+            buckets, pages = self._spans.width(left.buckets, free, rest.limit, _CHAIN, many=self._is_one_of_many)
+            window = replace(window, rng=Range(rng.start, left.part(begin, buckets).rng.end))
+        if window.rng.end < rest.rng.end:
+            self.rest.insert(0, Range(window.rng.end, rest.rng.end))
+        return Part(window, 2 * pages + _SLACK)
+
+    def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:
+        """Take in what came of a part; None: of its first pages. Yields what came before and is complete by that."""
+        part.fetched = fetched
+        if fetched is None:
+            part = self._divide(part)
+        elif self._info.parts(part.window)[0][1]:
+            self._spans.see(len(fetched.columns), part.window.buckets, fetched.labels, fetched.spans)
+        yield from self._confirm(part)
+
+    def _divide(self, part: Part) -> Part:
+        """Replace a part by the one that has come, which waits for what follows; what is left is cut again."""
+        came, end = part.prefix()
+        window = part.window
+        points = sum(points for points, _ in came.spans)
+        # Pages that are not in time order span more, together, than the window has.
+        buckets = min(window.buckets, sum(buckets for _, buckets in came.spans) if points else window.buckets)
+        self._spans.see(points, buckets, came.labels, came.spans)
+        self._first = int(came.columns.ts.min()) if len(came.columns) else window.rng.start
+        seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
+        self._seen = [columns for columns in seen if len(columns)]
+        self.parts.remove(part)
+        insort(self.rest, Range(end, window.rng.end))
+        first = Part(replace(window, rng=Range(window.rng.start, end)), seen=[came.columns], fetched=came, waits=True)
+        if end > window.rng.start:
+            insort(self.parts, first, key=_start)
+        return first
+
+    def _confirm(self, part: Part) -> Iterator[Fetched]:
+        """What came before a part is complete if it brings the last bucket again, equal, and later ones."""
+        start, after = part.window.rng.start, part.fetched
+        for before in self.parts:
+            if not before.waits or before.window.rng.end != start or before.fetched is None or after is None:
+                continue
+            before.waits = False
+            both = [f.columns.between(start, start + part.window.resolution.micros) for f in (before.fetched, after)]
+            labels = self.labels or max(2, before.fetched.labels)  # a market has two tokens or more
+            is_later = after.columns.ts.max(initial=0) > before.fetched.columns.ts.max()
+            if before.fetched.labels == after.labels == labels and is_later and same(*both):
+                self._rises = True
+                yield _cut_off(before.window, before.fetched, start)
+            else:
+                before.fetched = None
+                self._todo.append(before)
+
+    def keep(self) -> Iterator[Fetched]:
+        """Keep what came of parts on their way when a fetch ends, where pages were seen to be in time order."""
+        for part in list(self.parts) if self.labels else ():
+            if part.fetched is None and part.pages:
+                yield from self._confirm(self._divide(part))
+        for part in self.parts if self._rises else ():
+            if part.waits and part.fetched is not None and part.fetched.labels == self.labels:
+                part.waits = False
+                yield _cut_off(part.window, part.fetched, part.window.rng.end)
+
+    def pop(self, end: int) -> list[Fetched]:
+        """What came before a time up to which all is complete."""
+        out: list[Fetched] = []
+        for part in self.parts:
+            if part.window.rng.start < end and part.fetched is not None:
+                out.append(_cut_off(part.window, part.fetched, end))
+                part.window = replace(part.window, rng=Range(out[-1].window.rng.end, part.window.rng.end))
+        self.parts = [part for part in self.parts if part.window.rng.start < part.window.rng.end]
+        self.at = end
+        return out
+
+    def leave(self) -> tuple[list[Fetched], list[Window]]:
+        """What is complete behind a gap, and the windows that are left to request."""
+        ends = [(part.window, part.fetched) for part in self.parts if part.fetched is not None and not part.waits]
+        done = [_cut_off(window, fetched, window.rng.end) for window, fetched in ends]
+        edges = [self.at, *(edge for window, _ in ends for edge in window.rng), self.window.rng.end]
+        left = [Range(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+        return done, [replace(self.window, rng=rng) for rng in left]
+
+
+class Job:
+    """One window as requested: a track, or one for each token of a market that has more than a page has points."""
+
+    def __init__(self, index: int, window: Window, info: MarketInfo | None, *, is_one_of_many: bool) -> None:
+        self.index = index
+        self.window = window
+        self.at = window.rng.start
+        self.points = 0
+        self.tracks: list[Track] = []
+        self._is_one_of_many = is_one_of_many
+        self.needs_info = info is None and self.pages > _WORTH_INFO
+        if not self.needs_info:
+            self.begin(info or MarketInfo())
+
+    @property
+    def pages(self) -> int:
+        """Pages of a market of two tokens, if every bucket has its points."""
+        labels = MarketInfo().labels(self.window) or 2
+        return -(-self.window.buckets * labels // self.window.limit)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it was yielded."""
+        return self.at >= self.window.rng.end
+
+    @property
+    def open(self) -> list[Track]:
+        """Tracks that have something to request, the one that is behind first."""
+        return sorted((track for track in self.tracks if track.next is not None), key=lambda track: track.next or 0)
+
+    def begin(self, info: MarketInfo) -> bool:
+        """Begin with what is known of the market, and say whether it is requested by token."""
+        is_wide = info.labels(self.window) > LARGEST_LIMIT
+        # Where a token has no point one request says so, whenever its market was active.
+        windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
+        known = MarketInfo() if is_wide else info
+        many = self._is_one_of_many or is_wide
+        self.tracks = [Track(window, known, is_one_of_many=many) for window in windows]
+        return is_wide
+
+    def pop(self) -> Iterator[Fetched]:
+        """What is complete from the front on."""
+        end = min((track.done for track in self.tracks), default=self.at)
+        if end > self.at:
+            window = replace(self.window, rng=Range(self.at, end))
+            self.at = end
+            got = merged(window, [fetched for track in self.tracks for fetched in track.pop(end)])
+            self.points += len(got.columns)
+            yield got._replace(request=self.index)
+
+    def leave(self, *, in_order: bool) -> tuple[list[Fetched], list[Window]]:
+        """What is complete behind a gap, where order does not matter, and what is left to request."""
+        both = [track.leave() for track in self.tracks]
+        done = [fetched._replace(request=self.index) for some, _ in both for fetched in some]
+        if in_order or not done:
+            return [], [replace(self.window, rng=Range(self.at, self.window.rng.end))]
+        return done, [window for _, windows in both for window in windows]
+
+
+def _start(part: Part) -> int:
+    return part.window.rng.start
+
+
+def _cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
+    """What came of a window before a time."""
+    window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
+    columns: Data = fetched.columns.between(window.first_bucket, window.rng.end)
+    return fetched._replace(window=window, columns=columns)
