@@ -184,6 +184,31 @@ def _plain_pages(app: Any, problem: Exception | None) -> None:
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+# Notebooks whose question is answered elsewhere now, or under another number.
+_MOVED = {
+    "_made/01_first_frames": "tour",
+    "_made/02_books_to_mid_and_spread": "_made/01_books_to_mid_and_spread",
+    "_made/03_resampling_verified": "guides/resample",
+    "_made/04_archive_and_gaps": "guides/archive_gaps",
+    "_made/05_backtest_without_look_ahead": "_made/02_backtest_without_look_ahead",
+    "_made/06_laptop_to_cluster": "_made/03_laptop_to_cluster",
+    "_made/07_a_study_from_question_to_picture": "_made/05_does_the_book_predict",
+    "_made/08_election_night": "_made/06_election_night",
+    "_made/09_is_this_free_money": "_made/07_is_this_free_money",
+    "_made/10_how_good_are_these_forecasts": "_made/08_how_good_are_these_forecasts",
+    "_made/11_start_from_a_recording": "_made/09_start_from_a_recording",
+}
+
+
+def _redirects(app: Any, problem: Exception | None) -> None:
+    """Old addresses lead to where their content is."""
+    if problem is None and app.builder.name == "html":
+        for old, new in _MOVED.items():
+            target = app.builder.get_relative_uri(old, new)
+            text = f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Moved</a>\n'
+            Path(app.builder.get_outfilename(old)).write_text(text, encoding="utf-8")
+
+
 _SECTIONS = re.compile(r"\binterface ((?:section )?)(\d(?:\.\d)?)((?:(?:,| and)\s+\d\.\d)*)")
 
 
@@ -239,3 +264,4 @@ def setup(app: Any) -> None:
     app.connect("source-read", _edit)
     app.connect("missing-reference", _sibling)
     app.connect("build-finished", _plain_pages)
+    app.connect("build-finished", _redirects)
