@@ -68,7 +68,7 @@ def times(x: Any) -> list[float]:
 def lines(figure: Any) -> list[tuple[str, list[float], list[float]]]:
     """What every line of a figure says: its name in the legend, its times and its values."""
     if isinstance(figure, go.Figure):
-        found = [t for t in figure.data if t.type == "scatter" and t.mode == "lines" and t.fill is None]
+        found = [t for t in figure.data if t.type == "scatter" and t.mode.startswith("lines") and t.fill is None]
         return [(t.name or "", times(t.x), list(np.asarray(t.y, float))) for t in found]
     out = []
     for ax in getattr(figure, "figure", figure).axes:
@@ -127,7 +127,7 @@ def test_frames_of_any_kind_and_order_draw_the_same_lines(books, archive, chart:
 def test_price_band_draws_the_mid_of_each_token(books, backend: str) -> None:
     """One line per token holds its mids at their times, and nothing else but breaks."""
     touch = md.bbo(books)
-    drawn = lines(plot.price_band(books, backend=backend))
+    drawn = lines(plot.price_band(books, both=True, backend=backend))
     assert [name for name, _, _ in drawn] == ["Yes", "No"]
     for label, x, y in drawn:
         one = touch[touch["token_label"] == label]
@@ -213,7 +213,7 @@ def test_every_token_of_a_market_of_many_is_drawn(archive, many, backend: str) -
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
     """Tokens are grouped by market, panels carry questions, and the axes of time agree."""
-    figure = plot.price_band(testing.books(markets=3), markets=QUESTIONS, backend=backend)
+    figure = plot.price_band(testing.books(markets=3), markets=QUESTIONS, both=True, backend=backend)
     assert [name for name, _, _ in lines(figure)] == ["Yes", "No"] * 3
     if backend == "plotly":
         titles = [a.text for a in figure.layout.annotations]
@@ -227,6 +227,150 @@ def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
     # In the order of their ids: rain, snow, wind.
     assert titles == [QUESTIONS[m] for m in ("rain", "snow", "wind")]
     assert len(ranges) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_of_two_outcomes_the_first_is_drawn(backend: str) -> None:
+    """One line, of the first token of the record, else of Yes; both if asked for, or where the frame has one only."""
+    prices = testing.prices()
+    (yes, _, first), (no, _, second) = lines(plot.prices(prices, both=True, backend=backend))
+    assert (yes, no) == ("Yes", "No")
+    assert [(name, y) for name, _, y in lines(plot.prices(prices, backend=backend))] == [("Yes", first)]
+    order = prices.loc[prices["token_label"] == "No", "token_id"].iloc[0], prices["token_id"].iloc[0]
+    records = pd.DataFrame({"market_id": ["rain"], "question": ["Rain?"], "token_ids": [list(map(str, order))]})
+    found = lines(plot.prices(prices, markets=records, backend=backend))
+    assert [(name, y) for name, _, y in found] == [("No", second)]
+    assert len(lines(plot.prices(prices[prices["token_label"] == "No"], backend=backend))) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_panels_are_in_order_of_time_and_share_what_they_say(backend: str) -> None:
+    """The market that begins first is in front; names of outcomes and axes are there once."""
+    prices = testing.prices(markets=3)
+    later = prices["ts"] + pd.to_timedelta(prices["market_id"].astype(str).map({"rain": 2, "snow": 1, "wind": 0}), "h")
+    figure = plot.prices(prices.assign(ts=later), markets=QUESTIONS, both=True, backend=backend)
+    if backend == "plotly":
+        titles = [a.text for a in figure.layout.annotations]
+        labels = [axis.title.text for axis in figure.select_yaxes()]
+        legends = [t.name for t in figure.data if t.showlegend]
+    else:
+        panels = figure.figure.axes
+        titles = [one.get_title("left") for one in panels]
+        labels = [one.get_ylabel() for one in panels]
+        legends = [text.get_text() for one in panels if one.get_legend() for text in one.get_legend().get_texts()]
+    assert titles == [QUESTIONS[m] for m in ("wind", "snow", "rain")]
+    assert labels == ["price [probability]", "", "price [probability]"]
+    assert legends == ["Yes", "No"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_point_without_neighbours_is_a_dot(backend: str) -> None:
+    """A line of one point, and a point between two gaps, is marked; others are not."""
+    prices = testing.prices("polars", buckets=40).filter(pl.col("token_label").cast(pl.String) == "Yes")
+    minutes = pl.int_range(pl.len())
+    for frame, at in ((prices[:1], [0]), (prices.filter((minutes < 10) | (minutes == 25)), [11]), (prices[:9], [])):
+        figure = plot.prices(frame, backend=backend)
+        if backend == "plotly":
+            (line,) = figure.data
+            marked = [] if line.mode == "lines" else np.flatnonzero(line.marker.size).tolist()
+        else:
+            (line,) = figure.lines
+            marked = [] if line.get_marker() in ("None", None) else line.get_markevery()
+        assert marked == at
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("chart", ["prices", "price_band"])
+def test_prices_are_spaced_by_log_odds(chart: str, backend: str) -> None:
+    """Ticks are probabilities as far apart as their log-odds; values beyond the ticks are within the chart."""
+    books = testing.books(buckets=3)
+    frame = testing.prices().assign(price=[0.02, 0.5, 1.0] * 2) if chart == "prices" else books
+    figure = getattr(plot, chart)(frame, log_odds=True, backend=backend)
+    wanted = {0.25: -np.log(3), 0.5: 0.0, 0.75: np.log(3)}
+    if backend == "plotly":
+        axis = figure.layout.yaxis
+        label, places = axis.title.text, dict(zip(map(float, axis.ticktext), axis.tickvals, strict=True))
+        assert {tick: places[tick] for tick in wanted} == pytest.approx(wanted)
+        if chart == "prices":
+            assert figure.data[0].y[0] == pytest.approx(np.log(0.02 / 0.98))
+            assert "price %{customdata[0]" in figure.data[0].hovertemplate
+    else:
+        label, forward = figure.get_ylabel(), figure.yaxis.get_transform().transform
+        ticks = forward(np.array(list(wanted)))
+        assert np.diff(ticks).tolist() == pytest.approx([np.log10(3)] * 2)
+        assert {float(t.get_text()) for t in figure.get_yticklabels()} >= set(wanted)
+        assert figure.get_ylim() == pytest.approx((0.02, 0.999) if chart == "prices" else (0.25, 0.75))
+    assert label.endswith("[probability, log-odds scale]")
+
+
+OVER_TIME = {
+    **CHARTS,
+    "depth": lambda b, p, m, **o: plot.depth(b, **o),
+    "book": lambda b, p, m, **o: plot.book(b, **o),
+    "overview": lambda b, p, m, **o: plot.overview(b, m, **o),
+    "outcomes": lambda b, p, m, **o: plot.outcomes(p, **o),
+    "account": lambda b, p, m, **o: plot.account(account_of(pl.from_pandas(b)), **o),
+    "coverage": lambda b, p, m, **o: plot.coverage(COVERED, **o),
+}
+COVERED = pd.DataFrame(
+    {"view": "books", "market_id": "rain", "state": "final", "rows": 1}
+    | {"start": pd.to_datetime(["2026-01-01"], utc=True), "end": pd.to_datetime(["2026-01-02"], utc=True)}
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("chart", OVER_TIME)
+def test_every_chart_over_time_names_moments_and_has_both_themes(chart: str, theme: str, backend: str) -> None:
+    """A moment is a line with its name; the ground is that of the theme."""
+    frames = testing.books(), testing.prices(), testing.metrics()
+    moment = "2026-01-01T00:01:00Z"
+    figure = OVER_TIME[chart](*frames, events={"a jump": moment}, theme=theme, backend=backend)
+    if backend == "plotly":
+        assert "a jump" in [a.text for a in figure.layout.annotations]
+        assert any(shape.x0.startswith("2026-01-01T00:01") for shape in figure.layout.shapes)
+        ground = figure.layout.template.layout.paper_bgcolor
+    else:
+        figure = getattr(figure, "figure", figure)
+        assert "a jump" in texts(figure)
+        ground = mpl.colors.to_hex(figure.get_facecolor())
+    assert (ground == "#ffffff") is (theme == "light")
+
+
+def test_a_chart_without_time_takes_no_moments() -> None:
+    """A moment that could not be drawn is refused, and so is an option that no chart has."""
+    with pytest.raises(md.ConfigError, match="no axis of time"):
+        plot.ladder(testing.books(), token="Yes", events={"a jump": 0})
+    with pytest.raises(TypeError, match="titel"):
+        plot.prices(testing.prices(), titel="A title")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_charts_of_users_look_like_ours_in_the_block_of_a_style(backend: str) -> None:
+    """New figures have our ground and first colour, ours take its theme, and afterwards all is as before."""
+    import matplotlib.pyplot as plt
+
+    before = dict(mpl.rcParams), plotly_default()
+    with plot.style("dark", backend=backend):
+        if backend == "plotly":
+            own = go.Figure(go.Scatter(y=[1, 2])).layout.template.layout
+            ground, first = own.paper_bgcolor, own.colorway[0]
+            ours = plot.prices(testing.prices(), backend=backend).layout.template.layout.paper_bgcolor
+        else:
+            figure, ax = plt.subplots()
+            ground, first = mpl.colors.to_hex(figure.get_facecolor()), ax.plot([1, 2])[0].get_color()
+            ours = mpl.colors.to_hex(plot.prices(testing.prices()).figure.get_facecolor())
+    assert ground == ours == "#0d1117"
+    assert first == "#2f6df6"
+    assert (dict(mpl.rcParams), plotly_default()) == before
+    with pytest.raises(md.ConfigError, match="light, dark"), plot.style("blue"):
+        pass
+
+
+def plotly_default() -> str:
+    from plotly import io
+
+    return str(io.templates.default)
 
 
 def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
@@ -376,7 +520,7 @@ def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str, th
         assert len(list(figure.select_yaxes())) == 3
         assert "simulated data" in figure.layout.title.text
         assert figure.layout.yaxis2.matches == "y", "both books have one axis of prices"
-        assert (figure.layout.paper_bgcolor == "#ffffff") is (theme == "light")
+        assert (figure.layout.template.layout.paper_bgcolor == "#ffffff") is (theme == "light")
     else:
         assert len(figure.axes) == 4
         assert "simulated data" in texts(figure)
@@ -655,7 +799,10 @@ def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
     assert archive.prices(market).md.plot.outcomes(ax) is ax
     assert len(account_of(testing.books("polars")).md.plot.account().figure.axes) == 2
     assert isinstance(books.md.plot.price_band(backend="plotly"), go.Figure)
-    assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__) - {"overview"}
+    assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__) - {
+        "overview",
+        "style",
+    }
 
 
 def account_of(books: pl.DataFrame) -> pl.DataFrame:
@@ -801,7 +948,7 @@ def test_a_null_mid_breaks_its_line_and_nothing_else(ax) -> None:
     middle = books["ts"].unique().sort()[2]
     gone = (nw.col("ts") == middle) & (nw.col("side") == "bid") & (nw.col("token_label").cast(nw.String) == "Yes")
     frame = nw.from_native(books).filter(~gone).to_native()
-    (_, _, yes), (_, _, no) = lines(plot.price_band(frame, ax))
+    (_, _, yes), (_, _, no) = lines(plot.price_band(frame, ax, both=True))
     assert np.isnan(yes).tolist() == [False, False, True, False]
     assert not np.isnan(no).any()
 

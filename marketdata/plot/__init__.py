@@ -18,6 +18,7 @@ from marketdata.plot.charts import (
     overview,
     price_band,
     prices,
+    style,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "overview",
     "price_band",
     "prices",
+    "style",
 ]

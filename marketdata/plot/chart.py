@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.arguments import choice
+
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 BID, ASK = "#12908e", "#e5533d"
 FAINT = "#8c959f"
 FURTHER = "#b3bac2"
 """Colour of the lines for which there is none of their own."""
+
+ODDS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+"""Ticks of an axis of log-odds."""
 
 Array = NDArray[Any]
 
@@ -43,6 +50,24 @@ THEMES = {
         ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8"), "#ffffff",
     ),
 }  # fmt: skip
+
+
+_THEME: ContextVar[str] = ContextVar("theme", default="light")
+
+
+@contextmanager
+def active(theme: str) -> Iterator[None]:
+    """Have charts without a theme of their own take this one."""
+    before = _THEME.set(theme)
+    try:
+        yield
+    finally:
+        _THEME.reset(before)
+
+
+def theme_of(name: str | None) -> Theme:
+    """The theme of a chart: the one given, or the active one."""
+    return THEMES[choice("theme", name or _THEME.get(), THEMES)]
 
 
 @dataclass(frozen=True)
@@ -162,6 +187,8 @@ class Panel:
     """Whether x is time."""
     x_range: tuple[Any, Any] | None = None
     y_range: tuple[float, float] | None = None
+    log_odds: bool = False
+    """Whether y, of probabilities, is spaced by log-odds."""
     square: bool = False
     thousands: str = ""
     """Axes, of "x" and "y", whose numbers are shortened: 12k, 3M."""
@@ -185,11 +212,11 @@ class Chart:
     simulated: bool = False
     heights: Sequence[float] | None = None
     """Relative heights of the rows; equal without them."""
-    shared_x: bool = False
-    """Whether rows of as many panels as the first one have its time axis, panel by panel."""
     widths: Sequence[float] | None = None
     """Relative widths of the panels of a row; equal without them."""
     theme: Theme = THEMES["light"]
+    is_page: bool = False
+    """Whether the whole figure is the answer, not its axes."""
 
     @property
     def panels(self) -> list[Panel]:
@@ -202,6 +229,19 @@ def finite_runs(*columns: Array) -> list[slice]:
     good = np.logical_and.reduce([np.isfinite(c) for c in columns])
     edges = np.flatnonzero(np.diff(np.r_[False, good, False].astype(np.int8)))
     return [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def isolated(y: Array) -> Array:
+    """Positions of values without a neighbour, which no line joins."""
+    good = np.r_[False, np.isfinite(y), False]
+    return np.flatnonzero(good[1:-1] & ~good[:-2] & ~good[2:])
+
+
+def log_odds(p: Array) -> Array:
+    """log(p / (1 - p)) of probabilities, kept within the ticks of its axis."""
+    inside = np.clip(p, ODDS[0], ODDS[-1])
+    places: Array = np.log(inside / (1.0 - inside))
+    return places
 
 
 def decades(limit: float) -> list[tuple[float, str]]:

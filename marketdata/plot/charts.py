@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from marketdata.plot.chart import (
     BID,
     FAINT,
     FURTHER,
+    ODDS,
     PALETTE,
     THEMES,
     Array,
@@ -34,6 +36,8 @@ from marketdata.plot.chart import (
     Line,
     Moment,
     Panel,
+    active,
+    theme_of,
 )
 from marketdata.points import schema
 from marketdata.points.arguments import choice
@@ -44,8 +48,23 @@ from marketdata.tidy.frames import to_frame
 from marketdata.tidy.quotes import bbo
 from marketdata.times import MINUTE, to_micros
 
-Backend = Literal["matplotlib", "plotly"]
 Questions = Mapping[str, str] | Any
+
+
+class Look(TypedDict, total=False):
+    """What every chart takes; see `prices`."""
+
+    title: str | None
+    simulated: bool
+    theme: Literal["light", "dark"] | None
+    backend: Literal["matplotlib", "plotly"]
+
+
+class LookOverTime(Look, total=False):
+    """What every chart over time takes beside that."""
+
+    events: Mapping[str, Any] | None
+
 
 # Panels of a chart: more cannot be read.
 _MOST_PANELS = 60
@@ -75,29 +94,39 @@ def prices(
     ax: Any = None,
     *,
     markets: Questions = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    both: bool = False,
+    log_odds: bool = False,
+    **look: Unpack[LookOverTime],
 ) -> Any:
-    """Draw the price of each token as a line, one panel per market.
+    """Draw the price of each token as a line, one panel per market; of two outcomes the first.
 
     Returns matplotlib Axes or a plotly Figure, y: price [probability], x: start of the bucket [UTC]; gaps of the data
-    are gaps of the line. Of several markets (at most 60) the Axes of the first panel; ``ax.figure.axes`` has all. Of
-    more than six tokens the six with the highest last price are coloured, the others are thin grey lines.
+    are gaps of the line, a point without neighbours is a dot. Of several markets (at most 60, the earliest first) the
+    Axes of the first panel; ``ax.figure.axes`` has all. Of more than six tokens the six with the highest last price are
+    coloured, the others are thin grey lines.
 
     Parameters
     ----------
-    ax, title : matplotlib Axes, str, optional
-        Where to draw a frame of one market (by default a new figure), and the text above (by default its question).
+    ax : matplotlib Axes, optional
+        Where to draw a frame of one market; by default a new figure.
     markets : frame of market records, or mapping of market id to text, optional
-        The questions of the panels; by default shortened ids.
-    simulated, backend : bool, "matplotlib" or "plotly"
-        Mark the chart as simulated; plotly is interactive and needs the extra ``plotly``.
+        The questions of the panels, by default shortened ids; of records also the order of two outcomes, which is Yes,
+        Up or Over first without them.
+    both : bool
+        Draw the second of two outcomes too, which is about what the first leaves of 1.
+    log_odds : bool
+        Space prices by log(p / (1 - p)), so that 1% and 2% are as far apart as 99% and 98%.
+    **look
+        Options of every chart: ``title``, by default the question of the market; ``simulated=True`` marks the chart as
+        simulated; ``theme``, "light" or "dark", by default that of `style`; ``backend``, "matplotlib" or "plotly",
+        which is interactive and needs the extra ``plotly``; and over time ``events``, a mapping of text to time, which
+        names moments.
 
     Examples
     --------
     >>> prices = md.testing.prices()
-    >>> ax = md.plot.prices(prices, markets={"rain": "Will it rain?"})
+    >>> questions = {"rain": "Will it rain?"}
+    >>> ax = md.plot.prices(prices, markets=questions, both=True)
     >>> (
     ...     ax.get_title("left"),
     ...     ax.get_ylabel(),
@@ -108,13 +137,14 @@ def prices(
     table = in_memory(frame, ["prices"])
     counts = [c for c in ("price_count",) if c in table.names]
 
-    def marks(token: _Token, look: _Look) -> Iterator[Line]:
+    def marks(token: _Token, how: _Look) -> Iterator[Line]:
         ts, price, *rest = _broken(token.ts, *(token.columns[c] for c in ("price", *counts)))
         details = [Detail("points", values, ",.0f") for values in rest]
-        yield Line(ts, price, look.name, look.colour, look.width, legend=look.legend, details=details)
+        yield Line(ts, price, how.name, how.colour, how.width, legend=how.legend, details=details)
 
-    rows, title = _by_market(_tokens(table, ["price", *counts]), "price", "price [probability]", marks, markets, title)
-    return _drawn(rows, ax, title, backend, simulated=simulated)
+    tokens = _tokens(table, ["price", *counts])
+    rows = _by_market(tokens, "price", marks, markets, look, both=both, log_odds=log_odds)
+    return draw(rows, ax, **look)
 
 
 def price_band(
@@ -122,17 +152,17 @@ def price_band(
     ax: Any = None,
     *,
     markets: Questions = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    both: bool = False,
+    log_odds: bool = False,
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw the mid of each token of books or bbo as a line, and bid to ask as a band around it; see `prices`.
 
     Returns the chart, y: mid [probability]; grey lines have no band. plotly shows bid, ask and their sizes on hover.
     """
     tokens = _tokens(opened(_touch(frame), ["bbo"]), _TOUCH)
-    rows, title = _by_market(tokens, "mid", "mid [probability]", _band_marks, markets, title)
-    return _drawn(rows, ax, title, backend, simulated=simulated)
+    rows = _by_market(tokens, "mid", _band_marks, markets, look, both=both, log_odds=log_odds)
+    return draw(rows, ax, **look)
 
 
 def depth(
@@ -141,9 +171,7 @@ def depth(
     *,
     token: str | None = None,
     bins: int = 360,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
@@ -151,7 +179,7 @@ def depth(
     0.01, the mean over the snapshots of a column; hatched where the frame has no snapshot. ``token`` is an id or a
     label, by default the first token of the frame's one market (Yes before No). For the others see `prices`.
     """
-    return _drawn([[_depth_panel(_levels(frame), token, bins)]], ax, title, backend, simulated=simulated)
+    return draw([[_depth_panel(*_chosen(frame, token), bins)]], ax, **look)
 
 
 def metrics(
@@ -160,9 +188,7 @@ def metrics(
     *,
     column: str = "volume",
     markets: Questions = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw one metric (``column``) over time, a line per market; see `prices`.
 
@@ -174,10 +200,10 @@ def metrics(
     if column not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     known, tokens = _texts_of_markets(markets), list(_tokens(table, [column]))
-    panel = _metric_panel(tokens, column, known, simulated=simulated)
-    if title is None and len(tokens) == 1:
-        title = known.get(tokens[0].market_id)
-    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+    panel = _metric_panel(tokens, column, known, simulated=look.get("simulated", False))
+    if len(tokens) == 1:
+        look["title"] = look.get("title") or known.get(tokens[0].market_id)
+    return draw([[panel]], ax, **look)
 
 
 def book(
@@ -186,20 +212,16 @@ def book(
     *,
     metrics_frame: Any | None = None,
     token: str | None = None,
-    events: Mapping[str, Any] | None = None,
     bins: int = 720,
-    title: str | None = None,
-    simulated: bool = False,
-    theme: Literal["light", "dark"] = "light",
-    backend: Backend = "matplotlib",
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw the order book of one token through time: mid, bids and asks, the book at one moment, volume beneath.
 
     Returns a Figure, to save with ``figure.savefig("book.png")`` or of plotly ``figure.write_html("book.html")``. Left,
     y: price [probability], x: time [UTC], shade: shares in cells of 0.01, the mean over the snapshots of a column; the
     line is the mid; hatched where the frame has no snapshot. Right: shares at each price and up to it. Beneath: the
-    volume of each hour, if ``metrics_frame`` is given; of a volume that only rises what it rose by. For ``title
-    simulated backend`` see `prices`.
+    volume of each hour, if ``metrics_frame`` is given; of a volume that only rises what it rose by. For the
+    others see `prices`.
 
     Parameters
     ----------
@@ -207,11 +229,8 @@ def book(
         The moment of the book at the right, a dotted line at the left; by default the last snapshot with both sides.
     token : str, optional
         Id or label, by default the first token of the frame's one market (Yes before No).
-    events : mapping of text to time, optional
-        Moments to name.
     bins : int
         Columns of time.
-    theme : {"light", "dark"}
 
     Examples
     --------
@@ -223,17 +242,15 @@ def book(
     ... ]
     ['price of Yes']
     """
-    choice("theme", theme, THEMES)
-    levels = _levels(frame)
-    label, one = _chosen(levels, token)
-    heat, side = _depth_panel(levels, token, bins), Panel("", "shares", time=False, shares_y=True, thousands="x")
+    label, one = _chosen(frame, token)
+    heat, side = _depth_panel(label, one, bins), Panel("", "shares", time=False, shares_y=True, thousands="x")
     side.empty = "no book"
     rows: list[list[Panel | None]] = [[heat, side]]
     if one is not None:
         heat.y_label, heat.y_range = f"price of {label}", (-0.01, 1.01)
         quotes = next(_tokens(opened(bbo(one), ["bbo"]), _TOUCH))
         x, mid = _broken(quotes.ts, quotes.columns["mid"])
-        heat.marks.append(Line(x, mid, "mid", THEMES[theme].line, 1.2))
+        heat.marks.append(Line(x, mid, "mid", theme_of(look.get("theme")).line, 1.2))
         both = quotes.ts[~np.isnan(quotes.columns["mid"])]
         moment = np.datetime64(to_micros(ts, "ts"), "us") if ts is not None else (both if len(both) else quotes.ts)[-1]
         found = shapes.ladder(one, moment.astype(object).replace(tzinfo=UTC))
@@ -242,31 +259,21 @@ def book(
             side.marks.extend(replace(m, in_legend=False) if isinstance(m, Bars) else m for m in sides)
             side.title = f"book at {found['ts'][0]:%-d %b %H:%M}"
             heat.marks.append(Moment(moment, ""))
-        named = events or {}
-        heat.marks += [Moment(np.datetime64(to_micros(time, "events"), "us"), text) for text, time in named.items()]
+        simulated = look.get("simulated", False)
         if metrics_frame is not None and (volume := _volume_panel(metrics_frame, simulated=simulated)).marks:
             heat.x_label = ""
             rows.append([volume, None])
         _share_time([panel for row in rows for panel in row if panel and panel.time], heat)
-    chart = Chart(rows, (11, 6.2), title, simulated, [4, 1][: len(rows)], shared_x=True, widths=(5.2, 1))
-    chart.theme = THEMES[theme]
-    return _backend(backend).draw(chart) if backend == "plotly" else _backend(backend).page(chart)
+    heights = [4, 1][: len(rows)]
+    return draw(rows, size=(11, 6.2), heights=heights, widths=(5.2, 1), is_page=True, **look)
 
 
-def overview(
-    books: Any,
-    metrics_frame: Any | None = None,
-    *,
-    title: str | None = None,
-    simulated: bool = False,
-    theme: Literal["light", "dark"] = "light",
-    backend: Backend = "matplotlib",
-) -> Any:
+def overview(books: Any, metrics_frame: Any | None = None, **look: Unpack[LookOverTime]) -> Any:
     """Draw one market on one page: `book` of its first token, with the volume of its metrics.
 
     Returns a Figure. ``books`` and ``metrics_frame`` are of the same market; for the others see `book` and `prices`.
     """
-    return book(books, metrics_frame=metrics_frame, title=title, simulated=simulated, theme=theme, backend=backend)
+    return book(books, metrics_frame=metrics_frame, **look)
 
 
 def ladder(
@@ -275,16 +282,14 @@ def ladder(
     ax: Any = None,
     *,
     token: str | None = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the book of one token at one time: price up, size along, bids to the left and asks to the right.
 
     Returns the chart, y: price [probability], x: shares at each price, bids negative, with the running total as a line.
     ``ts`` as for `marketdata.ladder`, by default the last snapshot; ``token`` as for `depth`; others see `prices`.
     """
-    label, one = _chosen(_levels(frame), token)
+    label, one = _chosen(frame, token)
     panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
     if one is not None:
         time = ts if ts is not None else one["ts"].max()
@@ -294,8 +299,8 @@ def ladder(
             panel.marks.extend(_sides(rows))
             totals = np.concatenate([_floats(rows[f"{side}_total"]) for side in ("bid", "ask")])
             panel.thousands = "x" if np.nanmax(totals, initial=0.0) >= 1000 else ""
-            title = title or f"{label} at {rows['ts'][0]:%Y-%m-%d %H:%M:%S} UTC"
-    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(7, 5))
+            look["title"] = look.get("title") or f"{label} at {rows['ts'][0]:%Y-%m-%d %H:%M:%S} UTC"
+    return draw([[panel]], ax, size=(7, 5), **look)
 
 
 def calibration(
@@ -306,9 +311,7 @@ def calibration(
     bins: int = 10,
     of: Literal["token", "market"] = "token",
     interval: float | None = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[Look],
 ) -> Any:
     """Draw how often tokens priced at p won, and below how many forecasts were at each price.
 
@@ -325,7 +328,7 @@ def calibration(
     panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
     panel.empty = "no resolved market in the frame"
     if not len(points):
-        return _drawn([[panel]], ax, title, backend, simulated=simulated, size=(5.5, 5.5))
+        return draw([[panel]], ax, size=(5.5, 5.5), **look)
     ends, name = np.array([0.0, 1.0]), "perfectly calibrated"
     panel.marks.append(Line(ends, ends, name, FAINT, 0.9, dashed=True, legend=name))
     panel.marks.append(Line(forecast, outcome, "", PALETTE[0]))
@@ -340,13 +343,12 @@ def calibration(
     if ax is not None:
         area, counts = 20 + 380 * points / points.max(), [_short_number(n) for n in points]
         panel.marks.append(Dots(forecast, outcome, area, counts, PALETTE[0], details))
-        return _drawn([[panel]], ax, title, backend, simulated=simulated)
+        return draw([[panel]], ax, **look)
     panel.x_label = ""
     panel.marks.append(Dots(forecast, outcome, np.full(len(points), 36.0), [""] * len(points), PALETTE[0], details))
     below = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range, thousands="y")
     below.marks.append(Histogram(start, end, points, PALETTE[0], details))
-    size = (5.5, 6.9)
-    return _drawn([[panel], [below]], None, title, backend, simulated=simulated, size=size, heights=(4, 1))
+    return draw([[panel], [below]], size=(5.5, 6.9), heights=(4, 1), **look)
 
 
 def outcomes(
@@ -355,16 +357,15 @@ def outcomes(
     *,
     events: Any = None,
     markets: Questions = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the outcomes of one market, or of one event, stacked through time: each share of the prices of all.
 
     Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
     time [UTC]. Times at which an outcome has no price are gaps. The legend has the six greatest with their last
     values; the others are one area. With ``events``, records as for `marketdata.overround`, the outcomes are the Yes
-    of its markets, named by their questions (``markets``, else the records'). For the others see `prices`.
+    of its markets, named by their questions (``markets``, else the records'); a mapping names moments. For the others
+    see `prices`.
 
     Examples
     --------
@@ -372,25 +373,23 @@ def outcomes(
     >>> [line.get_label() for line in ax.lines]
     ['No 57.0%', 'Yes 43.0%']
     """
+    moments, events = (events, None) if isinstance(events, Mapping) else (None, events)
     by: Literal["market", "event"] = "market" if events is None else "event"
     scaled = probabilities(collected(frame), by=by, events=events)
     found = list(_tokens(opened(scaled, ["series"]), ["probability"]))
     if events is None and (several := len({token.market_id for token in found})) > 1:
         raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
     known = _texts_of_markets(markets if markets is not None else events)
-    if events is None and title is None and found:
-        title = known.get(found[0].market_id)
+    if events is None and found:
+        look["title"] = look.get("title") or known.get(found[0].market_id)
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True)
     panel.marks.extend(_stacked(found, known if events is not None else None))
-    return _drawn([[panel]], ax, title, backend, simulated=simulated)
+    return draw([[panel]], ax, events=moments, **look)
 
 
 def account(
     frame: Any,
-    *,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw an account through time, ``total`` of `marketdata.account`: its profit above, its drawdown below.
 
@@ -430,9 +429,7 @@ def account(
         ]
         below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK, 0.9)]
         above.x_range = below.x_range = (x[0], x[-1]) if x[0] < x[-1] else None
-    chart = Chart([[above], [below]], (10, 5), title, simulated, [3, 1], shared_x=True)
-    library = _backend(backend)
-    return library.draw(chart) if backend == "plotly" else library.draw(chart, None)
+    return draw([[above], [below]], size=(10, 5), heights=(3, 1), **look)
 
 
 def coverage(
@@ -440,9 +437,7 @@ def coverage(
     ax: Any = None,
     *,
     markets: Questions = None,
-    title: str | None = None,
-    simulated: bool = False,
-    backend: Backend = "matplotlib",
+    **look: Unpack[LookOverTime],
 ) -> Any:
     """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
@@ -479,10 +474,68 @@ def coverage(
                 named_states.add(state)
                 panel.marks.append(Bars(at[here], left[here], right[here], 0.7, colour, state, span, in_legend=new))
     size = (10, min(1.2 + 0.2 * len(rows), _TALLEST))
-    return _drawn([[panel]], ax, title, backend, simulated=simulated, size=size)
+    return draw([[panel]], ax, size=size, **look)
 
 
 # --- from a chart to a figure -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def style(
+    theme: Literal["light", "dark"] = "light", *, backend: Literal["matplotlib", "plotly"] = "matplotlib"
+) -> Iterator[None]:
+    """Draw charts of your own as these are drawn: a context manager that sets colours, grid and fonts of the library.
+
+    Returns a context manager. In its block new figures of matplotlib (``rcParams``), or of plotly (the default
+    template), look like ours, and ours take ``theme`` unless they are given another.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> with md.plot.style("dark"):
+    ...     figure, ax = plt.subplots()
+    ...     line = ax.plot([1, 2], [0.4, 0.5])
+    >>> ax.get_facecolor()[:3] == (1.0, 1.0, 1.0)
+    False
+    """
+    choice("theme", theme, THEMES)
+    with _backend(backend).style(THEMES[theme]), active(theme):
+        yield
+
+
+def draw(
+    rows: list[list[Panel | None]],
+    ax: Any = None,
+    *,
+    size: tuple[float, float] | None = None,
+    heights: Sequence[float] | None = None,
+    widths: Sequence[float] | None = None,
+    is_page: bool = False,
+    title: str | None = None,
+    simulated: bool = False,
+    theme: Literal["light", "dark"] | None = None,
+    backend: str = "matplotlib",
+    events: Mapping[str, Any] | None = None,
+) -> Any:
+    """Draw panels with a library, and the moments of ``events`` in those over time."""
+    library = _backend(backend)
+    size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
+    chart = Chart(rows, size, title, simulated, heights, widths, theme_of(theme), is_page=is_page)
+    if events and not any(panel.time for panel in chart.panels):
+        raise ConfigError("events= names moments, and this chart has no axis of time; leave it out.")
+    for text, time in (events or {}).items():
+        moment = np.datetime64(to_micros(time, "events"), "us")
+        for at, row in enumerate(rows):
+            for panel in row:
+                if panel is not None and panel.time and panel.marks:
+                    panel.marks.append(Moment(moment, "" if at else text))
+    if ax is not None and backend == "plotly":
+        raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
+    if ax is not None and len(chart.panels) > 1:
+        raise ConfigError(
+            f"ax= takes one market, the frame has {len(chart.panels)}; filter it on one market_id, or omit ax."
+        )
+    return library.draw(chart) if ax is None else library.draw_on(ax, chart)
 
 
 def _backend(name: str) -> Any:
@@ -491,29 +544,6 @@ def _backend(name: str) -> Any:
     if find_spec(name) is None:
         raise not_installed(f"backend={name!r}", name, "plot" if name == "matplotlib" else name)
     return import_module(f"marketdata.plot.draw_{name}")
-
-
-def _drawn(
-    rows: list[list[Panel | None]],
-    ax: Any,
-    title: str | None,
-    backend: str,
-    *,
-    simulated: bool,
-    size: tuple[float, float] | None = None,
-    heights: Sequence[float] | None = None,
-) -> Any:
-    size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
-    chart = Chart(rows, size, title, simulated, heights, shared_x=len(rows[0]) > 1)
-    panels = len(chart.panels)
-    library = _backend(backend)
-    if backend == "plotly":
-        if ax is not None:
-            raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
-        return library.draw(chart)
-    if ax is not None and panels > 1:
-        raise ConfigError(f"ax= takes one market, the frame has {panels}; filter it on one market_id, or omit ax.")
-    return library.draw(chart, ax)
 
 
 # --- tokens and markets of a frame ------------------------------------------------------------------------------------
@@ -542,11 +572,6 @@ class _Look:
     """Whether the colour is its own."""
 
 
-def _levels(frame: Any) -> pl.DataFrame:
-    levels: pl.DataFrame = to_frame(frames.books(in_memory(frame, ["books"])), "polars")
-    return levels
-
-
 def _touch(frame: Any) -> Any:
     """Best bids and offers in memory; of books only these are read into it."""
     return collected(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
@@ -555,13 +580,15 @@ def _touch(frame: Any) -> Any:
 def _by_market(
     tokens: Iterable[_Token],
     value: str,
-    y_label: str,
     marks: Callable[[_Token, _Look], Iterable[Line | Band]],
     markets: Questions,
-    title: str | None,
-) -> tuple[list[list[Panel | None]], str | None]:
-    """A panel per market, in rows of two; and the title of the chart."""
-    known = _texts_of_markets(markets)
+    look: LookOverTime,
+    *,
+    both: bool,
+    log_odds: bool,
+) -> list[list[Panel | None]]:
+    """A panel per market, those that begin first in front, in rows of two; of one its question becomes the title."""
+    known, first_tokens = _texts_of_markets(markets), _first_tokens(markets)
     by_market: dict[str, list[_Token]] = {}
     for token in tokens:
         by_market.setdefault(token.market_id, []).append(token)
@@ -569,31 +596,45 @@ def _by_market(
         raise ConfigError(
             f"The frame has {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
         )
+    in_time = sorted(by_market.items(), key=lambda item: min(token.ts[0] for token in item[1]))
     panels = []
-    for market_id, own in by_market.items():
-        panel = Panel(y_label, y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
-        looks = _looks(own, value)
-        for token, look in looks:
-            panel.marks.extend(marks(token, look))
+    for market_id, own in in_time:
+        panel = Panel(f"{value} [probability]", y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
+        looks = _looks(own, value, first_tokens.get(market_id))
+        # The other of two outcomes is the same line upside down.
+        for token, how in looks[:1] if len(looks) == 2 and not both else looks:
+            panel.marks.extend(marks(token, how))
         if len(looks) > len(PALETTE):
             most = max(np.nanmax(t.columns[value], initial=0.0) for t in own)
             panel.y_range = (-0.02 * most, 1.02 * most) if most else panel.y_range
+        if log_odds:
+            _space_by_log_odds(panel)
         panels.append(panel)
     if len(panels) < 2:
-        title = title or known.get(next(iter(by_market), ""))
-        only: Panel = panels[0] if panels else Panel(y_label, y_range=(-0.02, 1.02))
+        look["title"] = look.get("title") or known.get(next(iter(by_market), ""))
+        only: Panel = panels[0] if panels else Panel(f"{value} [probability]", y_range=(-0.02, 1.02))
         only.title = ""
-        return [[only]], title
-    first, last = (
-        min(t.ts[0] for some in by_market.values() for t in some),
-        max(t.ts[-1] for some in by_market.values() for t in some),
-    )
+        return [[only]]
+    every = [token.ts for _, own in in_time for token in own]
+    first, last = min(ts[0] for ts in every), max(ts[-1] for ts in every)
     for at, panel in enumerate(panels):
         panel.x_range = (first - (last - first) // 50, last + (last - first) // 50)
         if at < len(panels) - 2:
             panel.x_label = ""
+        if at % 2:
+            panel.y_label = ""
     places: list[Panel | None] = [*panels, None]
-    return [places[at : at + 2] for at in range(0, len(panels), 2)], title
+    return [places[at : at + 2] for at in range(0, len(panels), 2)]
+
+
+def _space_by_log_odds(panel: Panel) -> None:
+    """Ticks and range of an axis of log-odds, as far as the lines go and from 25% to 75% at least."""
+    values = np.concatenate([mark.y for mark in panel.marks if isinstance(mark, Line)] or [np.empty(0)])
+    low = max((p for p in ODDS if p <= np.nanmin(values, initial=0.25)), default=ODDS[0])
+    high = min((p for p in ODDS if p >= np.nanmax(values, initial=0.75)), default=ODDS[-1])
+    panel.log_odds, panel.y_range = True, (low, high)
+    panel.y_label = panel.y_label.replace("]", ", log-odds scale]")
+    panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS if low <= p <= high]
 
 
 def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
@@ -605,16 +646,16 @@ def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
         yield _Token(market, token or "", label or _shortened(token or "", 13), ts[a:b], own)
 
 
-def _looks(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, _Look]]:
-    """The tokens of one market in the order in which they are drawn, each with its look."""
-    ordered = sorted(tokens, key=lambda t: _rank(t.label, t.token_id))
+def _looks(tokens: Sequence[_Token], value: str, first: str | None) -> list[tuple[_Token, _Look]]:
+    """The tokens of one market in the order in which they are drawn, the ``first`` if known, each with its look."""
+    ordered = sorted(tokens, key=lambda t: (t.token_id != first, *_rank(t.label, t.token_id)))
     if len(ordered) <= len(PALETTE):
         return [(t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(ordered, PALETTE, strict=False)]
     ordered.sort(key=lambda t: -_last(t.columns[value]))
-    first, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
+    most, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
     entry = f"{len(rest)} further tokens"
     further = [(t, _Look(t.label, FURTHER, 0.5, entry if t is rest[0] else None, own=False)) for t in rest]
-    return [*further, *((t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(first, PALETTE, strict=True))]
+    return [*further, *((t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(most, PALETTE, strict=True))]
 
 
 def _last(values: Array) -> float:
@@ -627,8 +668,9 @@ def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
     return label.lower() not in {"yes", "up", "over"}, label, token_id
 
 
-def _chosen(levels: pl.DataFrame, token: str | None) -> tuple[str, pl.DataFrame | None]:
-    """Label and rows of the chosen token; None without rows."""
+def _chosen(frame: Any, token: str | None) -> tuple[str, pl.DataFrame | None]:
+    """Label and rows of the chosen token of books; None without rows."""
+    levels: pl.DataFrame = to_frame(frames.books(in_memory(frame, ["books"])), "polars")
     if levels.is_empty():
         return "", None
     rows = levels.select(pl.col(*schema.ID_COLUMNS).cast(pl.String).fill_null("")).unique().rows()
@@ -661,6 +703,15 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
         )
     pairs = zip(_texts(source, key), _texts(source, text), strict=True)
     return {m: t for m, t in pairs if m and t}
+
+
+def _first_tokens(markets: Questions) -> dict[str, str]:
+    """The first token of each market id, by records that have them."""
+    source = None if markets is None or isinstance(markets, Mapping) else in_memory(markets)
+    if source is None or not {"market_id", "token_ids"} <= set(source.names):
+        return {}
+    pairs = zip(_texts(source, "market_id"), source.raw("token_ids"), strict=True)
+    return {market: str(tokens[0]) for market, tokens in pairs if market and tokens is not None and len(tokens)}
 
 
 def _texts(source: Any, name: str) -> list[str | None]:
@@ -733,8 +784,7 @@ def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
     yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
 
 
-def _depth_panel(levels: pl.DataFrame, token: str | None, bins: int) -> Panel:
-    label, one = _chosen(levels, token)
+def _depth_panel(label: str, one: pl.DataFrame | None, bins: int) -> Panel:
     panel = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
         heat, gaps = _heat(one, bins)

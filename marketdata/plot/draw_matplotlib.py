@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import lcm
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from cycler import cycler
+from matplotlib import rc_context
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, NullLocator
 
 from marketdata.plot.chart import (
     ASK,
     FAINT,
+    PALETTE,
     Array,
     Band,
     Bars,
@@ -29,6 +34,7 @@ from marketdata.plot.chart import (
     Panel,
     Theme,
     decades,
+    isolated,
 )
 
 if TYPE_CHECKING:
@@ -49,69 +55,94 @@ class ChartFigure(Figure):
         return out.getvalue()
 
 
-def draw(chart: Chart, ax: Axes | None = None) -> Axes:
-    """Draw on the Axes given, which takes a chart of one panel, or on a new figure; returns the (first) Axes."""
-    if ax is None:
+@contextmanager
+def style(theme: Theme) -> Iterator[None]:
+    """Have figures that are made in the block look like ours."""
+    sides = {f"{axis}tick.{name}": value for axis in "xy" for name, value in (
+        ("color", theme.frame), ("labelcolor", theme.ink), ("labelsize", "small"), ("major.size", 3),
+    )}  # fmt: skip
+    settings: Any = {
+        "figure.facecolor": theme.ground,
+        "figure.edgecolor": theme.ground,
+        "axes.facecolor": theme.ground,
+        "axes.edgecolor": theme.frame,
+        "axes.labelcolor": theme.ink,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": cycler(color=PALETTE),
+        "grid.color": theme.grid,
+        "grid.linewidth": 0.7,
+        "text.color": theme.ink,
+        "legend.frameon": False,
+        "legend.fontsize": "small",
+    }
+    with rc_context(settings | sides):
+        yield
+
+
+def draw(chart: Chart) -> Axes | Figure:
+    """Draw all panels on a new figure: a page that pyplot does not know, or one of pyplot, of which the first Axes."""
+    with style(chart.theme):
+        if chart.is_page:
+            page = ChartFigure(figsize=chart.size, layout="constrained")
+            _fill_figure(page, chart)
+            return page
         import matplotlib.pyplot as plt
 
         figure = plt.figure(figsize=chart.size, layout="constrained")
-        if len(chart.panels) > 1:
-            return _fill_figure(figure, chart)[0]
-        ax = figure.add_subplot()
-    panel = chart.panels[0]
+        return _fill_figure(figure, chart)[0] if len(chart.panels) > 1 else draw_on(figure.add_subplot(), chart)
+
+
+def draw_on(ax: Axes, chart: Chart) -> Axes:
+    """Draw a chart of one panel on Axes, whose colours and grid stay."""
+    [panel] = chart.panels
     _fill_axes(ax, panel, chart.theme)
     _scale(panel, ax, ax, chart.theme)
-    _legend(ax, panel)
+    _legend(ax, panel, set())
     if chart.title:
-        _plain(ax.set_title(chart.title, loc="left", color=chart.theme.ink))
+        _plain(ax.set_title(chart.title, loc="left"))
     if chart.simulated:
         ax.set_title("simulated data", loc="right", fontsize="small", color=ASK)
     return ax
-
-
-def page(chart: Chart) -> ChartFigure:
-    """Draw all panels on one page, unknown to pyplot."""
-    out = ChartFigure(figsize=chart.size, layout="constrained", facecolor=chart.theme.ground)
-    _fill_figure(out, chart)
-    return out
 
 
 def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
     columns = lcm(*(len(row) for row in chart.rows))
     grid = figure.add_gridspec(len(chart.rows), columns, height_ratios=chart.heights, width_ratios=chart.widths)
     theme = chart.theme
+    named: set[tuple[str, str]] = set()
     out: list[Axes] = []
-    top: list[Axes] = []
     for at, row in enumerate(chart.rows):
         width = columns // len(row)
-        shares = chart.shared_x and len(row) == len(chart.rows[0])
+        here: list[tuple[Panel, Axes]] = []
         for column, panel in enumerate(row):
             if panel is None:
                 continue
             place = grid[at, column * width : (column + 1) * width]
-            same_y = out[-1] if panel.shares_y else None
-            of_time = [ax for ax in top if shares and panel.time]
-            ax = figure.add_subplot(place, sharex=of_time[0] if of_time else None, sharey=same_y)
+            same_x = out[0] if out and panel.time and len(row) == len(chart.rows[0]) else None
+            ax = figure.add_subplot(place, sharex=same_x, sharey=out[-1] if panel.shares_y else None)
             _fill_axes(ax, panel, theme)
             if panel.title:
-                title = fill(panel.title, int(chart.size[0] * 11 / len(row)))
-                _plain(ax.set_title(title, loc="left", fontsize="small", color=theme.ink))
+                _plain(
+                    ax.set_title(fill(panel.title, int(chart.size[0] * 11 / len(row))), loc="left", fontsize="small")
+                )
             if not panel.x_label and panel.time:
                 ax.tick_params(labelbottom=False)
                 ax.xaxis.get_offset_text().set_visible(False)
             if panel.shares_y:
                 ax.tick_params(labelleft=False)
-            _legend(ax, panel)
+            _legend(ax, panel, named)
             out.append(ax)
-            top += [ax] if panel.time else []
-        here = out[len(out) - sum(panel is not None for panel in row) :]
-        for panel, ax in zip((panel for panel in row if panel), here, strict=True):
-            _scale(panel, ax, here[-1], theme)
+            here.append((panel, ax))
+        for panel, ax in here:
+            _scale(panel, ax, here[-1][1], theme)
     if chart.title:
-        _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold", color=theme.ink))
+        _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold"))
     if chart.simulated:
-        style = {"boxstyle": "round,pad=0.35", "facecolor": theme.ground, "edgecolor": ASK}
-        figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=ASK, bbox=style)
+        box = {"boxstyle": "round,pad=0.35", "facecolor": theme.ground, "edgecolor": ASK}
+        figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=ASK, bbox=box)
         if not chart.title:
             figure.suptitle(" ")  # room for the box
     return out
@@ -128,32 +159,31 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
                 _heat(ax, mark, theme)
             case Bars():
                 start, end = (date2num(x) if panel.time else x for x in (mark.start, mark.end))
-                style: dict[str, Any] = {"height": mark.height, "color": theme.nothing if mark.hatched else mark.colour}
+                look: dict[str, Any] = {"height": mark.height, "color": theme.nothing if mark.hatched else mark.colour}
                 if mark.in_legend:
-                    style["label"] = mark.name
+                    look["label"] = mark.name
                 if mark.hatched:
-                    style |= {"hatch": "//", "edgecolor": theme.hatch, "linewidth": 0}
-                ax.barh(mark.y, end - start, left=start, alpha=0.9, **style)
+                    look |= {"hatch": "//", "edgecolor": theme.hatch, "linewidth": 0}
+                ax.barh(mark.y, end - start, left=start, alpha=0.9, **look)
             case Histogram():
                 width = mark.end - mark.start
                 ax.bar(mark.start, mark.height, width, align="edge", color=mark.colour, alpha=0.5, ec=theme.ground)
             case Dots():
                 _dots(ax, mark)
             case Moment():
-                ax.axvline(mark.x, color=FAINT, linewidth=0.8, linestyle=":")
-                where: dict[str, Any] = {
-                    "textcoords": "offset points",
-                    "va": "top",
-                    "fontsize": "x-small",
-                    "color": theme.ink,
-                }
-                _plain(ax.annotate(mark.text, (mark.x, 1), (4, -3), xycoords=("data", "axes fraction"), **where))
+                x = date2num(mark.x)
+                ax.axvline(x, color=FAINT, linewidth=0.8, linestyle=":")
+                where: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": "x-small"}
+                _plain(ax.annotate(mark.text, (x, 1), (4, -3), xycoords=("data", "axes fraction"), **where))
     if not panel.marks:
         ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
     if panel.time and panel.marks:
         dates = AutoDateLocator(minticks=3, maxticks=8)
         ax.xaxis.set_major_locator(dates)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(dates, tz="UTC"))
+    if panel.log_odds:
+        ax.set_yscale("logit", nonpositive="clip")
+        ax.yaxis.set_minor_locator(NullLocator())
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:
@@ -165,34 +195,31 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
             axis.set_major_formatter(EngFormatter(sep=""))
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
-    ax.set_facecolor(theme.ground)
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
-    _plain(ax.set_ylabel(panel.y_label, color=theme.ink, fontsize="medium"))
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(theme.frame)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.get_offset_text().set_color(theme.ink)
-    ax.tick_params(colors=theme.ink, labelsize="small", length=3, color=theme.frame)
-    ax.grid(visible=True, color=theme.grid, linewidth=0.7)
-    ax.set_axisbelow(True)
+    _plain(ax.set_ylabel(panel.y_label))
 
 
-def _legend(ax: Axes, panel: Panel) -> None:
-    entries = len(ax.get_legend_handles_labels()[0])
-    if not entries:
+def _legend(ax: Axes, panel: Panel, named: set[tuple[str, str]]) -> None:
+    """The legend, without what one of the panels before has ``named``."""
+    handles, labels = ax.get_legend_handles_labels()
+    colours = {mark.legend: mark.colour for mark in panel.marks if isinstance(mark, Line) and mark.legend}
+    new = [(h, text) for h, text in zip(handles, labels, strict=True) if (text, colours.get(text, "")) not in named]
+    named.update((text, colours.get(text, "")) for text in labels)
+    if not new:
         return
-    if panel.legend_outside or entries > _MOST_ENTRIES:
-        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
-    else:
-        legend = ax.legend(loc="best", frameon=False, fontsize="small", ncols=2 if entries > 1 else 1)
-    _plain(*legend.get_texts())
+    look: dict[str, Any] = {"loc": "best", "ncols": 2 if len(new) > 1 else 1}
+    if panel.legend_outside or len(new) > _MOST_ENTRIES:
+        look = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    _plain(*ax.legend(*zip(*new, strict=True), frameon=False, fontsize="small", **look).get_texts())
 
 
 def _line(ax: Axes, mark: Line) -> None:
-    style: dict[str, Any] = {"color": mark.colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
+    look: dict[str, Any] = {"color": mark.colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
     if mark.dashed:
-        style["linestyle"] = (0, (4, 3))
-    ax.plot(mark.x, mark.y, **style)
+        look["linestyle"] = (0, (4, 3))
+    if len(alone := isolated(mark.y)):
+        look |= {"marker": ".", "markevery": alone.tolist()}
+    ax.plot(mark.x, mark.y, **look)
 
 
 def _heat(ax: Axes, mark: Heat, theme: Theme) -> None:

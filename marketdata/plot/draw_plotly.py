@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import lcm
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+import plotly.io as pio
 from plotly.subplots import make_subplots
 
 from marketdata.plot.chart import (
     ASK,
     FAINT,
+    PALETTE,
     Array,
     Band,
     Bars,
@@ -29,6 +32,8 @@ from marketdata.plot.chart import (
     Theme,
     decades,
     finite_runs,
+    isolated,
+    log_odds,
     thinned,
 )
 
@@ -41,8 +46,35 @@ _MOST_TOGETHER = 8
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
+@contextmanager
+def style(theme: Theme) -> Iterator[None]:
+    """Have figures that are made in the block look like ours."""
+    axis: dict[str, Any] = {"gridcolor": theme.grid, "linecolor": theme.frame, "zeroline": False, "automargin": True}
+    axis["tickfont"] = {"size": 11}
+    pio.templates["marketdata"] = go.layout.Template(
+        layout={
+            "font": {"family": _FONT, "color": theme.ink, "size": 12},
+            "paper_bgcolor": theme.ground,
+            "plot_bgcolor": theme.ground,
+            "colorway": PALETTE,
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+    before, pio.templates.default = pio.templates.default, "marketdata"
+    try:
+        yield
+    finally:
+        pio.templates.default = before
+
+
 def draw(chart: Chart) -> go.Figure:
     """Draw all panels on one interactive figure, as wide as its place on the page."""
+    with style(chart.theme):
+        return _drawn(chart)
+
+
+def _drawn(chart: Chart) -> go.Figure:
     columns = lcm(*(len(row) for row in chart.rows))
     height = chart.size[1] * _PIXELS
     figure = make_subplots(
@@ -92,32 +124,26 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
                 pass  # below, once the axes are known
     x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
     x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
-    look: dict[str, Any] = {
-        "gridcolor": theme.grid,
-        "linecolor": theme.frame,
-        "zeroline": False,
-        "tickfont": {"size": 11},
-        "tickangle": 0,
-    }
     small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
-    x_axis.update(title={"text": panel.x_label, **small}, **look)
-    y_axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}}, **look)
+    x_axis.update(title={"text": panel.x_label, **small}, tickangle=0)
+    y_axis.update(title={"text": _plain(panel.y_label).replace("\n", "<br>"), "font": {"size": 12}}, tickangle=0)
     if panel.time:
-        x_axis.type = "date"
+        x_axis.update(type="date", matches="x" if x != "x" else None)
     for letter, axis in (("x", x_axis), ("y", y_axis)):
         if letter in panel.thousands:
             axis.tickformat = "~s"
     if panel.x_range:
         x_axis.range = _times(np.array(panel.x_range)) if panel.time else panel.x_range
     if panel.y_range:
-        y_axis.range = panel.y_range
+        y_axis.range = _height(np.array(panel.y_range), panel)
     if panel.square:
         x_axis.constrain = "domain"
         y_axis.update(scaleanchor=x, constrain="domain")
     if panel.shares_y:
         y_axis.update(matches="y", showticklabels=False)
-    if panel.y_ticks is not None:
-        y_axis.update(tickvals=[p for p, _ in panel.y_ticks], ticktext=[_plain(t) for _, t in panel.y_ticks])
+    if panel.y_ticks:
+        places, names = zip(*panel.y_ticks, strict=True)
+        y_axis.update(tickvals=_height(np.array(places), panel), ticktext=[_plain(name) for name in names])
     if not panel.marks or (panel.time and not panel.x_label):
         x_axis.showticklabels = False
     inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
@@ -136,17 +162,22 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
 
 def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
     dash = "5px,4px" if mark.dashed else None
-    line = {"color": mark.colour, "width": mark.width * 1.4, "dash": dash}
     at = thinned(mark.y, _MOST_POINTS) if panel.time else np.arange(len(mark.y))
+    y = mark.y[at]
     details = [Detail(d.name, d.values[at], d.form) for d in mark.details]
+    if panel.log_odds:
+        details.insert(0, Detail("price", y, ".4~f"))
+    point = "" if panel.log_odds else "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}"
+    alone = np.isin(np.arange(len(y)), isolated(y))
     return go.Scatter(
         x=_axis(mark.x[at], panel),
-        y=mark.y[at],
-        mode="lines",
-        line=line,
+        y=_height(y, panel),
+        mode="lines+markers" if alone.any() else "lines",
+        marker={"size": np.where(alone, 5, 0)} if alone.any() else None,
+        line={"color": mark.colour, "width": mark.width * 1.4, "dash": dash},
         opacity=mark.alpha,
         **_entry(mark.legend, seen),
-        **_hover(mark.name, "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}", details),
+        **_hover(mark.name, point, details),
     )
 
 
@@ -159,6 +190,7 @@ def _band(mark: Band, panel: Panel) -> list[go.Scatter]:
     x = np.concatenate([part for run in runs for part in (mark.x[run], mark.x[run][::-1], ends)])
     y = np.concatenate([part for run in runs for part in (mark.low[run], mark.high[run][::-1], [np.nan])])
     shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": mark.colour, "opacity": mark.alpha}
+    y = _height(y, panel)
     return [go.Scatter(x=_axis(x, panel), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
 
 
@@ -265,26 +297,24 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> N
     figure.update_layout(
         title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 12}},
         title_font_size=15,
-        font={"family": _FONT, "color": chart.theme.ink, "size": 12},
         legend={"font": {"size": 11}, **legend},
         height=int(height + top + bottom + (24 * (1 + entries // 6) if entries else 0)),
         margin={"l": 56, "r": 16, "t": top, "b": bottom},
-        paper_bgcolor=chart.theme.ground,
-        plot_bgcolor=chart.theme.ground,
         hovermode="x unified" if unified else "closest",
         barmode="overlay",
         dragmode="zoom",
         modebar_remove=["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     )
     figure.update_annotations(font_size=12)
-    if chart.shared_x:
-        for at, row in enumerate(chart.rows):
-            if len(row) == len(chart.rows[0]):
-                figure.update_xaxes(matches="x", row=at + 1)
 
 
 def _axis(values: Array, panel: Panel) -> Any:
     return _times(values) if panel.time else values
+
+
+def _height(values: Array, panel: Panel) -> Array:
+    """Places along y: plotly has no axis of log-odds."""
+    return log_odds(values) if panel.log_odds else values
 
 
 def _times(values: Array) -> Any:
