@@ -154,12 +154,11 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dots of an area [points squared], each with a short text beside it."""
+    """Dots of an area [points squared]."""
 
     x: Array
     y: Array
     area: Array
-    texts: Sequence[str]
     colour: str
     details: Sequence[Detail] = ()
 

@@ -341,11 +341,10 @@ def calibration(
         panel.marks.append(Line(x, y, name, PALETTE[0], 1.2, 0.6, legend=name))
     details = [Detail("forecasts", points, ",.0f")]
     if ax is not None:
-        area, counts = 20 + 380 * points / points.max(), [_short_number(n) for n in points]
-        panel.marks.append(Dots(forecast, outcome, area, counts, PALETTE[0], details))
+        panel.marks.append(Dots(forecast, outcome, 20 + 380 * points / points.max(), PALETTE[0], details))
         return draw([[panel]], ax, **look)
     panel.x_label = ""
-    panel.marks.append(Dots(forecast, outcome, np.full(len(points), 36.0), [""] * len(points), PALETTE[0], details))
+    panel.marks.append(Dots(forecast, outcome, np.full(len(points), 36.0), PALETTE[0], details))
     below = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range, thousands="y")
     below.marks.append(Histogram(start, end, points, PALETTE[0], details))
     return draw([[panel], [below]], size=(5.5, 6.9), heights=(4, 1), **look)
@@ -486,7 +485,7 @@ def style(
 ) -> Iterator[None]:
     """Draw charts of your own as these are drawn: a context manager that sets colours, grid and fonts of the library.
 
-    Returns a context manager. In its block new figures of matplotlib (``rcParams``), or of plotly (the default
+    Returns a context manager. In its block new figures of ``backend``, matplotlib (``rcParams``) or plotly (the default
     template), look like ours, and ours take ``theme`` unless they are given another.
 
     Examples
@@ -727,13 +726,6 @@ def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
 
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
-
-
-def _short_number(number: float) -> str:
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.0f}{letter}"
-    return f"{number:.0f}"
 
 
 # --- numbers that are drawn -------------------------------------------------------------------------------------------

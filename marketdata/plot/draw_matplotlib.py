@@ -9,7 +9,6 @@ from math import lcm
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.collections import QuadMesh
@@ -169,7 +168,7 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
                 width = mark.end - mark.start
                 ax.bar(mark.start, mark.height, width, align="edge", color=mark.colour, alpha=0.5, ec=theme.ground)
             case Dots():
-                _dots(ax, mark)
+                ax.scatter(mark.x, mark.y, s=mark.area, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
             case Moment():
                 x = date2num(mark.x)
                 ax.axvline(x, color=FAINT, linewidth=0.8, linestyle=":")
@@ -239,16 +238,6 @@ def _scale(panel: Panel, ax: Axes, beside: Axes, theme: Theme) -> None:
             bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
             bar.set_label("shares per 0.01: asks below, bids above", fontsize="x-small", color=FAINT)
             bar.outline.set_visible(False)
-
-
-def _dots(ax: Axes, mark: Dots) -> None:
-    ax.scatter(mark.x, mark.y, s=mark.area, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
-    for x, y, text, area in zip(mark.x, mark.y, mark.texts, mark.area, strict=True):
-        # Beside the dot, and inside of the axes.
-        right = x < 0.9
-        shift = ((np.sqrt(area) / 2 + 3) * (1 if right else -1), 0)
-        where: dict[str, Any] = {"ha": "left" if right else "right", "va": "center"}
-        ax.annotate(text, (x, y), shift, textcoords="offset points", fontsize="x-small", color=FAINT, **where)
 
 
 def _plain(*some: Text) -> None:

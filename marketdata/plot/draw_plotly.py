@@ -253,11 +253,8 @@ def _dots(mark: Dots) -> go.Scatter:
     return go.Scatter(
         x=mark.x,
         y=mark.y,
-        mode="markers+text",
+        mode="markers",
         marker={"color": mark.colour, "size": np.sqrt(mark.area) * 1.3, "opacity": 0.75},
-        text=list(mark.texts),
-        textposition=["middle right" if x < 0.9 else "middle left" for x in mark.x],
-        textfont={"size": 10, "color": FAINT},
         showlegend=False,
         **_hover("", "%{x:.3f}, %{y:.3f}", mark.details),
     )
