@@ -341,8 +341,8 @@ def test_a_chart_without_time_takes_no_moments() -> None:
     """A moment that could not be drawn is refused, and so is an option that no chart has."""
     with pytest.raises(md.ConfigError, match="no axis of time"):
         plot.ladder(testing.books(), token="Yes", events={"a jump": 0})
-    with pytest.raises(TypeError, match="titel"):
-        plot.prices(testing.prices(), titel="A title")
+    with pytest.raises(TypeError, match="colour"):
+        plot.prices(testing.prices(), colour="red")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
