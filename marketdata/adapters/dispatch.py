@@ -21,7 +21,7 @@ from narwhals.stable.v2.dependencies import (
 )
 
 from marketdata.adapters import engines, frames, partitions
-from marketdata.adapters.frame import Column, Frame
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
@@ -41,13 +41,13 @@ class Overlap(Exception):  # noqa: N818 no error
 
 def run(
     frame: F,
-    function: Callable[[Frame], Any],
+    function: Callable[[Frame], Native],
     kinds: Iterable[Kind],
     *,
     together: Together = "token",
     further: bool = False,
-    reduce: Callable[[Frame], Any] | None = None,
-    finish: Callable[[Frame], Any] | None = None,
+    reduce: Callable[[Frame], Native] | None = None,
+    finish: Callable[[Frame], Native] | None = None,
     watch: Callable[[Ints], None] | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
@@ -60,20 +60,20 @@ def run(
     parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees the
     times of a frame in memory first, for warnings that all rows decide.
     """
-    frame, kinds = read(frame), tuple(kinds)
+    kinds = tuple(kinds)
     own_frame = frames.of_native(frame)
     if own_frame is not None:
         own_frame.kind = kind_of(own_frame.names, kinds)
         if watch is not None:
             watch(own_frame.integers("ts"))
         return function(own_frame)  # type: ignore[no-any-return]
-    again: Callable[[Any], Any] = partial(run, function=function, kinds=kinds)
+    refuse_narwhals(frame)
+    again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
     if is_dask_dataframe(frame):
         if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
     names = names_of(frame)
-    check_names(names)
     kind = kind_of(names, kinds)
     own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
     if not isinstance(frame, pl.LazyFrame):
@@ -89,7 +89,7 @@ def run(
     return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
 
 
-def at_once(frame: F, function: Callable[[Any], Any]) -> F:
+def at_once(frame: F, function: Callable[[Native], Native]) -> F:
     """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
     if is_dask_dataframe(frame):
         return partitions.apply(frame, function, None, whole=True)  # type: ignore[no-any-return]
@@ -99,7 +99,7 @@ def at_once(frame: F, function: Callable[[Any], Any]) -> F:
 def _put_in_order(frame: F) -> F:
     """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
 
-    def ordered(own: Frame) -> Any:
+    def ordered(own: Frame) -> Native:
         entries = frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
         return frames.rows_to_frame(own, entries.place)
 
@@ -108,8 +108,8 @@ def _put_in_order(frame: F) -> F:
 
 def _finished(
     query: pl.LazyFrame,
-    again: Callable[[Any], Any],
-    finish: Callable[[Frame], Any],
+    again: Callable[[Native], Native],
+    finish: Callable[[Frame], Native],
     kinds: tuple[Kind, ...],
     parts: pl.DataFrame,
 ) -> pl.DataFrame:
@@ -132,31 +132,31 @@ def in_query(
     )  # fmt: skip
 
 
-def opened(native: Any, kinds: Iterable[Kind] | None = None) -> Frame:
+def opened(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     """The columns of a native frame in memory; NotTidyError if its library is unknown, or it is none of ``kinds``."""
     frame = frames.of_native(native)
     if frame is None:
         raise _unknown(native)
-    frame.kind = frame.kind if kinds is None else kind_of(frame.names, kinds)
+    if kinds is None:
+        check_names(frame.names)
+    else:
+        frame.kind = kind_of(frame.names, kinds)
     return frame
 
 
-def in_memory(native: Any, kinds: Iterable[Kind] | None = None) -> Frame:
+def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     """The columns of a frame of any kind, read into memory; NotTidyError if its library is unknown or it is none."""
-    frame = frames.of_native(collected(native))
-    assert frame is not None
-    frame.kind = frame.kind if kinds is None else kind_of(frame.names, kinds)
-    return frame
+    return opened(collected(native), kinds)
 
 
-def series_of(native: Any, what: str, wanted: Iterable[str]) -> Frame:
+def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
     """The columns of a frame of any kind, read into memory, that has these columns."""
     frame = in_memory(native)
     require(what, wanted, frame.names)
     return frame
 
 
-def collected(native: Any) -> Any:
+def collected(native: Native) -> Native:
     """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     native = read(native)
     if is_dask_dataframe(native):
@@ -171,14 +171,14 @@ def collected(native: Any) -> Any:
     return native
 
 
-def distinct_rows(native: Any, names: Sequence[str]) -> Any:
+def distinct_rows(native: Native, names: Sequence[str]) -> Native:
     """The rows of some columns of a lazy frame or one of an engine, each once, where the frame is."""
     if is_dask_dataframe(native):
         return native[list(names)].drop_duplicates()
     return native.select(names).unique() if is_lazy(native) else engines.selected(native, names).distinct()
 
 
-def selected(native: Any, names: Sequence[str]) -> Any:
+def selected(native: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame of any kind."""
     if is_pandas_dataframe(native) or is_dask_dataframe(native):
         return native[list(names)]
@@ -187,25 +187,19 @@ def selected(native: Any, names: Sequence[str]) -> Any:
 
 def read(frame: F) -> F:
     """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
+    refuse_narwhals(frame)
+    return frames.table_of(frame) if frames.is_arrow(frame) else frame
+
+
+def refuse_narwhals(frame: object) -> None:
+    """NotTidyError for a frame of narwhals."""
     if is_narwhals_dataframe(frame) or is_narwhals_lazyframe(frame):
         raise NotTidyError("A narwhals frame is refused; pass frame.to_native().")
-    if not is_batches(frame):
-        return frame
-    import pyarrow as pa
-
-    batches: Any = frame
-    return pa.Table.from_batches([batches]) if isinstance(batches, pa.RecordBatch) else batches.read_all()  # type: ignore[no-any-return]
 
 
-def is_batches(frame: Any) -> bool:
-    """Whether a frame is a batch of Arrow or a reader of batches."""
-    arrow = type(frame).__module__.partition(".")[0] == "pyarrow"
-    return arrow and (hasattr(frame, "read_all") or type(frame).__name__ == "RecordBatch")
-
-
-def names_of(native: Any) -> list[str]:
+def names_of(native: Native) -> list[str]:
     """Names of the columns of a frame of any kind, nothing computed; NotTidyError if its library is unknown."""
-    if is_batches(native):
+    if frames.is_arrow(native):
         return list(native.schema.names)
     if is_lazy(native):
         return native.collect_schema().names()  # type: ignore[no-any-return]
@@ -217,34 +211,34 @@ def names_of(native: Any) -> list[str]:
     return list(frame.names)
 
 
-def is_lazy(frame: Any) -> bool:
+def is_lazy(frame: object) -> bool:
     """Whether a frame is a polars LazyFrame."""
     return isinstance(frame, pl.LazyFrame)
 
 
-def is_dask(frame: Any) -> bool:
+def is_dask(frame: object) -> bool:
     """Whether a frame is one of Dask."""
     return bool(is_dask_dataframe(frame))
 
 
-def is_in_memory(frame: Any) -> bool:
+def is_in_memory(frame: object) -> bool:
     """Whether a frame is one of pandas, polars or Arrow."""
-    return frames.is_native(frame)
+    return is_pandas_dataframe(frame) or isinstance(frame, pl.DataFrame) or frames.is_arrow(frame)
 
 
-def has_grid(frame: Any) -> bool:
+def has_grid(frame: object) -> bool:
     """Whether all rows of a frame can be put on one grid: it is in memory, or a query of polars."""
-    return is_in_memory(frame) or is_lazy(frame) or is_batches(frame)
+    return is_in_memory(frame) or is_lazy(frame)
 
 
-def as_frame_of(native: Any, build: Callable[[Frame], Any]) -> Any:
+def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
     """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
     own = frames.of_native(native)
     out = build(frames.new("polars") if own is None else own)
     return out.lazy() if is_lazy(native) else out
 
 
-def as_kind_of(native: Any, columns: Mapping[str, Column], height: int) -> Any:
+def as_kind_of(native: Native, columns: Mapping[str, Column], height: int) -> Native:
     """A small table as the kind that another frame is, in its session or connection."""
     if is_dask_dataframe(native):
         import dask.dataframe
@@ -255,14 +249,14 @@ def as_kind_of(native: Any, columns: Mapping[str, Column], height: int) -> Any:
     return engines.small(native, table) if engines.is_engine(native) else table
 
 
-def kind_name(frame: Any) -> str:
+def kind_name(frame: object) -> str:
     """The name of a frame's kind for messages: several libraries call theirs DataFrame, and others derive from it."""
     if is_pandas_dataframe(frame):
         return "pandas DataFrame"
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 
 
-def _unknown(frame: Any) -> NotTidyError:
+def _unknown(frame: object) -> NotTidyError:
     return NotTidyError(
         f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
         "Arrow, Dask, Spark and DuckDB frames."

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Codes, Floats, Ints
-from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind, check_names
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
 
+Native = Any
+"""A frame as its library has it."""
 NO_TIME = np.iinfo(np.int64).min
 _NUMBERS = {c for columns in COLUMNS.values() for c in columns} - {"ts", *ID_COLUMNS, "side", "level", *LISTS}
 # Columns of texts that come back in the type that the native frame has for them.
@@ -61,50 +63,42 @@ class Passed(NamedTuple):
 
 # Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
 Column = NDArray[Any] | list[Any] | pl.Series | Lists | Texts | Levels | Values | Passed
+Rule = Callable[[normalization.Raw, str], pl.Series]
 
 
 class Frame:
     """Some rows of a native frame; a library says how its columns are read and made in a class of its own."""
 
-    def __init__(self, native: Any, names: list[str], kind: Kind = "series") -> None:
-        check_names(names)
+    def __init__(self, native: Native, names: list[str], kind: Kind = "series") -> None:
         self.native, self.names, self.kind = native, names, kind
         self.ids = [c for c in ID_COLUMNS if c in names]
+        self.keys = [c for c in self.ids if c != "token_label"]
+        """The columns that identify tokens (markets)."""
         self.rows: Ints | None = None
-        self.relabelled = False
-        self._found: dict[tuple[str, str], Any] = {}
-        self._before: tuple[Frame, Ints] | None = None
+        self._converted: dict[tuple[str, Rule], NDArray[Any]] = {}
 
     def __len__(self) -> int:
-        return self._count() if self.rows is None else len(self.rows)
+        return len(self.native) if self.rows is None else len(self.rows)
 
     # What a library says
 
     @abstractmethod
-    def _count(self) -> int:
-        """Number of rows of the native frame."""
-
-    @abstractmethod
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> normalization.Raw:
         """A column as a polars Series, or as a list of objects."""
 
     @abstractmethod
-    def fast(self, name: str) -> Any:
-        """A column of a tidy type as an array without a look at it: missing times, codes and levels are the least."""
-
-    @abstractmethod
-    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
-        """Texts of some rows of the native frame; None: not cheaper than by `raw`."""
+    def fast(self, name: str) -> NDArray[Any] | None:
+        """`integers` of a column of a tidy type, without a copy; a missing time or code is the least."""
 
     @abstractmethod
     def is_tidy(self, name: str) -> bool:
         """Whether rows of a column can be passed on as a column of tidy frames."""
 
     @abstractmethod
-    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+    def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """A native frame; texts of a column that this one has come in its type."""
 
-    def matrix(self, ts: Ints, names: list[str], values: Any) -> Any:
+    def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
         """A native frame of a row per time with a column of numbers per name; of pandas indexed by ``ts``."""
         columns: dict[str, Column] = {"ts": ts.view("M8[us]")}
         return self.build({**columns, **{name: values[:, i] for i, name in enumerate(names)}}, len(ts))
@@ -114,14 +108,14 @@ class Frame:
     def take(self, rows: Ints) -> Self:
         """The rows at these positions, in this order."""
         out = copy.copy(self)
-        out._found, out._before = {}, (self, rows)  # noqa: SLF001 of this class
-        out.rows = rows if self.rows is None else self.rows[rows]
+        out.rows = self.native_rows(rows)
+        out._converted = {key: values[rows] for key, values in self._converted.items()}  # noqa: SLF001 of this class
         return out
 
     def without(self, name: str) -> Self:
         """The same without a column, whose type is none for what is made."""
         out = copy.copy(self)
-        out.names, out.ids = ([c for c in some if c != name] for some in (self.names, self.ids))
+        out.names, out.ids, out.keys = ([c for c in some if c != name] for some in (self.names, self.ids, self.keys))
         return out
 
     def native_rows(self, rows: Ints | None) -> Ints | None:
@@ -130,41 +124,28 @@ class Frame:
             return self.rows if rows is None else rows
         return np.where(rows < 0, -1, self.rows[rows]) if len(self.rows) else rows
 
+    def integers(self, name: str) -> NDArray[Any]:
+        """``ts``, ``side`` (0 for a bid, 1 for an ask), ``level`` (0 where null), or an id of any name as codes.
+
+        A missing time or code is the least.
+        """
+        found = self.fast(name)
+        return self._read(name, normalization.INTEGERS.get(name, normalization.codes)) if found is None else found
+
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
-        found = self.integers(name)
-        if len(found) and found.min() == NO_TIME:
-            count = int((found == NO_TIME).sum())
-            raise NotTidyError(f"{name} is null in {count} rows; every row needs a time: drop those rows.")
-        return found
+        found = self.integers(name) if name == "ts" else self._read(name, normalization.micros)
+        return _present(found, name, NO_TIME, "a time: drop")
 
     def codes(self, name: str) -> NDArray[Any]:
         """A column of ids as integers, equal where the texts are; NotTidyError if one but of a label is missing."""
         found = self.integers(name)
-        if name != "token_label" and len(found) and found.min() < 0:
-            count = int((found < 0).sum())
-            raise NotTidyError(f"{name} is null in {count} rows; every row needs one: fill or drop those rows.")
-        return found
-
-    def integers(self, name: str) -> NDArray[Any]:
-        """Times, ids (a missing one is the least), ``side`` (0 for a bid, 1 for an ask) or ``level`` (0 where null)."""
-        return self._read("integers", name, self._integers_of)  # type: ignore[no-any-return]
-
-    def other_codes(self, name: str) -> Ints:
-        """A column of ids of any name as integers, -1 where one is missing."""
-        if name in ID_COLUMNS:
-            return self.integers(name)
-        return _physical(normalization.ids(self.raw(name), name, nullable=True))
+        return found if name == "token_label" else _present(found, name, -1, "one: fill or drop")
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts."""
-        own = rows if self.rows is None else self.rows if rows is None else self.rows[rows]
-        own = np.arange(len(self)) if own is None else own
-        found = self.fast_texts(name, own)
-        if found is None:
-            some = self if rows is None else self.take(rows)
-            found = normalization.ids(some.raw(name), name, nullable=True).cast(pl.String).to_list()
-        return found
+        some = self if rows is None else self.take(rows)
+        return normalization.ids(some.raw(name), name, nullable=True).cast(pl.String).to_list()
 
     def missing_levels(self) -> NDArray[np.bool_]:
         """Where the column ``level`` is null."""
@@ -172,16 +153,13 @@ class Frame:
 
     def numbers(self, name: str) -> Floats:
         """A column of numbers, NaN where one is missing."""
-        return self._read("numbers", name, lambda _: normalization.numbers(self.raw(name), name).to_numpy())  # type: ignore[no-any-return]
+        return self._read(name, normalization.numbers)
 
     def lists(self, name: str) -> Lists:
         """A column of lists of numbers; a missing list is empty."""
-        key = ("lists", name)
-        if key not in self._found:
-            lists = normalization.lists(self.raw(name), name)
-            counts = lists.list.len().cast(pl.Int64).to_numpy()
-            self._found[key] = Lists(counts, lists.explode(empty_as_null=False).to_numpy())
-        return self._found[key]  # type: ignore[no-any-return]
+        lists = normalization.lists(self.raw(name), name)
+        counts = lists.list.len().cast(pl.Int64).to_numpy()
+        return Lists(counts, lists.explode(empty_as_null=False).to_numpy())
 
     def is_number(self, name: str) -> bool:
         """Whether a column is numeric."""
@@ -214,29 +192,16 @@ class Frame:
         one = np.array([at], np.int64)
         return " ".join([to_text(int(self.integers("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.ids)])
 
-    def _integers_of(self, name: str) -> NDArray[Any]:
-        """Times, ids, sides or levels, as the library has them if it has them so."""
-        cheap = self.fast(name)
-        if cheap is not None and not (name == "side" and len(cheap) and cheap.min() < 0):
-            return cheap  # type: ignore[no-any-return]
-        raw = self.raw(name)
-        if name in ID_COLUMNS:
-            return _physical(normalization.ids(raw, name, nullable=True))
-        if name == "side":
-            return _physical(normalization.sides(raw))
-        if name == "level":
-            return normalization.levels(raw).fill_null(0).to_numpy()
-        return _physical(normalization.times(raw, name))
-
-    def _read(self, what: str, name: str, read: Callable[[str], Any]) -> Any:
-        key = (what, name)
-        if key not in self._found:
-            before = self._before
-            known = before is not None and key in before[0]._found  # noqa: SLF001 of this class
-            self._found[key] = before[0]._found[key][before[1]] if known and before else read(name)  # noqa: SLF001
-        return self._found[key]
+    def _read(self, name: str, rule: Rule) -> NDArray[Any]:
+        """A column of a foreign type, converted once."""
+        key = name, rule
+        if key not in self._converted:
+            self._converted[key] = rule(self.raw(name), name).to_numpy()
+        return self._converted[key]
 
 
-def _physical(column: pl.Series) -> NDArray[Any]:
-    codes = column.to_physical()
-    return codes.cast(pl.Int64).fill_null(-1).to_numpy() if codes.null_count() else codes.to_numpy()
+def _present(values: NDArray[Any], name: str, missing: int, needs: str) -> NDArray[Any]:
+    if len(values) and values.min() <= missing:
+        count = int((values <= missing).sum())
+        raise NotTidyError(f"{name} is null in {count} rows; every row needs {needs} those rows.")
+    return values

@@ -9,200 +9,224 @@ the columns finds out, are sorted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
-from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
 from numpy.typing import NDArray
 
-from marketdata.adapters.frame import Column, Frame, Levels, Lists, Passed, Texts
+from marketdata.adapters.frame import Column, Frame, Levels, Lists, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ArrowFrame, PolarsFrame, made
+from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow, made
 from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
-from marketdata.points.order import Both, LevelRows, Sides
+from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts
-from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS
+from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, check_names
 
-IDENTITY = ID_COLUMNS[:2]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _PAIRS = (LISTS[:2], LISTS[2:])
+S = TypeVar("S", bound=np.generic)
 
 
 class Rows(NamedTuple):
-    """Level rows in tidy order: an entry a row, where snapshots are, their levels, and both sides of each snapshot."""
+    """Level rows in tidy order: an entry a row, their levels, and both sides of each snapshot.
+
+    In the sides the marker row of an empty one is a level.
+    """
 
     entries: Columns
-    sides: Sides
     levels: LevelRows
-    both: Both
+    bids: Side
+    asks: Side
 
 
-def of_native(native: Any) -> Frame | None:
+def of_native(native: object) -> Frame | None:
     """The adapter of a native frame in memory; None for a frame of an engine, and for what is no frame."""
-    if is_pandas_dataframe(native):
-        return PandasFrame(native)
     if isinstance(native, pl.DataFrame):
-        return PolarsFrame(native)
-    return ArrowFrame(native) if is_pyarrow_table(native) else None
-
-
-def is_native(value: Any) -> bool:
-    """Whether a value is a frame in memory."""
-    return is_pandas_dataframe(value) or isinstance(value, pl.DataFrame) or is_pyarrow_table(value)
+        return PolarsFrame(native, native.columns)
+    # Who passes a frame of pandas has imported it.
+    pandas: Any = sys.modules.get("pandas")
+    if pandas is not None and isinstance(native, pandas.DataFrame):
+        return PandasFrame(native, [str(c) for c in native.columns])
+    if not is_arrow(native):
+        return None
+    table = table_of(native)
+    check_names(table.column_names)
+    return ArrowFrame(from_arrow(table), table.column_names)
 
 
 def new(library: str) -> Frame:
     """The adapter of an empty frame of pandas or polars, to make new ones."""
     if library == "polars":
-        return PolarsFrame(pl.DataFrame())
+        return PolarsFrame(pl.DataFrame(), [])
     import pandas as pd
 
-    return PandasFrame(pd.DataFrame())
+    return PandasFrame(pd.DataFrame(), [])
+
+
+def is_arrow(value: object) -> bool:
+    """Whether a value is a table of Arrow, a batch, or a reader of batches."""
+    known = type(value).__name__ in ("Table", "RecordBatch") or hasattr(value, "read_all")
+    return known and type(value).__module__.partition(".")[0] == "pyarrow"
+
+
+def table_of(arrow: Native) -> pa.Table:
+    """A table of Arrow, a batch, or all batches of a reader, as a table."""
+    import pyarrow as pa
+
+    if isinstance(arrow, pa.RecordBatch):
+        return pa.Table.from_batches([arrow])
+    return arrow if isinstance(arrow, pa.Table) else arrow.read_all()
 
 
 # Frames to columns
 
 
-def rows(frame: Frame, *, identity: Sequence[str] = IDENTITY) -> Columns:
+def rows(frame: Frame) -> Columns:
     """An entry for each row, by token and time; rows of one token and time may be several."""
-    return _entries(frame, identity, strictly=False) or _sorted(frame, identity)[1]
+    return _entries(frame, strictly=False) or _sorted(frame)[1]
 
 
-def series(
-    frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None, identity: Sequence[str] = IDENTITY
-) -> Series:
+def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
     """An entry for each token (market) and time with these numbers; ``same``: columns in which equal rows are equal."""
-    found = _entries(frame, identity, strictly=True)
+    found = _entries(frame, strictly=True)
     if found is None:
-        found = _sorted(frame, identity, ("ts",), values if same is None else same)[1]
+        found = _sorted(frame, ("ts",), values if same is None else same)[1]
     return with_values(frame, found, values)
 
 
 def with_values(frame: Frame, entries: Columns, values: Sequence[str]) -> Series:
     """Entries with columns of numbers of their rows."""
-    own = frame if entries.place is None else frame.take(entries.place)
-    numbers = {name: own.numbers(name) for name in values}
+    numbers = {name: _at(frame.numbers(name), entries.place) for name in values}
     return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=entries.place)
 
 
-def books(frame: Frame, *, whole: bool = True, identity: Sequence[str] = IDENTITY) -> Books:
+def books(frame: Frame, *, whole: bool = True) -> Books:
     """An entry for each snapshot of level rows, nested books or bbo; all levels checked, or the best two."""
     if frame.kind == "books":
-        entries, sides, _, both = level_rows(frame, whole=whole, identity=identity)
-        snapshots = entries.take(sides.starts)
-    elif frame.kind == "nested":
-        snapshots = series(frame, same=LISTS, identity=identity)
-        both = _sides_of_lists(frame, snapshots, whole=whole)
+        entries, _, bids, asks = level_rows(frame, whole=whole)
+        starts = bids.begins
+        bounds, ts = np.searchsorted(starts, entries.bounds), entries.ts[starts]
+        return Books(
+            entries.tokens,
+            bounds,
+            ts,
+            *map(_without_markers, (bids, asks)),
+            place=starts if entries.place is None else entries.place[starts],
+        )
+    if frame.kind == "nested":
+        snapshots = series(frame, same=LISTS)
+        sides = _sides_of_lists(frame, snapshots, whole=whole)
     else:
-        quotes = series(frame, BBO[4:], identity=identity)
-        at, snapshots = np.arange(len(quotes)), quotes
-        best = [quotes.values[c] for c in BBO[4:8]]  # noqa: PD011 no frame
-        both = tuple(Side(at, np.ones(len(at), np.int64), p, s) for p, s in (best[:2], best[2:]))  # type: ignore[assignment]
-    bids, asks = map(_without_markers, both)
+        snapshots = series(frame, BBO[4:])
+        at, one = np.arange(len(snapshots)), np.ones(len(snapshots), np.int64)
+        price, size, other, shares = (snapshots.values[c] for c in BBO[4:8])  # noqa: PD011 no frame
+        sides = Side(at, one, price, size), Side(at, one, other, shares)
+    bids, asks = map(_without_markers, sides)
     return Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks, place=snapshots.place)
 
 
-def level_rows(frame: Frame, *, whole: bool = True, identity: Sequence[str] = IDENTITY) -> Rows:
+def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = None) -> Rows:
     """The rows of a frame of levels by token, time, side and level, of nested books those that they would have.
 
-    All levels are checked, or the best two.
+    All levels are checked, or the best two. ``entries``: those of the rows, where they are in order by token and time.
     """
     if frame.kind == "nested":
-        return expanded(books(frame, whole=whole, identity=identity))
-    groups, ordered, place = _groups(frame, identity), frame, None
-    levels = _levels(frame)
+        return expanded(books(frame, whole=whole))
+    ordered, levels = frame, _levels(frame)
+    groups = _groups(frame) if entries is None else entries.starts
     sides = order.snapshots(levels, groups)
-    entries = None if sides is None else _tokens(frame, groups, identity)
-    if entries is None:
-        ordered, entries = _sorted(frame, identity, ("ts", "side", "level"), ("price", "size"))
-        levels, place = _levels(ordered), entries.place
+    if sides is not None and entries is None:
+        entries = _tokens(frame, groups)
+    if sides is None or entries is None:
+        ordered, entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
+        levels = _levels(ordered)
         sides = order.snapshots(levels, entries.starts)
     if sides is None:
-        new = ~order.same_as_before(*(ordered.comparable(c) for c in (*_id_columns(frame, identity), "ts", "side")))
+        new = ~order.same_as_before(*(ordered.comparable(c) for c in (*frame.keys, "ts", "side")))
         raise order.wrong_numbers(levels, new, ordered.missing_levels(), ordered.shown)
-    both = order.both(levels, sides)
-    order.check_levels(levels, both, ordered.shown, whole=whole)
-    return Rows(replace(entries, place=place), sides, levels, both)
+    half, worse = order.wrong_rows(levels) if whole else order.wrong_tops(*sides)
+    if len(half) or len(worse):
+        raise order.wrong_levels(levels, half, worse, ordered.shown)
+    return Rows(entries, levels, *sides)
 
 
 def is_in_order(frame: Frame) -> bool:
     """Whether rows are by token and time already, each with ids and a time."""
-    names = _id_columns(frame, IDENTITY)
-    if "ts" not in frame.names or not names:
+    if "ts" not in frame.names or not frame.keys:
         return False
-    groups = _groups(frame, IDENTITY)
-    missing = any(None in frame.texts(c, groups) for c in names) or order.NO_TIME in frame.integers("ts")[groups]
-    return not missing and _entries(frame, IDENTITY, strictly=False) is not None
+    groups = _groups(frame)
+    missing = any(None in frame.texts(c, groups) for c in frame.keys)
+    return (
+        not (missing or order.NO_TIME in frame.integers("ts")[groups]) and _entries(frame, strictly=False) is not None
+    )
 
 
-def _id_columns(frame: Frame, identity: Sequence[str]) -> list[str]:
-    """The columns that identify tokens (markets)."""
-    return [c for c in frame.ids if c in identity]
-
-
-def _groups(frame: Frame, identity: Sequence[str]) -> Ints:
-    codes = [frame.integers(c) for c in _id_columns(frame, identity)]
+def _groups(frame: Frame) -> Ints:
+    """Where tokens begin, if they are beside each other."""
+    codes = [frame.integers(c) for c in frame.keys]
     return group_starts(*codes) if codes else np.zeros(min(len(frame), 1), np.int64)
 
 
-def _entries(frame: Frame, identity: Sequence[str], *, strictly: bool) -> Columns | None:
+def _entries(frame: Frame, *, strictly: bool) -> Columns | None:
     """The rows as they are, if they are in tidy order."""
-    groups = _groups(frame, identity)
-    rises = order.rises(frame.integers("ts"), groups, strictly=strictly)
-    return _tokens(frame, groups, identity) if rises else None
+    groups = _groups(frame)
+    return _tokens(frame, groups) if order.rises(frame.integers("ts"), groups, strictly=strictly) else None
 
 
-def _tokens(frame: Frame, groups: Ints, identity: Sequence[str]) -> Columns | None:
+def _tokens(frame: Frame, groups: Ints) -> Columns | None:
     """Rows whose tokens begin at these positions, if the ids rise; NotTidyError if one is missing.
 
-    Times rise within tokens and ids are equal there, so one that is missing is the first.
+    Times rise within tokens and ids are equal there, so one that is missing is the first. Where labels differ within
+    a token, ``place`` is written out: a row is no longer one of its token in all columns.
     """
-    names, ts = _id_columns(frame, identity), frame.integers("ts")
-    texts = {c: frame.texts(c, groups) for c in names}
-    if (len(groups) and ts[groups].min() == order.NO_TIME) or any(
-        None in texts[c] for c in names if c != "token_label" and len(identity) == len(IDENTITY)
-    ):
-        _check(frame, identity)
-    keys = [[(t is None, t or "") for t in texts[c]] for c in names]
+    ts, place = frame.integers("ts"), None
+    texts = {c: frame.texts(c, groups) for c in frame.keys}
+    lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
+    if lacks_id or (len(groups) and ts[groups].min() == order.NO_TIME):
+        _check(frame)
+    keys = [[(t is None, t or "") for t in some] for some in texts.values()]
     if not all(a < b for a, b in pairwise(zip(*keys, strict=True))):
         return None
-    if "token_label" in frame.names and "token_label" not in names:
-        newest, differs = order.newest(frame.integers("token_label"), groups)
-        frame.relabelled |= differs
+    if "token_label" in frame.names and "token_label" not in texts:
+        labels, newest = frame.integers("token_label"), groups
+        if not order.within(group_starts(labels), groups):
+            newest, place = order.newest(labels, groups), np.arange(len(ts))
         texts["token_label"] = frame.texts("token_label", newest)
     none: list[str | None] = [None] * len(groups)
     ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
-    return Columns(tokens, np.append(groups, len(ts)), ts)
+    return Columns(tokens, np.append(groups, len(ts)), ts, place=place)
 
 
-def _check(frame: Frame, identity: Sequence[str]) -> None:
+def _check(frame: Frame) -> None:
     frame.times("ts")
-    for name in _id_columns(frame, identity) if len(identity) == len(IDENTITY) else ():
+    # Where labels tell tokens apart, ids may be missing: they are looked up.
+    for name in () if "token_label" in frame.keys else frame.keys:
         frame.codes(name)
 
 
-def _sorted(
-    frame: Frame, identity: Sequence[str], keys: Sequence[str] = (), values: Iterable[str] = ()
-) -> tuple[Frame, Columns]:
+def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) -> tuple[Frame, Columns]:
     """The rows in tidy order and their entries; of equal ``keys`` one, if there are any."""
-    _check(frame, identity)
-    ids = [ranks(frame, c) for c in _id_columns(frame, identity)]
+    _check(frame)
+    ids = [ranks(frame, c) for c in frame.keys]
     more = [frame.integers("side"), _nulls_last(frame)] if "level" in keys else []
     place = order.sorted_by(*ids, frame.times("ts"), *more)
     ordered = frame.take(place)
-    entries = _entries(ordered, identity, strictly=False)
+    entries = _entries(ordered, strictly=False)
     assert entries is not None
-    frame.relabelled = True
-    kept = _kept(ordered, identity, keys, values) if keys else None
-    if kept is None or len(kept) == len(place):
-        return ordered, replace(entries, place=place)
-    return ordered.take(kept), replace(entries.take(kept), place=place[kept])
+    kept = _kept(ordered, keys, values) if keys else np.arange(len(place))
+    if len(kept) < len(place):
+        ordered, entries, place = ordered.take(kept), entries.take(kept), place[kept]
+    return ordered, replace(entries, place=place)
 
 
 def _nulls_last(frame: Frame) -> Ints:
@@ -215,23 +239,23 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
     """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
     first = which = np.zeros(len(frame), np.int64)
     for name in names:
-        _, own = order.distinct(frame.codes(name) if name in ID_COLUMNS else frame.other_codes(name))
+        _, own = order.distinct(frame.codes(name) if name in ID_COLUMNS else frame.integers(name))
         first, which = order.distinct(which * (int(own.max(initial=0)) + 1) + own)
     return first if names else first[:1], which
 
 
 def ranks(frame: Frame, name: str) -> Ints:
     """Integers in the order of the texts of an id, a missing one last."""
-    first, which = order.distinct(frame.other_codes(name))
+    first, which = order.distinct(frame.integers(name))
     texts = frame.texts(name, first)
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=lambda i: (texts[i] is None, texts[i] or ""))] = np.arange(len(texts))
     return rank[which]
 
 
-def _kept(ordered: Frame, identity: Sequence[str], keys: Sequence[str], values: Iterable[str]) -> Ints:
+def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
     """The first of the rows that are equal, of sorted ones; NotTidyError if values differ, or times beyond a digit."""
-    keys, values = [*_id_columns(ordered, identity), *keys], list(values)
+    keys, values = [*ordered.keys, *keys], list(values)
     same = order.same_as_before(*(ordered.comparable(c) for c in keys))
     exact = ordered.nanoseconds()
     if exact is not None:
@@ -279,7 +303,9 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, whole: bool) -> tuple[S
     if not (_is_sound(bids, -1, whole=whole) and _is_sound(asks, 1, whole=whole)):
         # The error of the rule that is broken; a list of one null is an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
-        order.check_levels(rows.levels, rows.both, lambda at: own.shown(int(rows.entries.rows[at])), whole=whole)
+        half, worse = order.wrong_rows(rows.levels) if whole else order.wrong_tops(rows.bids, rows.asks)
+        if len(half) or len(worse):
+            raise order.wrong_levels(rows.levels, half, worse, lambda at: own.shown(int(rows.entries.rows[at])))
     return bids, asks
 
 
@@ -297,15 +323,14 @@ def _is_sound(side: Side, sign: int, *, whole: bool) -> bool:
 
 def expanded(books: Books) -> Rows:
     """Level rows of books, a marker row for each empty side; ``place`` is that of the snapshot."""
-    levels, sides = levels_of(books)
-    edges = np.append(sides.starts, len(levels.ts))
+    levels, bids, asks = levels_of(books)
+    edges = np.append(bids.begins, len(levels.ts))
     place = np.repeat(books.rows, np.diff(edges))
-    entries = Columns(books.tokens, edges[books.bounds], levels.ts, place=place)
-    return Rows(entries, sides, levels, order.both(levels, sides))
+    return Rows(Columns(books.tokens, edges[books.bounds], levels.ts, place=place), levels, bids, asks)
 
 
-def levels_of(books: Books) -> tuple[LevelRows, Sides]:
-    """The level rows alone, and where the sides of each snapshot are."""
+def levels_of(books: Books) -> tuple[LevelRows, Side, Side]:
+    """The level rows alone, and both sides of each snapshot among them."""
     counts = books.counts
     lengths = np.maximum(counts, 1)
     ends = np.cumsum(lengths)
@@ -320,7 +345,8 @@ def levels_of(books: Books) -> tuple[LevelRows, Sides]:
         is_level = np.ones(len(ts), bool)
         is_level[begins[empty]] = False
         price, size = (_filled(values, is_level) for values in (price, size))
-    return LevelRows(ts, side, level, price, size), Sides(begins[::2], begins[1::2], ends[1::2])
+    bids, asks = (Side(begins[i::2], lengths[i::2], price, size) for i in (0, 1))
+    return LevelRows(ts, side, level, price, size), bids, asks
 
 
 def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
@@ -332,7 +358,9 @@ def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
 # Columns to frames
 
 
-def to_frame(frame: Frame, columns: Columns, values: Mapping[str, Column], names: Sequence[str] | None = None) -> Any:
+def to_frame(
+    frame: Frame, columns: Columns, values: Mapping[str, Column], names: Sequence[str] | None = None
+) -> Native:
     """A native frame like another one: its rows behind these entries, in tidy types, with values beside or in place.
 
     ``names``: columns in their order, by default time, ids and values; further columns of the frame are as they are.
@@ -344,7 +372,7 @@ def to_frame(frame: Frame, columns: Columns, values: Mapping[str, Column], names
 
 def rows_to_frame(
     frame: Frame, rows: Ints | None, values: Mapping[str, Column] | None = None, names: Sequence[str] | None = None
-) -> Any:
+) -> Native:
     """A native frame of some rows of another one as they are, with values beside or in place."""
     values = values or {}
     names = [*frame.names, *(c for c in values if c not in frame.names)] if names is None else names
@@ -353,20 +381,26 @@ def rows_to_frame(
 
 
 def column(frame: Frame, columns: Columns, name: str) -> Column:
-    """A column of a frame at the rows of entries, passed on where it has its tidy type."""
-    if name in ID_COLUMNS and (not frame.is_tidy(name) or (frame.relabelled and name == "token_label")):
+    """A column of a frame at the rows of entries: ids are those of their tokens, others are passed on where tidy."""
+    place, is_tidy = columns.place, frame.is_tidy(name)
+    if name in ID_COLUMNS and not (is_tidy and place is None):
         at = ID_COLUMNS.index(name)
         return Texts(columns.token, [token[at] for token in columns.tokens])
-    if frame.is_tidy(name) or name not in COLUMNS.get(frame.kind, BBO):
-        return Passed(frame, name, columns.place)
+    if is_tidy or name not in COLUMNS.get(frame.kind, BBO):
+        return Passed(frame, name, place)
     if name == "ts":
         return times(columns.ts)
-    own = frame if columns.place is None else frame.take(columns.place)
     if name == "side":
-        return Texts(own.integers("side"), [BID, ASK])
+        return Texts(_at(frame.integers("side"), place), [BID, ASK])
     if name == "level":
-        return Levels(own.integers("level"), own.missing_levels())
-    return own.lists(name) if name in LISTS else own.numbers(name)
+        return Levels(_at(frame.integers("level"), place), _at(frame.missing_levels(), place))
+    if name in LISTS:
+        return (frame if place is None else frame.take(place)).lists(name)
+    return _at(frame.numbers(name), place)
+
+
+def _at(values: NDArray[S], place: Ints | None) -> NDArray[S]:
+    return values if place is None else values[place]
 
 
 def times(ts: Ints) -> NDArray[np.datetime64]:
@@ -377,15 +411,6 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
 def of_another(frame: Frame, name: str, rows: Ints) -> Column:
     """Rows of a column of a frame that may be of another library."""
     return made(name, Passed(frame, name, rows))
-
-
-def labels(frame: Frame, columns: Columns) -> dict[str, Column]:
-    """The column of labels, where those of tokens are others than those of the rows."""
-    return (
-        {"token_label": column(frame, columns, "token_label")}
-        if frame.relabelled and "token_label" in frame.names
-        else {}
-    )
 
 
 def lists_are_tidy(frame: Frame, books: Books) -> bool:

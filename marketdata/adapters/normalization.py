@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -188,6 +188,25 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     if len(wrong):
         raise NotTidyError(f"{name} contains {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
     return out
+
+
+def codes(raw: Raw, name: str) -> pl.Series:
+    """`ids` as integers, -1 where one is missing."""
+    found = ids(raw, name, nullable=True).to_physical()
+    return found.cast(pl.Int64).fill_null(-1) if found.null_count() else found
+
+
+def micros(raw: Raw, name: str) -> pl.Series:
+    """`times` as integers."""
+    return times(raw, name).to_physical()
+
+
+# Columns of whole numbers by their names; one of another name is of ids (`codes`).
+INTEGERS: dict[str, Callable[[Raw, str], pl.Series]] = {
+    "ts": micros,
+    "side": lambda raw, name: sides(raw, name).to_physical(),
+    "level": lambda raw, name: levels(raw, name).fill_null(0),
+}
 
 
 def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from marketdata.adapters import polars
 from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts, Values
@@ -25,20 +26,13 @@ _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
-    def __init__(self, native: Any) -> None:
-        super().__init__(native, [str(c) for c in native.columns])
-        self._tidy: dict[str, bool] = {}
-
-    def _count(self) -> int:
-        return len(self.native)
-
     def raw(self, name: str) -> Any:
         """See `Frame`."""
         import pandas as pd
 
         column, rows = self.native[name], self.rows
         if isinstance(column.dtype, pd.ArrowDtype | pd.StringDtype) and rows is not None:
-            whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no gather
+            whole = PandasFrame(self.native[[name]], [name]).raw(name)  # some types of Arrow have no gather
             return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
         column = column if rows is None else pd.Series(column.array.take(rows), copy=False)
         if isinstance(column.dtype, pd.SparseDtype):
@@ -71,34 +65,31 @@ class PandasFrame(Frame):
         if str(array.dtype) != "float64":
             return super().numbers(name)
         plain = np.asarray(array)
-        return self._read("numbers", name, lambda _: _plain(plain) if self.rows is None else plain[self.rows])  # type: ignore[no-any-return]
+        return _plain(plain) if self.rows is None else plain[self.rows]
 
-    def fast(self, name: str) -> Any:
+    def fast(self, name: str) -> NDArray[Any] | None:
         """See `Frame`."""
         if name not in (*TEXTS, "ts", "level") or not self.is_tidy(name):
             return None
-        array, rows = self.native[name].array, self.rows
-        if name == "ts":
-            return array.asi8 if rows is None else array.asi8[rows]
-        if name == "level":
-            return (array if rows is None else array.take(rows)).to_numpy(dtype="int32", na_value=0)
-        return array.codes if rows is None else array.codes[rows]
-
-    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
-        """See `Frame`."""
-        if name not in TEXTS or not self.is_tidy(name):
-            return None
         array = self.native[name].array
+        if name == "level":
+            return np.asarray(
+                (array if self.rows is None else array.take(self.rows)).to_numpy(dtype="int32", na_value=0)
+            )
+        whole = array.asi8 if name == "ts" else array.codes
+        found = whole if self.rows is None else whole[self.rows]
+        return None if name == "side" and len(found) and found.min() < 0 else found
+
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """See `Frame`; those of categories are there already."""
+        if name not in TEXTS or not self.is_tidy(name):
+            return super().texts(name, rows)
+        array, rows = self.native[name].array, self.native_rows(rows)
         texts = [*array.categories.tolist(), None]
-        return [texts[code] for code in array.codes[rows].tolist()]
+        return [texts[code] for code in (array.codes if rows is None else array.codes[rows]).tolist()]
 
     def is_tidy(self, name: str) -> bool:
         """See `Frame`."""
-        if name not in self._tidy:
-            self._tidy[name] = self._is_tidy(name)
-        return self._tidy[name]
-
-    def _is_tidy(self, name: str) -> bool:
         import pandas as pd
 
         dtype = self.native[name].dtype

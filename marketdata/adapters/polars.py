@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts, Values
-from marketdata.adapters.normalization import from_codes
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
+from marketdata.adapters.normalization import Raw, from_codes
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats
 from marketdata.points.resample import group_starts
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
 
 _TYPES: dict[str, pl.DataType] = {
     "text": pl.String(),
@@ -23,6 +24,8 @@ _TYPES: dict[str, pl.DataType] = {
     "numbers": pl.List(pl.Float64()),
 }
 _SIDES = pl.Enum([BID, ASK])
+_INTEGERS = ("ts", *ID_COLUMNS, "side", "level")
+_TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
 # Runs of one id as long as this are filled faster than their rows are looked up one by one.
 _LONG_RUN = 4_000
 
@@ -31,78 +34,58 @@ class PolarsFrame(Frame):
     """A polars DataFrame."""
 
     native: pl.DataFrame
+    _integers: dict[str, NDArray[Any]] | None = None
 
-    def __init__(self, native: pl.DataFrame) -> None:
-        super().__init__(native, native.columns)
-        self._integers: pl.DataFrame | None = None
-
-    def _count(self) -> int:
-        return self.native.height
-
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> Raw:
         """See `Frame`."""
         column = self.native[name] if self.rows is None else self.native[name].gather(self.rows)
         return column.to_list() if column.dtype == pl.Object else column
 
-    def fast(self, name: str) -> Any:
+    def numbers(self, name: str) -> Floats:
+        """See `Frame`; float64 as they are."""
+        if self.native.schema[name] != pl.Float64:
+            return super().numbers(name)
+        found = self.native[name].to_numpy()
+        return found if self.rows is None else found[self.rows]
+
+    def fast(self, name: str) -> NDArray[Any] | None:
         """See `Frame`."""
         if self._integers is None:
             # All in one step, for each step of polars costs as much as a look at 100,000 rows.
-            tidy = [c for c, t in self.native.schema.items() if _is_integer(c, t) and not self.native[c].null_count()]
-            self._integers = self.native.select(pl.col(*tidy).to_physical()) if tidy else pl.DataFrame()
-        if name not in self._integers.columns:
-            return None
-        found = self._integers[name].to_numpy()
-        return found if self.rows is None else found[self.rows]
+            columns = [pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in _INTEGERS if self._has(c)]
+            table = self.native.select(column.to_physical() for column in columns)
+            self._integers = {c.name: c.to_numpy() for c in table if not c.null_count()}
+        found = self._integers.get(name)
+        return found if found is None or self.rows is None else found[self.rows]
 
-    def fast_texts(self, name: str, rows: Ints) -> list[str | None] | None:
-        """See `Frame`."""
-        if not isinstance(self.native.schema[name], pl.String | pl.Categorical | pl.Enum):
-            return None
-        return self.native[[name]][rows].to_series().cast(pl.String).to_list()
+    def _has(self, name: str) -> bool:
+        return name in self.native.columns and self.is_tidy(name)
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
         dtype = self.native.schema[name]
         if name in LISTS:
             return dtype == pl.List(pl.Float64) and not self.native[name].null_count()
-        # The categories of ids that are made are sorted, so those that are passed on are too.
-        unsorted = name in ID_COLUMNS and isinstance(dtype, pl.Enum) and not dtype.categories.is_sorted()
-        return _is_integer(name, dtype) and not unsorted
+        if name in ID_COLUMNS:
+            # The categories of ids that are made are sorted, so those that are passed on are too.
+            return isinstance(dtype, pl.Categorical) or (isinstance(dtype, pl.Enum) and dtype.categories.is_sorted())
+        return name in _TIDY and dtype == _TIDY[name]
 
-    def build(self, columns: Mapping[str, Column], height: int) -> Any:  # noqa: ARG002 columns have it
+    def build(self, columns: Mapping[str, Column], height: int) -> Native:  # noqa: ARG002 columns have it
         """See `Frame`."""
-        # Columns of one frame at the same rows are passed in one step.
-        parts: dict[tuple[int, int], dict[str, Passed]] = {}
-        for name, column in columns.items():
-            if isinstance(column, Passed) and isinstance(column.frame, PolarsFrame):
-                parts.setdefault((id(column.frame), id(column.rows)), {})[name] = column
-        passed: dict[str, pl.Series] = {}
-        for part in parts.values():
-            one = next(iter(part.values()))
-            frame: Any = one.frame
-            found = _rows_of(frame.native[[c.name for c in part.values()]], frame.native_rows(one.rows))
-            passed |= {name: series.alias(name) for name, series in zip(part, found, strict=True)}
-        for name, column in columns.items():
-            if name not in passed:
-                wanted = self.native.schema[name] if name in TEXTS and name in self.names else None
-                passed[name] = made(name, column, wanted).alias(name)
-        return pl.DataFrame([passed[name] for name in columns])
+        wanted = {c: self.native.schema[c] for c in TEXTS if c in self.names}
+        return pl.DataFrame([made(name, column, wanted.get(name)).alias(name) for name, column in columns.items()])
 
 
 class ArrowFrame(PolarsFrame):
-    """A pyarrow Table."""
+    """A pyarrow Table, its columns read as those of polars."""
 
-    def __init__(self, table: Any) -> None:
-        check_names(table.column_names)
-        super().__init__(from_arrow(table))
-
-    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+    def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""
         return super().build(columns, height).to_arrow()
 
 
-def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series:
+def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Series:
     """A column of polars; texts in the wanted type, if they can be of it."""
     if isinstance(column, list) and name in ID_COLUMNS:
         texts = sorted({text for text in column if text is not None})
@@ -111,11 +94,7 @@ def made(name: str, column: Any, wanted: pl.DataType | None = None) -> pl.Series
     if isinstance(column, pl.Series):
         return column if wanted is None else _as(column, wanted)
     if isinstance(column, Passed):
-        try:
-            raw = pl.Series(name, column.frame.raw(column.name))
-        except OverflowError:
-            raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
-        return raw if column.rows is None else raw.gather(column.rows)
+        return _passed(column)
     if isinstance(column, Texts):
         return _texts(name, column, wanted)
     if isinstance(column, Values):
@@ -173,21 +152,19 @@ def _lists(column: Lists) -> pl.Series:
     return found.gather(places.set(places < 0, None)).fill_null([])
 
 
-def _rows_of(part: pl.DataFrame, rows: Ints | None) -> list[pl.Series]:
-    if rows is None:
-        return part.get_columns()
-    if not len(rows) or rows.min() >= 0:
-        return part[rows].get_columns()
+def _passed(column: Passed) -> pl.Series:
+    frame, name, rows = column
+    if isinstance(frame, PolarsFrame):
+        native, rows = frame.native[name], frame.native_rows(rows)
+    else:
+        try:
+            native = pl.Series(name, frame.raw(name))
+        except OverflowError:
+            raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
+    if rows is None or not len(rows) or rows.min() >= 0:
+        return native if rows is None else native.gather(rows)
     at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
-    return [column.gather(at) for column in part]
-
-
-def _is_integer(name: str, dtype: pl.DataType) -> bool:
-    """Whether a column has times, ids, sides or levels in the types of tidy frames."""
-    if name in ID_COLUMNS:
-        return isinstance(dtype, pl.Categorical | pl.Enum)
-    tidy = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
-    return name in tidy and dtype == tidy[name]
+    return native.gather(at)
 
 
 def from_arrow(table: Any) -> pl.DataFrame:

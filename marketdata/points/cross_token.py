@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Columns, Floats, Ints, Series, Token, ranges
-from marketdata.points.order import LevelRows, Sides, sorted_by
+from marketdata.points.columns import Columns, Floats, Ints, Series, Side, Token, ranges
+from marketdata.points.order import LevelRows, sorted_by
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
 
@@ -110,7 +110,7 @@ def _sums(values: Floats | Ints, starts: Ints) -> Floats:
     return np.add.reduceat(values, starts).astype(float) if len(starts) else np.empty(0)
 
 
-def complement(rows: Columns, sides: Sides, levels: LevelRows, counts: Counts) -> tuple[Columns, LevelRows]:
+def complement(rows: Columns, levels: LevelRows, bids: Side, asks: Side, counts: Counts) -> tuple[Columns, LevelRows]:
     """Level rows of each token as those of the other token of its market imply them; ``place``: a row of the token."""
     numbers, here = numbers_of_tokens(rows.tokens, counts), Counter(token.market_id for token in rows.tokens)
     pairs = zip(rows.tokens, numbers.tolist(), strict=True)
@@ -121,8 +121,10 @@ def complement(rows: Columns, sides: Sides, levels: LevelRows, counts: Counts) -
             "complement is of a market with two tokens, both of them in the frame."
         )
     # Of each snapshot the asks, which become bids, and then the bids.
-    begins, ends = (np.stack(pair, axis=1).ravel() for pair in ((sides.asks, sides.starts), (sides.ends, sides.asks)))
-    mirrored = ranges(begins, ends - begins)
+    begins, lengths = (
+        np.stack(pair, axis=1).ravel() for pair in ((asks.begins, bids.begins), (asks.counts, bids.counts))
+    )
+    mirrored = ranges(begins, lengths)
     other = np.arange(len(rows.tokens)) ^ 1  # tokens are by market, two of each
     lengths = np.diff(rows.bounds)[other]
     index = mirrored[ranges(rows.starts[other], lengths)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +20,6 @@ NO_TIME = int(np.iinfo(np.int64).min)
 _DIGIT, _RUN = 16, 100
 
 
-class Sides(NamedTuple):
-    """Where snapshots begin (with their bids, if any), where their asks begin, and where they end."""
-
-    starts: Ints
-    asks: Ints
-    ends: Ints
-
-
 class LevelRows(NamedTuple):
     """Rows of levels, those of a side beside each other; asks are 1 in ``side``; the level of a marker row is 0."""
 
@@ -36,15 +28,6 @@ class LevelRows(NamedTuple):
     level: Codes
     price: Floats
     size: Floats
-
-
-Both = tuple[Side, Side]
-
-
-def both(rows: LevelRows, sides: Sides) -> Both:
-    """Bids and asks of each snapshot, in which the marker row of an empty side is a level."""
-    starts, asks, ends = sides
-    return Side(starts, asks - starts, rows.price, rows.size), Side(asks, ends - asks, rows.price, rows.size)
 
 
 def within(some: Ints, every: Ints) -> bool:
@@ -131,25 +114,29 @@ def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
     return same
 
 
-def snapshots(rows: LevelRows, groups: Ints) -> Sides | None:
-    """Where snapshots of level rows are, whose tokens begin at ``groups``; None where rows are in no tidy order."""
+def snapshots(rows: LevelRows, groups: Ints) -> tuple[Side, Side] | None:
+    """Bids and asks of each snapshot of tokens that begin at ``groups``; None where rows are in no tidy order.
+
+    The marker row of an empty side is a level. Snapshots begin with their bids, be there any or none.
+    """
     found = _tops(rows)
-    if found is None or not within(groups, found[0]):
+    # Each row at level 0 opens a side, so tokens begin with one.
+    if found is None or rows.level[groups].any():
         return None
     tops, times, is_ask = found
-    new = np.append(True, times[1:] != times[:-1])[: len(tops)]
     owner = np.searchsorted(tops, groups)
-    falls = np.flatnonzero(times[1:] < times[:-1]) + 1
-    new[owner] = True
+    step = np.diff(times, prepend=0)
+    step[owner] = 1
     # A side follows that opens a snapshot, or is the asks behind the bids.
-    if not within(falls, owner) or not (new[1:] | (is_ask[1:] & ~is_ask[:-1])).all():
+    if (step < 0).any() or not (step[1:].astype(bool) | (is_ask[1:] & ~is_ask[:-1])).all():
         return None
-    opens = np.flatnonzero(new)
+    opens = np.flatnonzero(step)
     starts = tops[opens]
     # The next side is the asks, or the next snapshot; or the first one was.
     after = np.append(tops, len(rows.ts))[1:][opens]
     asks = np.where(is_ask[opens], starts, after) if is_ask[opens].any() else after
-    return Sides(starts, asks, run_ends(starts, len(rows.ts)))
+    ends = run_ends(starts, len(rows.ts))
+    return Side(starts, asks - starts, rows.price, rows.size), Side(asks, ends - asks, rows.price, rows.size)
 
 
 def _tops(rows: LevelRows) -> tuple[Ints, Ints, NDArray[np.bool_]] | None:
@@ -189,62 +176,53 @@ def wrong_numbers(
     )
 
 
-def check_levels(rows: LevelRows, sides: Both, shown: Callable[[int], str], *, whole: bool = True) -> None:
-    """NotTidyError unless prices of a side get worse from level to level, each with a size; or of the best two."""
-    half, deeper = _wrong_rows(rows) if whole else _wrong_tops(sides)
+def wrong_levels(rows: LevelRows, half: Ints, worse: Ints, shown: Callable[[int], str]) -> NotTidyError:
+    """NotTidyError about what `wrong_rows` found."""
     if len(half):
-        raise NotTidyError(
+        return NotTidyError(
             f"A level has a price and no size, or a size and no price, first {shown(int(half.min()))}; give "
             "both, or neither for the marker row of an empty side."
         )
-    with np.errstate(invalid="ignore"):
-        rise = rows.price[deeper] - rows.price[deeper - 1]
-    wrong = np.isnan(rise) | np.where(rows.side[deeper] != 0, rise < 0, rise > 0)
-    if wrong.any():
-        first = int(deeper[np.argmax(wrong)])
-        raise NotTidyError(
-            f"Level {rows.level[first]} of {shown(first)} has a better price than the one before, or one of them "
-            "is missing or infinite; level 0 is the best price of its side: number the levels anew."
-        )
+    first = int(worse.min())
+    return NotTidyError(
+        f"Level {rows.level[first]} of {shown(first)} has a better price than the one before, or one of them "
+        "is missing or infinite; level 0 is the best price of its side: number the levels anew."
+    )
 
 
-def _wrong_tops(sides: Both) -> tuple[Ints, Ints]:
-    """`_wrong_rows` of the best two levels of each side alone."""
-    half, deeper = [], []
-    for side, sign in zip(sides, (-1, 1), strict=True):
+def wrong_tops(bids: Side, asks: Side) -> tuple[Ints, Ints]:
+    """`wrong_rows` of the best two levels of each side alone."""
+    half, worse = [], []
+    for side, sign in ((bids, -1), (asks, 1)):
         half.append(side.begins[np.isnan(side.best) != np.isnan(side.best_size)])
         two = side.counts > 1
         rows, best = (side.begins, side.best) if two.all() else (side.begins[two], side.best[two])
         with np.errstate(invalid="ignore"):
-            worse = (side.price[rows + 1] - best) * sign
-        deeper.append(rows[~(worse >= 0)] + 1)
-    return np.concatenate(half), np.concatenate(deeper)
+            step = (side.price[rows + 1] - best) * sign
+        worse.append(rows[~(step >= 0)] + 1)
+    return np.concatenate(half), np.concatenate(worse)
 
 
-def _wrong_rows(rows: LevelRows) -> tuple[Ints, Ints]:
-    """Rows with half a level, and rows below the best price that are not worse than the one before, or may not be."""
+def wrong_rows(rows: LevelRows) -> tuple[Ints, Ints]:
+    """Rows with a price or a size alone, and rows whose price is better than that of the level before, or no number."""
     price, size, level, side = rows.price, rows.size, rows.level, rows.side
-    half, deeper = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for first in range(0, len(price), _BLOCK):
         block = slice(first, first + _BLOCK)
         half.append(np.flatnonzero(np.isnan(price[block]) != np.isnan(size[block])) + first)
         start, last = max(first, 1), min(first + _BLOCK, len(price))
         here = slice(start, last)
-        worse = price[here] - price[start - 1 : last - 1]
+        with np.errstate(invalid="ignore"):
+            step = price[here] - price[start - 1 : last - 1]
         # The price of an ask rises from level to level, that of a bid falls.
-        worse *= side[here] * 2.0 - 1.0
-        fine = worse >= 0
+        step *= side[here] * 2.0 - 1.0
+        fine = step >= 0
         fine |= level[here] == 0
-        deeper.append(np.flatnonzero(~fine) + start)
-    return np.concatenate(half), np.concatenate(deeper)
+        worse.append(np.flatnonzero(~fine) + start)
+    return np.concatenate(half), np.concatenate(worse)
 
 
-def newest(codes: NDArray[np.integer], groups: Ints) -> tuple[Ints, bool]:
-    """Of each group the last position whose code is not missing (-1), or its first; whether codes differ in a group."""
-    rows: Sequence[int] | Ints = groups
-    if within(group_starts(codes), groups):
-        return groups, False
+def newest(codes: NDArray[np.integer], groups: Ints) -> Ints:
+    """Of each group the last position whose code is not missing (-1), or its first."""
     last = np.maximum.reduceat(np.where(codes >= 0, np.arange(len(codes)), -1), groups)
-    rows = np.where(last >= 0, last, groups)
-    differs = codes[np.repeat(rows, run_ends(groups, len(codes)) - groups)] != codes
-    return rows, bool(differs.any())
+    return np.where(last >= 0, last, groups)

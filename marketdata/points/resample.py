@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,25 +40,29 @@ def run_ends(starts: Ints, count: int) -> Ints:
     return np.append(starts[1:], count)[: len(starts)]
 
 
-def bucket_starts(ts: Ints, groups: Ints, width: int) -> Ints:
-    """Positions where a bucket [microseconds, from the epoch] begins; ``ts`` rises within each of ``groups``."""
-    if len(ts) == 0:
-        return np.empty(0, np.int64)
-    if len(ts) < len(groups) * _ROWS_WORTH_A_SEARCH:
-        changed = np.diff(ts // width) != 0
-        changed[groups[1:] - 1] = True
-        return np.concatenate(([0], np.flatnonzero(changed) + 1))
+def buckets(columns: Columns, width: BucketWidth) -> Ints:
+    """Where the buckets of each token begin; its times rise."""
+    ts, micros = columns.ts - width.offset if width.offset else columns.ts, width.micros
+    if not _has_long_runs(columns):
+        changed = np.diff(ts // micros, prepend=-1) != 0
+        changed[columns.starts] = True
+        return np.flatnonzero(changed)
     out = []
-    for a, b in zip(groups, np.append(groups[1:], len(ts)), strict=True):
-        first, last = int(ts[a]) // width, int(ts[b - 1]) // width
+    for a, b in pairwise(columns.bounds.tolist()):
+        first, last = int(ts[a]) // micros, int(ts[b - 1]) // micros
         if last - first > b - a:
-            found = np.flatnonzero(np.diff(ts[a:b] // width)) + 1
+            found = np.flatnonzero(np.diff(ts[a:b] // micros)) + 1
         else:
-            edges = np.arange(first + 1, last + 1, dtype=np.int64) * width
+            edges = np.arange(first + 1, last + 1, dtype=np.int64) * micros
             found = _places(ts[a:b], edges)
             found = found[np.diff(found, prepend=0) != 0]  # a bucket without rows begins where the next one does
         out.append(np.concatenate(([a], found + a)))
     return np.concatenate(out)
+
+
+def _has_long_runs(columns: Columns) -> bool:
+    """Whether tokens have so many entries that a search in each is cheaper than a look at every entry."""
+    return 0 < len(columns.tokens) * _ROWS_WORTH_A_SEARCH <= len(columns)
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
@@ -72,22 +77,22 @@ def _places(ts: Ints, edges: Ints) -> Ints:
     return out
 
 
-def last_rows(ts: Ints, starts: Ints, groups: Ints) -> Ints:
-    """Rule 2: the rows with the greatest time in each bucket that begins at ``starts``."""
+def last_of(columns: Columns, width: BucketWidth) -> Ints:
+    """Rule 2: the entries with the greatest time of each token and bucket."""
+    ts, starts = columns.ts, buckets(columns, width)
     ends = run_ends(starts, len(ts))
-    if len(ts) < len(groups) * _ROWS_WORTH_A_SEARCH or not len(ts):
+    if not _has_long_runs(columns):
         same = group_starts(ts)
         # The last change of time before the end of a bucket is where its last snapshot begins.
-        begins = same[np.searchsorted(same, ends, side="left") - 1] if len(ts) else starts
-    else:
-        borders = np.searchsorted(starts, np.append(groups, len(ts)))
-        begins = np.concatenate(
-            [
-                np.searchsorted(ts[a:b], ts[ends[first:last] - 1], side="left") + a
-                for a, b, first, last in zip(groups, run_ends(groups, len(ts)), borders[:-1], borders[1:], strict=True)
-            ]
-        )
-    begins = np.maximum(begins, starts)
+        begins = np.maximum(same[np.searchsorted(same, ends, side="left") - 1] if len(ts) else starts, starts)
+        return ranges(begins, ends - begins)
+    borders = np.searchsorted(starts, columns.bounds).tolist()
+    begins = np.concatenate(
+        [
+            np.searchsorted(ts[a:b], ts[ends[first:last] - 1], side="left") + a
+            for (a, b), (first, last) in zip(pairwise(columns.bounds.tolist()), pairwise(borders), strict=True)
+        ]
+    )
     return ranges(begins, ends - begins)
 
 
@@ -112,16 +117,6 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
 
 
-def buckets(columns: Columns, width: BucketWidth) -> Ints:
-    """Where the buckets of each token begin."""
-    return bucket_starts(columns.ts - width.offset if width.offset else columns.ts, columns.starts, width.micros)
-
-
-def last_of(columns: Columns, width: BucketWidth) -> Ints:
-    """Rule 2: the entries with the greatest time of each token and bucket."""
-    return last_rows(columns.ts, buckets(columns, width), columns.starts)
-
-
 def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Series:
     """Rules 3 and 4: the mean of each value in each bucket, by its counts if it has them, and the counts behind it."""
     starts = buckets(series, width)
@@ -140,10 +135,10 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
     """The rule of `resample`; a bucket without a point has no entry; ``counts`` of means."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
-    starts = bucket_starts(columns.ts - width.offset, columns.starts, width.micros)
     if isinstance(columns, Books):
-        last = columns.take(last_rows(columns.ts, starts, columns.starts))
+        last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
+    starts = buckets(columns, width)
     found = {name: means(column, None, starts) for name, column in columns.values.items()}
     values = {name: mean for name, (mean, _) in found.items()}
     if counts:
@@ -160,8 +155,7 @@ def aggregate(columns: Data, resolution: Resolution, rule: str) -> Data:
     """
     if rule in ("first", "last"):
         width, columns = BucketWidth.of(str(resolution)), columns.sort()
-        starts = bucket_starts(columns.ts, columns.starts, width.micros)
-        out = columns.take(starts if rule == "first" else last_rows(columns.ts, starts, columns.starts))
+        out = columns.take((buckets if rule == "first" else last_of)(columns, width))
         return replace(out, ts=width.floor(out.ts))
     for step in Resolution if rule == "means" else ():
         if step.micros < resolution.micros:

@@ -16,7 +16,7 @@ from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, is_count
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import is_upsampled, known_width, refuse_off_grid, warn_of_grid
+from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
 F = TypeVar("F")
@@ -76,16 +76,14 @@ def align(
     >>> grid.select("price", "observed").rows()
     [(0.4, True), (None, False), (0.43, True)]
     """
-    width, own = BucketWidth.of(resolution), known_width(resolution_of)
     check_fill(frame, fill)
+    grid = widths(resolution, resolution_of, fill=fill is not None)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
     if start is not None and end is not None:
         first, last = to_range(start, end)
-    later = own.micros if own is not None and is_upsampled(own, width, fill=fill is not None) else 0
-    aligned = partial(_aligned, width=width, start=first, end=last, fill=fill, later=later)
-    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
-    return run(frame, aligned, ["series"], together="all", further=True, watch=watch)
+    aligned = partial(_aligned, width=grid.width, start=first, end=last, fill=fill, later=grid.later)
+    return run(frame, aligned, ["series"], together="all", further=True, watch=grid.watch)
 
 
 def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Any:
@@ -118,10 +116,11 @@ def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Any:
     """A snapshot of each token at each time of the grid; one that is missing is a marker row for each side."""
-    rows, (starts, _, ends), levels, _ = frames.level_rows(frame)
+    rows, levels, bids, asks = frames.level_rows(frame)
+    starts = bids.begins
     entries, shown, observed = on_grid(rows.take(starts), grid, forward=fill == "forward")
     there = shown >= 0
-    lengths = np.where(there, np.append(ends - starts, 0)[shown], 2)
+    lengths = np.where(there, np.append(bids.counts + asks.counts, 0)[shown], 2)
     at = ranges(np.append(starts, 0)[shown], lengths)
     made = np.repeat(~there, lengths)
     side = np.append(levels.side, 0)[at * ~made].astype(np.int8)

@@ -30,8 +30,8 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Any:
     columns = columns.sort()
     bounds = columns.bounds
     if isinstance(columns, Books):
-        rows, sides = frames.levels_of(columns)
-        bounds, values = np.append(sides.starts, len(rows.ts))[bounds], frames.level_values(rows)
+        rows, bids, _ = frames.levels_of(columns)
+        bounds, values = np.append(bids.begins, len(rows.ts))[bounds], frames.level_values(rows)
     else:
         values = {"ts": frames.times(columns.ts), **columns.values}
     # Small codes are written and looked up in fewer bytes.
@@ -55,11 +55,12 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
         own = own.without(name)
     own.kind = "nested" if nest else view
-    identity = ID_COLUMNS if lookup and _lacks_ids(own) else frames.IDENTITY
+    if lookup and _lacks_ids(own):
+        own.keys = own.ids
     if spec.columns is Books:
-        return frames.books(own, identity=identity).sort()
+        return frames.books(own).sort()
     numbers = [c for c in own.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and own.is_number(c))]
-    series = frames.series(own, numbers, identity=identity)
+    series = frames.series(own, numbers)
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
     return Series(series.tokens, series.bounds, series.ts, whole, place=series.place).sort()
@@ -67,5 +68,4 @@ def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
 
 def _lacks_ids(frame: Frame) -> bool:
     """Whether an id is to be looked up, and until then the label tells tokens apart."""
-    known = [c for c in frames.IDENTITY if c in frame.ids]
-    return "token_id" not in known or any(frame.integers(c).min(initial=0) < 0 for c in known)
+    return "token_id" not in frame.keys or any(frame.integers(c).min(initial=0) < 0 for c in frame.keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,15 +22,25 @@ _SAMPLE, _BLOCK = 64, 1 << 17
 COARSE = Resolution.M10.micros
 
 
-def known_width(resolution_of: str | None) -> BucketWidth | None:
-    """The argument ``resolution_of``: the bucket width of the rows of a frame, None if it is not known."""
-    return None if resolution_of is None else BucketWidth.of(resolution_of)
+class Widths(NamedTuple):
+    """The widths of the buckets that are wanted and of those that there are, None if not known."""
+
+    width: BucketWidth
+    own: BucketWidth | None
+    later: int
+    """How much later than its time a row of wider buckets is known [microseconds]; 0 for one that is not wider."""
+
+    def watch(self, ts: Ints) -> None:
+        """`warn_of_grid` for times of buckets of a width that is not known."""
+        if self.own is None:
+            warn_of_grid(ts, self.width, "resolution_of")
 
 
-def is_upsampled(own: BucketWidth | None, width: BucketWidth, *, fill: bool = False) -> bool:
-    """Whether a known width is wider than the wanted one; ConfigError if that needs a fill, or buckets would be cut."""
+def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) -> Widths:
+    """The arguments of these names; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
+    width, own = BucketWidth.of(resolution), None if resolution_of is None else BucketWidth.of(resolution_of)
     if own is None or own.divides(width):
-        return False
+        return Widths(width, own, 0)
     if not width.divides(own):
         raise ConfigError(
             f"resolution={str(width)!r} is refused for rows of {own}, as {own} does not divide {width}: a row would be "
@@ -40,7 +51,7 @@ def is_upsampled(own: BucketWidth | None, width: BucketWidth, *, fill: bool = Fa
             f"resolution={str(width)!r} is finer than the rows, which are of {own}; fill='forward' makes finer rows of "
             "them, each value from the end of its own bucket on."
         )
-    return True
+    return Widths(width, own, own.micros)
 
 
 def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:

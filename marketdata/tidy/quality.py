@@ -46,11 +46,10 @@ class _View:
     def __init__(self, frame: Frame) -> None:
         self.frame, self.books = frame, frame.kind == "books"
         by = [frame.integers("side"), frame.integers("level")] if self.books else []
-        names = [c for c in frame.ids if c in frames.IDENTITY]
-        order = sorted_by(*(frames.ranks(frame, c) for c in names), frame.times("ts"), *by)
+        order = sorted_by(*(frames.ranks(frame, c) for c in frame.keys), frame.times("ts"), *by)
         self.order = order
         self.ts = frame.times("ts")[order]
-        self.ids = [frame.codes(c)[order] for c in names]
+        self.ids = [frame.codes(c)[order] for c in frame.keys]
         self.groups = group_starts(*self.ids)
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import Overlap, opened, run
-from marketdata.adapters.frame import Column, Frame
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
-from marketdata.tidy.grids import COARSE, coarser_grid, is_upsampled, known_width, warn_of_grid
+from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
 F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
@@ -59,22 +59,17 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
     >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    width, own = BucketWidth.of(resolution), known_width(resolution_of)
-    is_finer = is_upsampled(own, width, fill=fill is not None)
-    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
+    grid = widths(resolution, resolution_of, fill=fill is not None)
+    whole = partial(_resampled, grid=grid, fill=fill)
     if fill is not None:
         check_fill(frame, fill)
-        whole = partial(_resampled, width=width, own=own, fill=fill, is_finer=is_finer)
-        return run(frame, whole, _KINDS, further=True, watch=watch)
-    whole = partial(_resampled, width=width, own=own)
-    reduce, finish = (partial(step, width=width) for step in (_reduced, _of_parts))
-    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish, watch=watch)
+        return run(frame, whole, _KINDS, further=True, watch=grid.watch)
+    reduce, finish = (partial(step, width=grid.width) for step in (_reduced, _of_parts))
+    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
 
 
-def _resampled(
-    frame: Frame, width: BucketWidth, own: BucketWidth | None, *, fill: Fill = None, is_finer: bool = False
-) -> Any:
-    later = own.micros if own is not None and is_finer else 0
+def _resampled(frame: Frame, grid: Widths, *, fill: Fill) -> Native:
+    width, own, later = grid
     if frame.kind not in ("prices", "metrics"):
         out = _last(frame, frames.rows(frame), width, later)
     else:
@@ -92,16 +87,17 @@ def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
     return [*values, *(v + COUNT for v in values if v + COUNT in frame.names)]
 
 
-def _to_frame(frame: Frame, means: Series, **more: Column) -> Any:
+def _to_frame(frame: Frame, means: Series, **more: Column) -> Native:
     return frames.to_frame(frame, means, {"ts": frames.times(means.ts), **means.values, **more})
 
 
-def _reduced(frame: Frame, width: BucketWidth) -> Any:
+def _reduced(frame: Frame, width: BucketWidth) -> Native:
     """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
     if frame.kind not in ("prices", "metrics"):
         rows = frames.rows(frame)
         kept = rows.take(rules.last_of(rows, width))
-        return frames.rows_to_frame(frame, kept.place, frames.labels(frame, kept))
+        labels = {c: frames.column(frame, kept, c) for c in frame.ids if c == "token_label"}
+        return frames.rows_to_frame(frame, kept.place, labels)
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
     starts = rules.buckets(series, width)
@@ -110,7 +106,7 @@ def _reduced(frame: Frame, width: BucketWidth) -> Any:
     return _to_frame(frame, means, **{_LAST: frames.times(series.ts[ends])})
 
 
-def _of_parts(frame: Frame, width: BucketWidth) -> Any:
+def _of_parts(frame: Frame, width: BucketWidth) -> Native:
     rows = frames.rows(frame)
     if frame.kind not in ("prices", "metrics"):
         return _last(frame, rows, width)
@@ -123,14 +119,14 @@ def _of_parts(frame: Frame, width: BucketWidth) -> Any:
     return _to_frame(frame, rules.means_of(frames.with_values(frame, rows, _with_counts(frame, values)), values, width))
 
 
-def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Any:
+def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
     kept = rows.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     own = frame.take(kept.rows)
     values: dict[str, Column] = {}
     found: Columns
     if frame.kind == "books":
-        found = frames.level_rows(own).entries
+        found = frames.level_rows(own, entries=replace(kept, place=None)).entries
     elif frame.kind == "nested":
         found = books = frames.books(own)
         values = {} if frames.lists_are_tidy(own, books) else frames.lists(books)
@@ -138,7 +134,7 @@ def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> An
         found = frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
     values["ts"] = frames.times(width.floor(found.ts + later))
     # The label of a token may be in a row that is left out.
-    return frames.to_frame(own, replace(found, tokens=kept.tokens), values, frame.names)
+    return frames.to_frame(own, replace(found, tokens=kept.tokens, place=found.rows), values, frame.names)
 
 
 def _averaged(frame: Frame) -> list[str]:

@@ -14,7 +14,7 @@ from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import is_upsampled, known_width, warn_of_grid
+from marketdata.tidy.grids import warn_of_grid, widths
 from marketdata.tidy.measures import top
 
 F = TypeVar("F")
@@ -67,10 +67,8 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    width, own = BucketWidth.of(resolution), known_width(resolution_of)
-    is_upsampled(own, width)
-    watch = partial(warn_of_grid, width=width, argument="resolution_of") if own is None else None
-    return run(frame, partial(_ohlc, width=width, value=value), KINDS, further=True, watch=watch)
+    grid = widths(resolution, resolution_of)
+    return run(frame, partial(_ohlc, width=grid.width, value=value), KINDS, further=True, watch=grid.watch)
 
 
 def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Any:

@@ -168,7 +168,7 @@ def _nested(frame: Frame) -> Any:
         own = frame if rows.entries.place is None else frame.take(rows.entries.place)
         for name in (c for c in names if c not in (*KEYS, *LISTS)):
             differs = ~same_as_before(own.comparable(name))
-            differs[rows.sides.starts] = False
+            differs[rows.bids.begins] = False
             if differs.any():
                 raise NotTidyError(
                     f"{name} differs within a snapshot, first {own.shown(int(np.argmax(differs)))}, and a nested row "

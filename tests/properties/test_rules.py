@@ -16,8 +16,9 @@ from kinds import ID_COLUMNS, KINDS, close, of_kind, rows
 
 import marketdata as md
 from marketdata.points import resample as runs
+from marketdata.points.columns import Columns, Token
 from marketdata.points.resample import resample_columns
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_columns, to_frame
 
@@ -219,4 +220,5 @@ def test_long_frames_have_the_buckets_of_a_division(
     groups = np.array([0, len(ts), 2 * len(ts)])
     changed = np.diff(long // width.micros) != 0
     changed[groups[1:] - 1] = True
-    assert runs.bucket_starts(long, groups, width.micros).tolist() == [0, *(np.flatnonzero(changed) + 1)]
+    columns = Columns(tuple(map(Token, "abc")), np.append(groups, len(long)), long)
+    assert runs.buckets(columns, BucketWidth.of(str(width))).tolist() == [0, *(np.flatnonzero(changed) + 1)]
