@@ -121,6 +121,7 @@ def _gather(*_: Any) -> None:
     (MADE / "record_fields.md").write_text(record_fields.tables(), encoding="utf-8")
     (MADE / "call_map.md").write_text(_run("call_map.py"), encoding="utf-8")
     _run("gallery.py", MADE / "gallery")
+    _run("benchmark_chart.py", MADE / "benchmarks.png")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 
 
@@ -153,8 +154,9 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
     source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
     if name == "gallery":
         source[0] = gallery.grid(source[0])
-    if name != "interface":
-        source[0] = _link(source[0], "[{words}](#{target})")
+    if name == "benchmarks":
+        chart = "![Time of each way, and how many times ours that is](_made/benchmarks.png)"
+        source[0] = source[0].replace("\n## ", f"\n{chart}\n\n## ", 1)
     if name == "analytics":
         source[0] = _link_measures(source[0])
     if name.startswith(_INTERNAL):
@@ -209,20 +211,22 @@ def _redirects(app: Any, problem: Exception | None) -> None:
             Path(app.builder.get_outfilename(old)).write_text(text, encoding="utf-8")
 
 
-_SECTIONS = re.compile(r"\binterface ((?:section )?)(\d(?:\.\d)?)((?:(?:,| and)\s+\d\.\d)*)")
+_SECTIONS = re.compile(r"\binterface (?:sections? )?(\d(?:\.\d)?(?:(?:,| and| to)\s+\d(?:\.\d)?)*)")
+_TITLES = dict(
+    re.findall(
+        r"^\(interface-[\d-]+\)=\n#+ (\d(?:\.\d)?)\.? (.*)$", (HERE / "interface.md").read_text("utf-8"), re.MULTILINE
+    )
+)
 
 
-def _link(text: str, form: str) -> str:
-    """References such as "interface 2.3, 4.1" as links to the page that describes the interface."""
+def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any, lines: list[str]) -> None:
+    """References such as "interface 4.2" as the names of these sections, with links to them."""
 
-    def link(number: str, words: str) -> str:
-        return form.format(words=words, target=f"interface-{number.replace('.', '-')}")
+    def named(number: re.Match[str]) -> str:
+        return f":ref:`{_TITLES[number[0]]} <interface-{number[0].replace('.', '-')}>`"
 
-    def replaced(found: re.Match[str]) -> str:
-        first = link(found[2], f"interface {found[1]}{found[2]}")
-        return first + re.sub(r"\d\.\d", lambda more: link(more[0], more[0]), found[3])
-
-    return _SECTIONS.sub(replaced, text)
+    text = _SECTIONS.sub(lambda found: re.sub(r"\d(?:\.\d)?", named, found[1]), "\n".join(lines))
+    lines[:] = text.split("\n")
 
 
 def _link_measures(text: str) -> str:
@@ -237,10 +241,6 @@ def _link_measures(text: str) -> str:
         return re.sub(r"`(\w+)(\([^`]*\))?`", link, found[0])
 
     return re.sub(r"^\| `[^|]*\|", row, text, flags=re.MULTILINE)
-
-
-def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any, lines: list[str]) -> None:
-    lines[:] = _link("\n".join(lines), ":ref:`{words} <{target}>`").split("\n")
 
 
 # Whose methods a page lists: their first lines name other methods as those of the class.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import benchmark_chart
 import call_map
 import examples
 import fault_matrix
@@ -164,19 +165,28 @@ def test_the_gallery_draws_its_pages(tmp_path: Path) -> None:
     assert 'class="plotly-chart"' in (tmp_path / "ladder.html").read_text(encoding="utf-8")
 
 
+def test_the_chart_of_benchmarks_has_its_tables() -> None:
+    """Each table of the first chart is on the page, with a row of ours and one of another way."""
+    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    jobs = benchmark_chart.ways(page)
+    assert len(jobs) == len(benchmark_chart.JOBS)
+    for rows in jobs.values():
+        assert any(way.ratio == 1 and "marketdata" in way.name for way in rows)
+        assert any("marketdata" not in way.name for way in rows)
+
+
 def test_references_to_the_interface_lead_to_its_page() -> None:
-    """Every section of the interface that code or pages name is described on its page."""
-    sections = set(
-        re.findall(r"^\(interface-([\d-]+)\)=$", (ROOT / "docs/interface.md").read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    """Docstrings name sections that the page has, by number; other pages name them in words, with a link."""
+    page = ROOT / "docs/interface.md"
+    sections = set(re.findall(r"^\(interface-([\d-]+)\)=$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    numbers = re.compile(r"\binterface (?:sections? )?(\d(?:\.\d)?(?:(?:,| and| to)\s+\d(?:\.\d)?)*)", re.IGNORECASE)
     named = set()
-    for path in [*PAGES, *(ROOT / "marketdata").rglob("*.py")]:
-        for found in re.findall(
-            r"\binterface (?:section )?(\d(?:\.\d)?(?:(?:,| and)\s+\d\.\d)*)", path.read_text("utf-8")
-        ):
+    for path in (ROOT / "marketdata").rglob("*.py"):
+        for found in numbers.findall(path.read_text("utf-8")):
             named |= {number.replace(".", "-") for number in re.findall(r"\d(?:\.\d)?", found)}
     assert named
     assert sorted(named - sections) == []
+    assert [name(one) for one in PAGES if one != page and numbers.search(one.read_text("utf-8"))] == []
 
 
 def test_figures_of_reliability_are_those_of_the_benchmarks() -> None:

@@ -46,7 +46,7 @@ def head() -> str:
     return (
         "# Benchmarks\n\n"
         "Written by `make bench`. All ways of a table run in turn, round after round, in one process; the ratio\n"
-        "is the median over the rounds. Absolute times are those of one shared machine; it is ratios that hold.\n\n"
+        "is the median over the rounds. The machine is shared: compare ratios, not absolute times.\n\n"
         f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {cores} cores, {platform.machine()}, "
         f"Python {platform.python_version()},\n{versions}.\n"
     )
