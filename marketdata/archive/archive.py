@@ -693,8 +693,12 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        store, view, engine = self._stored, choice("view", view, VIEWS), choice("engine", engine, get_args(EngineName))
-        ids = None if market is None else [self._market_id(one) for one in names("market", market)]
+        store, view, engine = (
+            self._existing,
+            choice("view", view, VIEWS),
+            choice("engine", engine, get_args(EngineName)),
+        )
+        ids = self._market_ids(market)
         what = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
             return what.lazy()
@@ -915,7 +919,7 @@ class Archive(Generic[Frame]):
         if market is not None:
             frame = getattr(self, choice("view", view, VIEWS))(market, start, end, resolution, frame="polars")
             return files.write(frame, Path(path))
-        what = query_of(self._stored, choice("view", view, VIEWS), None, _range(start, end), resolution)
+        what = query_of(self._existing, choice("view", view, VIEWS), None, _range(start, end), resolution)
         return files.write(what.computed(), Path(path))
 
     def files(
@@ -932,9 +936,9 @@ class Archive(Generic[Frame]):
         >>> prices.select(pl.col("token_id").n_unique()).collect().item()
         217
         """
-        table = self._stored.points[choice("view", view, VIEWS)]
-        ids = None if market is None else [self._market_id(market)]
-        return [table.store.address(f.path) for f in query.files_of(table.version(), ids, _range(start, end))]
+        table, ids = self._existing.points[choice("view", view, VIEWS)], self._market_ids(market)
+        some = query.files_of(table.version(), None if ids is None else sorted(ids), _range(start, end))
+        return [table.store.address(file.path) for file in some]
 
     @overload
     def coverage(self, *, frame: None = None) -> Frame: ...
@@ -1063,19 +1067,30 @@ class Archive(Generic[Frame]):
             filled = run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
             ranges = dict.fromkeys(filled, wanted)
         else:
-            ids = None if market is None else dict.fromkeys(map(self._market_id, names("market", market)))
+            ids = self._market_ids(market)
             ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
         what = query_of(self._store, view, ranges, ranges, resolution, levels=levels)
         return cast("Frame", to_frame(what.columns(), frame or self._frame))
 
-    def _market_id(self, id_or_slug: str) -> str:
-        catalog = self._stored.catalog["markets"]
-        found = catalog.find(id_or_slug)
-        if found is None:
-            if not is_url(self._location) and not Path(self._location).exists():
-                raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
-            raise catalog.unknown(id_or_slug)
-        return str(found["id"])
+    @property
+    def _existing(self) -> ArchiveStore:
+        """The store for reading points; NotArchivedError for a folder that does not exist."""
+        if not is_url(self._location) and not Path(self._location).exists():
+            raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
+        return self._stored
+
+    def _market_ids(self, market: str | Sequence[str] | None) -> dict[str, str] | None:
+        """Ids of markets, each with the name that was given; None for all."""
+        if market is None:
+            return None
+        catalog, given = self._existing.catalog["markets"], names("market", market)
+        if not given:
+            raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
+        found = [(name, catalog.find(name)) for name in given]
+        for name, record in found:
+            if record is None:
+                raise catalog.unknown(name)
+        return {str(record["id"]): name for name, record in found if record is not None}
 
 
 def _located(location: str) -> str:
@@ -1100,5 +1115,7 @@ def _located(location: str) -> str:
 
 
 def _range(start: TimeLike | None, end: TimeLike | None) -> Range:
+    if start is not None and end is not None:
+        return to_range(start, end)
     first = query.ALL_TIME.start if start is None else to_micros(start, "start")
     return Range(first, query.ALL_TIME.end if end is None else to_micros(end, "end"))

@@ -260,18 +260,22 @@ def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
 def covered_ranges(
     coverage: CoverageTable,
     view: View,
-    markets: Iterable[str] | None,
+    markets: Mapping[str, str] | None,
     start: TimeLike | None,
     end: TimeLike | None,
     on_missing: Missing,
 ) -> dict[str, Range]:
-    """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is."""
-    every = [m for v, m in coverage.keys() if v == view] if markets is None else list(markets)  # noqa: SIM118
+    """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
+
+    ``markets``: ids, and the names of these in messages.
+    """
+    every = {m: m for v, m in coverage.keys() if v == view} if markets is None else markets  # noqa: SIM118
     out: dict[str, Range] = {}
     lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
-    for market in every:
+    for market, name in every.items():
+        what = f"{view} of market {name[:200]!r}"
         try:
-            out[market] = covered_range(coverage, view, market, start, end, on_missing)
+            out[market] = _covered_range(coverage.records(view, market), what, start, end, on_missing)
         except NotArchivedError as problem:
             if on_missing == "raise":
                 raise
@@ -287,18 +291,11 @@ def covered_ranges(
     return out
 
 
-def covered_range(
-    coverage: CoverageTable,
-    view: View,
-    market_id: str,
-    start: TimeLike | None,
-    end: TimeLike | None,
-    on_missing: Missing,
+def _covered_range(
+    records: Sequence[CoverageRecord], name: str, start: TimeLike | None, end: TimeLike | None, on_missing: Missing
 ) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
-    records = coverage.records(view, market_id)
     have = covered(records)
-    name = f"{view} of market {market_id[:200]!r}"
     if not have:
         raise NotArchivedError(f"no {name} are stored; pull or add them first.")
     first = have[0].start if start is None else to_micros(start, "start")

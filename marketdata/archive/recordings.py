@@ -53,11 +53,11 @@ class ImportedFile(NamedTuple):
     """What ``Archive.add_files`` did with a file; numbers are None where they do not apply, or it was left out."""
 
     file: str
-    kind: str | None
-    format: str | None
-    rows: int | None
-    points: int | None
-    stored: int | None
+    kind: str | None = None
+    format: str | None = None
+    rows: int | None = None
+    points: int | None = None
+    stored: int | None = None
     changes: int | None = None
     gaps: int | None = None
     disagreements: int | None = None
@@ -74,18 +74,20 @@ class Import:
     """One import of recordings into an archive, which is the only one while it runs."""
 
     def __init__(self, store: ArchiveStore, options: Options) -> None:
-        self._store, self._options = store, options
+        self.store, self.options = store, options
         self._journal = Journal(store)
-        self._feed = Rebuilder(store.base, options.max_gap, options.max_age, options.unchanged)
-        self._journal.restore(self._feed, self._key)
+        # The books that are open from file to file.
+        self.feed = Rebuilder(store.base, options.max_gap, options.max_age, options.unchanged)
+        self._journal.restore(self.feed, self._key)
         self._placed: dict[Token, Token] = {}
-        self._strangers: set[str] = set()
+        # Tokens of no known market.
+        self.unknown: set[str] = set()
         # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
 
     @property
     def _key(self) -> str:
-        return json.dumps([self._store.base.text, *self._options[:4]])
+        return json.dumps([self.store.base.text, *self.options[:4]])
 
     def add(
         self, some: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
@@ -106,71 +108,49 @@ class Import:
                 if wanted[i]:
                     out.append(self._add(file, chosen, digests[i], is_last=i == last, is_named=file.path in named))
                 else:
-                    out.append(ImportedFile(str(file.path), "books", chosen.name, None, None, None, note=BEFORE))
+                    out.append(ImportedFile(str(file.path), "books", chosen.name, note=BEFORE))
                 bar.set_postfix(rows=sum(one.rows or 0 for one in out), refresh=False)
                 bar.update(sizes[i])
         return out
 
     def _add(self, file: RecordingFile, chosen: Format, digest: str, *, is_last: bool, is_named: bool) -> ImportedFile:
-        kept = copy.copy(self._feed)
+        kept = copy.copy(self.feed)
         try:
             done = _File(self, file, chosen).add(is_last=is_last)
         except ConfigError as problem:
-            self._feed = kept
-            told = _of_file(problem, file.path)
-            for part in self._feed.finish() if is_last else ():
-                self.put(part, stand=self._feed.unchanged)
+            self.feed = kept
+            about_file = _of_file(problem, file.path)
+            for part in self.feed.finish() if is_last else ():
+                self.put(part, stand=self.feed.unchanged)
             if is_named:
-                raise told from problem
-            return refused(file.path, told)
-        self._journal.write(digest, self._feed, self._key)
+                raise about_file from problem
+            return refused(file.path, about_file)
+        self._journal.write(digest, self.feed, self._key)
         return done
 
     def place(self, token: Token) -> Token:
         """The token with the market that the archive knows it of, or that the file names, or one of its own."""
         if token not in self._placed:
-            markets, name = self._store.catalog["markets"], str(token.token_id)
-            found = markets.token(name)
-            if found is not None and len(markets.markets_of(name)) == 1:
-                market = str(found[0]["id"])
-            else:
-                market = token.market_id or name
-                if not token.market_id:
-                    self._strangers.add(name)
-            self._placed[token] = Token(market, name, token.token_label)
+            markets, name = self.store.catalog["markets"], str(token.token_id)
+            owners = markets.markets_of(name)
+            known = owners[0] if len(owners) == 1 else token.market_id
+            if not known:
+                self.unknown.add(name)
+            self._placed[token] = Token(known or name, name, token.token_label)
         return self._placed[token]
 
     def learn(self, markets: list[dict[str, Any]]) -> None:
         """Store records that a file tells of."""
-        ingest.add_records(self._store, markets, None, None)
+        ingest.add_records(self.store, markets, None, None)
         self._placed.clear()
 
     def put(self, books: Books, *, stand: bool) -> int:
         """Add books; parts that a gap divides are added one by one, so that no range has the gap in it."""
-        out, most = 0, max(self._store.base.micros, MINUTE)
+        out, most = 0, max(self.store.base.micros, MINUTE)
         gaps = np.array(sorted(self.gaps), np.int64)
-        for part in without_gaps(books, most if stand else max(most, self._options.max_age), gaps):
-            out += ingest.add_points(self._store, "books", part, replace=False, complete=False)[1]
+        for part in without_gaps(books, most if stand else max(most, self.options.max_age), gaps):
+            out += ingest.add_points(self.store, "books", part, replace=False, complete=False)[1]
         return out
-
-    @property
-    def feed(self) -> Rebuilder:
-        """The books that are open from file to file."""
-        return self._feed
-
-    @property
-    def store(self) -> ArchiveStore:
-        """Where books go."""
-        return self._store
-
-    @property
-    def options(self) -> Options:
-        """How files are read."""
-        return self._options
-
-    def strangers(self, tokens: set[Token]) -> int:
-        """How many tokens are of no known market."""
-        return len({t.token_id for t in tokens} & self._strangers)
 
 
 class _File:
@@ -243,24 +223,16 @@ class _File:
 
     def _report(self) -> ImportedFile:
         tally = self.feed.tally
+        unknown = {t.token_id for t in self._tokens} & self._run.unknown
         said = {
             "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd,
-            "token of no known market, kept as a market of its own": self._run.strangers(self._tokens),
+            "token of no known market, kept as a market of its own": len(unknown),
         }  # fmt: skip
         notes = [*filter(None, [self._note]), *(f"{count:,} {what}" for what, count in said.items() if count)]
-        return ImportedFile(
-            str(self._file.path),
-            "books",
-            self._format.name,
-            self._messages,
-            self._books,
-            self._stored,
-            tally.changes,
-            tally.gaps,
-            tally.disagreements,
-            ", ".join(f"{count:,} {kind}" for kind, count in self._left_out.most_common()) or None,
-            "; ".join(notes) or None,
-        )
+        counts = self._messages, self._books, self._stored, tally.changes, tally.gaps, tally.disagreements
+        left_out = ", ".join(f"{count:,} {kind}" for kind, count in self._left_out.most_common())
+        found = "books", self._format.name, *counts, left_out or None, "; ".join(notes) or None
+        return ImportedFile(str(self._file.path), *found)
 
 
 class Journal:
@@ -338,7 +310,7 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
 def refused(path: Path, problem: Exception) -> ImportedFile:
     """The row of a file that was left out."""
     text = problem.problem if isinstance(problem, ConfigError) else str(problem)
-    return ImportedFile(str(path), None, None, None, None, None, note=text)
+    return ImportedFile(str(path), note=text)
 
 
 def _of_file(problem: ConfigError, path: Path) -> ConfigError:

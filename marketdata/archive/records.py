@@ -82,7 +82,7 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
 
     The id of an event or a series without one is its slug.
     """
-    row, own = dict(row), ID_NAMES[kind]
+    given_names, row, own = sorted(row), dict(row), ID_NAMES[kind]
     out: Record = {}
     for field in FIELDS[kind]:
         # As in other records, where events have an event_title.
@@ -95,9 +95,9 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
         out["id"] = out["slug"]
     if out["id"] is None:
         lacks = "no market_id" if kind == "markets" else "neither an id nor a slug"
-        raise ConfigError(f"a row of the {kind} frame has {lacks}; it has {sorted(row)}.")
+        raise ConfigError(f"a row of the {kind} frame has {lacks}; it has {given_names}.")
     if kind == "markets":
-        lists = [list(row.pop(name, None) or ()) for name in TOKEN_LISTS]
+        lists = [_listed(name, row.pop(name, None)) for name in TOKEN_LISTS]
         if out["tokens"] is None:
             out["tokens"] = _tokens(out["id"], *lists)
     if out["status"] is None and row.get("closed") is not None:
@@ -116,6 +116,12 @@ def _typed(kind: str, value: Any, what: str) -> Any:
     if kind == "text" and value is not None:
         return str(value)
     return text_id(value, what) if kind == "id" else value
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    if isinstance(value, str):
+        raise ConfigError(f"{name} is the text {value[:80]!r}; it is a list: json.loads makes one of a text of JSON.")
+    return list(value or ())
 
 
 def _tokens(market_id: str, ids: list[Any], labels: list[Any]) -> list[Record]:

@@ -224,7 +224,7 @@ def _of_files(query: Query) -> Query:
     return replace(query, version=Version(query.version.number, tuple(files), query.version.schema))
 
 
-def by_market(query: Query, markets: Sequence[str]) -> list[Query]:
+def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
     """The same query in parts of whole markets that are adjacent in the files."""
     ids = sorted(markets)
     step = max(1, -(-len(ids) // _PARTITIONS))

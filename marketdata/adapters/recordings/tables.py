@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,34 +98,34 @@ def _sides(column: pl.Series) -> Any:
 
 def incremental(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """CSV or Parquet with a row per changed level, and ``is_snapshot``."""
-    known: dict[Token, tuple[bool, int]] = {}
+    known: dict[Token, int] = {}
     amount = first(file.columns, SIZE_NAMES) or "amount"
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
         named, token = tokens(frame)
         flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
         order = np.argsort(token, kind="stable")
-        first_rows = np.append(True, np.diff(token[order]) != 0) if len(order) else np.empty(0, bool)
-        before = np.append(False, flags[order][:-1]) & (np.append(0, seen[order][:-1]) == seen[order])
-        for at in np.flatnonzero(first_rows).tolist():
-            one = named[int(token[order[at]])]
-            before[at] = known.get(one) == (True, int(seen[order[at]]))
-        for at in np.flatnonzero(np.append(first_rows[1:], True)).tolist():
-            known[named[int(token[order[at]])]] = bool(flags[order[at]]), int(seen[order[at]])
+        # Rows of a snapshot that arrived together are one book.
+        arrived = np.where(flags, seen, -1)[order]
+        begins = flags[order] & (_before(known, named, token[order], arrived) != arrived)
         event = np.empty(len(order), np.int8)
-        event[order] = np.where(flags[order] & ~before, SNAPSHOT, CHANGE)
-        changes = Changes(
-            named,
-            token,
-            ts,
-            seen,
-            event,
-            _sides(frame["side"]),
-            numbers(frame["price"]),
-            numbers(frame[amount]),
-            _nothing(len(frame)),
-        )
+        event[order] = np.where(begins, SNAPSHOT, CHANGE)
+        levels = _sides(frame["side"]), numbers(frame["price"]), numbers(frame[amount])
+        changes = Changes(named, token, ts, seen, event, *levels, _nothing(len(frame)))
         yield Batch(changes, heard=np.unique(seen), messages=len(frame))
+
+
+def _before(known: dict[Token, int], named: Sequence[Token], token: Codes, values: Ints) -> Ints:
+    """The value in the row before of the same token, or in its last row of the parts before (``known``), else -1.
+
+    Rows are sorted by token.
+    """
+    out = np.append(-1, values[:-1])[: len(values)]
+    begins = np.flatnonzero(np.append(True, token[1:] != token[:-1])[: len(token)])
+    ends = np.append(begins[1:], len(token))[: len(begins)] - 1
+    out[begins] = [known.get(named[code], -1) for code in token[begins].tolist()]
+    known.update((named[code], value) for code, value in zip(token[ends].tolist(), values[ends].tolist(), strict=True))
+    return out
 
 
 def snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
@@ -171,25 +171,15 @@ def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
 def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """Tables with a row per level of a snapshot."""
     known: dict[Token, int] = {}
+    amount = first(file.columns, SIZE_NAMES) or "size"
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
         named, token = tokens(frame)
         order = np.lexsort((ts, token))
-        at, of = ts[order], token[order]
-        first_rows = np.append(True, of[1:] != of[:-1])[: len(of)]
-        begins = first_rows | np.append(True, at[1:] != at[:-1])[: len(of)]
-        # A snapshot that the part before began goes on.
-        for place in np.flatnonzero(first_rows).tolist():
-            begins[place] = known.get(named[int(of[place])]) != int(at[place])
-        known = {
-            named[int(of[place])]: int(at[place]) for place in np.flatnonzero(np.append(first_rows[1:], True)).tolist()
-        }
         event = np.empty(len(order), np.int8)
-        event[order] = np.where(begins, SNAPSHOT, CHANGE)
-        size = numbers(frame[first(frame.columns, SIZE_NAMES) or "size"])
-        changes = Changes(
-            named, token, ts, seen, event, _sides(frame["side"]), numbers(frame["price"]), size, _nothing(len(frame))
-        )
+        event[order] = np.where(_before(known, named, token[order], ts[order]) != ts[order], SNAPSHOT, CHANGE)
+        levels = _sides(frame["side"]), numbers(frame["price"]), numbers(frame[amount])
+        changes = Changes(named, token, ts, seen, event, *levels, _nothing(len(frame)))
         yield Batch(changes.take(order), heard=np.unique(seen), messages=len(frame))
 
 
