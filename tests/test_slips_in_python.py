@@ -126,3 +126,31 @@ def test_a_frame_or_record_where_ids_belong_is_named() -> None:
                     ask(wrong, "2025-12-31", "2026-01-01")
         with pytest.raises(md.NotFoundError, match=f"Near ones: '{record['slug']}'"):
             client.books(f" {record['slug'].upper()} ", "2025-12-31", "2026-01-01")
+
+
+def test_reads_of_an_archive_name_the_slip(tmp_path: Path) -> None:
+    """An empty list, a range that ends before it starts, a token for a market, and a folder that is not there."""
+    archive = md.Archive(tmp_path)
+    archive.add(markets=md.testing.markets(), prices=md.testing.prices())
+    reads = [archive.prices, lambda *a: archive.scan("prices", *a), lambda *a: archive.export("prices", "x.csv", *a)]
+    for read in reads:
+        with pytest.raises(md.ConfigError, match=r"market=\[\] names nothing"):
+            read([])
+        with pytest.raises(md.ConfigError, match="not before the end"):
+            read(None, "2026-01-02", "2026-01-01")
+        with pytest.raises(md.NotArchivedError, match=r"'11' is not .* It is a token of market 'rain'"):
+            read("11")
+    with pytest.raises(md.ConfigError, match="not before the end"):
+        archive.files("prices", None, "2026-01-02", "2026-01-01")
+    with pytest.raises(md.NotArchivedError, match="prices of market 'rain-tomorrow' are not stored in"):
+        archive.prices("rain-tomorrow", "2020-01-01", "2020-01-02")
+    with pytest.raises(md.NotArchivedError, match="no folder"):
+        md.Archive(tmp_path / "typo").scan("prices")
+
+
+def test_records_name_the_slip(tmp_path: Path) -> None:
+    """Token ids as JSON text, and a record without an id, whose fields are named."""
+    with pytest.raises(md.ConfigError, match="token_ids is the text"):
+        md.Archive(tmp_path).add(markets=[{"market_id": "m", "token_ids": '["1"]', "token_labels": '["Yes"]'}])
+    with pytest.raises(md.ConfigError, match=r"no market_id; it has \['slug'\]"):
+        md.Archive(tmp_path).add(markets=[{"slug": "m"}])
