@@ -15,6 +15,7 @@ from archive.source import MARKETS, START, Source, points_of
 from archive.stutter import READS, WRITES, again, disturb, fill
 from archive.test_faults import books, held, prices
 from archive.test_machine import ArchiveMachine
+from archive.test_recordings import EVENTS, by_token, covered, later, lines
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from object_store import FAILURES, LOST, Bucket
@@ -48,6 +49,31 @@ def test_an_archive_lives_in_an_object_store(store: Archive) -> None:
     assert store.verify().is_empty()
     assert store.scan("books").filter(market_id=M).collect().height > 60
     assert all(file.startswith("s3://history/") for file in store.files("books"))
+
+
+@pytest.mark.fault("AR38")
+def test_recordings_are_imported_into_an_object_store(object_store: Bucket, tmp_path: Path) -> None:
+    """Stopped by an error of the storage at any request and continued: the books of an import into a folder."""
+    parts = [EVENTS, later(EVENTS[2:5], 240), later(EVENTS, 500)]
+    files = [lines(tmp_path / f"part-{i}.jsonl", part) for i, part in enumerate(parts)]
+    whole = Archive(tmp_path / "whole", frame="polars")
+    whole.add_files(files)
+    stopped = 0
+    for nth in range(5, 160, 30):
+        store = Archive(f"s3://history/import-{nth}", frame="polars", storage_options=object_store.options)
+        object_store.tell(nth, FAILURES[2])
+        try:
+            store.add_files(files)
+        except ArchiveError:
+            stopped += 1
+        object_store.tell()
+        continued = again(store)
+        continued.add_files(files)
+        assert by_token(continued) == by_token(whole)
+        assert covered(continued) == covered(whole)
+        assert continued.verify().is_empty()
+        assert again(store).add_files(files)["note"].to_list() == ["imported before"] * 3
+    assert stopped
 
 
 def test_writers_in_an_object_store_all_land(store: Archive) -> None:
