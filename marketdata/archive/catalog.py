@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -176,7 +176,7 @@ def _by_id(parts: list[pa.Table]) -> pa.Table:
     return rows.take(pc.sort_indices(_id_column(rows))).combine_chunks()
 
 
-def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> Record:
+def _merge(old: Record, new: Record) -> Record:
     out = dict(old)
     for name, value in new.items():
         if value is not None and not (value == [] and out.get(name)):

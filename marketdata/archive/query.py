@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from marketdata.archive.coverage.intervals import CoverageRecord, covered, gaps, union, within
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
@@ -20,7 +21,7 @@ from marketdata.archive.storage.parquet import DataFile, Footer
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Data, Token
+from marketdata.points.columns import Data, Ints, Token
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
@@ -197,7 +198,9 @@ def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
     )
 
 
-def inside(tokens: Sequence[Token], codes: Any, ts: Any, ranges: Mapping[str, Sequence[Range]]) -> Any:
+def inside(
+    tokens: Sequence[Token], codes: NDArray[np.integer], ts: Ints, ranges: Mapping[str, Sequence[Range]]
+) -> NDArray[np.bool_]:
     """Which points lie in a range of their market."""
     merged = {market: union(some) for market, some in ranges.items()}
     out = np.zeros(len(ts), dtype=bool)
@@ -231,14 +234,15 @@ def _selected(
             yield pa.Table.from_batches([batch.filter(pa.array(mask))])
 
 
-def _named(array: pa.Array, is_wanted: Callable[[str], bool]) -> Any:
+def _named(array: pa.Array, is_wanted: Callable[[str], bool]) -> NDArray[np.bool_] | Literal[True]:
     """Which rows have a name that is wanted."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     wanted = np.array([*(is_wanted(name) for name in encoded.dictionary.to_pylist()), False])
     if wanted[:-1].all() and not encoded.null_count:
         return True
     codes = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
-    return wanted[codes.to_numpy(zero_copy_only=False)]
+    named: NDArray[np.bool_] = wanted[codes.to_numpy(zero_copy_only=False)]
+    return named
 
 
 def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
@@ -342,12 +346,15 @@ def _show(ranges: list[Range]) -> str:
     return ", ".join(map(str, ranges[:3])) + more
 
 
-def checked_views(views: Any) -> list[View]:
+def checked_views(views: object) -> list[View]:
     """The ``views`` argument, one or several; else a ConfigError."""
-    return [choice("view", view, VIEWS) for view in ([views] if isinstance(views, str) else views)]
+    return [
+        choice("view", view, VIEWS)
+        for view in (views if isinstance(views, Iterable) and not isinstance(views, str) else [views])
+    ]
 
 
-def checked_missing(on_missing: Any) -> Missing:
+def checked_missing(on_missing: object) -> Missing:
     """The ``on_missing`` argument, None as "warn"; else a ConfigError."""
     return "warn" if on_missing is None else choice("on_missing", on_missing, get_args(Missing))
 
@@ -365,7 +372,7 @@ def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameK
     """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
     import polars as pl
 
-    types: dict[str, Any] = {"text": pl.String, "time": pl.Datetime("us", "UTC"), "count": pl.Int64}
+    types: dict[str, pl.DataType] = {"text": pl.String(), "time": pl.Datetime("us", "UTC"), "count": pl.Int64()}
     schema = {name: types[kind] for name, kind in columns.items()}
     return of_kind(pl.DataFrame(rows, schema=schema, orient="row"), frame)
 

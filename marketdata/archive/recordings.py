@@ -21,6 +21,8 @@ from marketdata.adapters.recordings.batch import Batch
 from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
 from marketdata.adapters.recordings.formats import Format, format_of
 from marketdata.archive import files, ingest
+from marketdata.archive.records import Record
+from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import Store, is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import progress_bar
@@ -139,7 +141,7 @@ class Import:
             self._placed[token] = Token(known or name, name, token.token_label)
         return self._placed[token]
 
-    def learn(self, markets: list[dict[str, Any]]) -> None:
+    def learn(self, markets: list[Record]) -> None:
         """Store records that a file tells of."""
         ingest.add_records(self.store, markets, None, None)
         self._placed.clear()
@@ -243,11 +245,12 @@ class Journal:
         self.files: set[str] = set()
         self._state: dict[str, Any] = {}
         self._arrays: dict[str, Any] = {}
-        try:
-            with self._place.open(_JOURNAL) as file:
-                body = file.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return
+        with errors.reading(f"The journal of imports of {store.root}"):
+            try:
+                with self._place.open(_JOURNAL) as file:
+                    body = file.read()
+            except (FileNotFoundError, NotADirectoryError):
+                return
         with np.load(io.BytesIO(body), allow_pickle=False) as found:
             self._state = json.loads(bytes(found["state"]).decode())
             self._arrays = {name: found[name] for name in found.files if name != "state"}
@@ -271,13 +274,17 @@ class Journal:
         body = io.BytesIO()
         arrays = {f.name: getattr(feed.open, f.name) for f in fields(Changes) if f.name != "tokens"}
         np.savez(body, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
+        with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
+            self._replace(body.getbuffer())
+
+    def _replace(self, body: memoryview) -> None:
         if is_url(self._place.uri):
-            self._place.write(_JOURNAL, body.getbuffer())
+            self._place.write(_JOURNAL, body)
             return
         folder = Path(self._place.uri.removeprefix("file://"))
         folder.mkdir(parents=True, exist_ok=True)
         made = f"{uuid.uuid4().hex}.part"
-        self._place.write(made, body.getbuffer())
+        self._place.write(made, body)
         (folder / made).replace(folder / _JOURNAL)
 
 

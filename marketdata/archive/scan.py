@@ -27,6 +27,7 @@ from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.arrow import id_columns, to_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 
 EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
@@ -85,7 +86,7 @@ class Query:
         import polars as pl
 
         ids = dict.fromkeys(id_columns(self.view), pl.String())
-        out: dict[str, Any] = {"ts": pl.Datetime("us", "UTC"), **ids}
+        out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC"), **ids}
         if self.view == "books" and self.nested:
             return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
         if self.view == "books":
@@ -163,7 +164,7 @@ class Query:
             rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in LISTS)
         return _levels(rows) if self.view == "books" and not self.nested else rows.select(*self.schema)
 
-    def pandas(self) -> Any:
+    def pandas(self) -> pd.DataFrame:
         """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
         import pandas as pd
 
@@ -171,7 +172,8 @@ class Query:
         if not self.nested:
             return rows.to_pandas()
         lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
-        return rows.to_arrow().to_pandas(types_mapper=lists.get)
+        frame: pd.DataFrame = rows.to_arrow().to_pandas(types_mapper=lists.get)
+        return frame
 
 
 def query_of(
@@ -262,7 +264,7 @@ def _without_rows(part: Query) -> Query:
     return replace(part, version=Version(-1, (), part.version.schema))
 
 
-def _at_home(part: Query, number: int) -> Any:
+def _at_home(part: Query, number: int) -> pd.DataFrame:
     rows = part.pandas()
     return rows.set_axis(home(["market_id"], number, len(rows)))
 

@@ -359,6 +359,20 @@ def test_a_stopped_import_continues_as_if_it_had_not_been(tmp_path: Path, write:
     assert stopped.version("books") == version
 
 
+def test_a_journal_that_cannot_be_written_is_an_error_of_the_archive(archive: Archive[Any], tmp_path: Path) -> None:
+    """It says what could not be written; once it can be, the import continues."""
+    file = lines(tmp_path / "feed.jsonl", EVENTS)
+    Path(archive.location).mkdir()
+    in_the_way = Path(archive.location, "imports")
+    in_the_way.write_text("")
+    with pytest.raises(md.ArchiveError, match="Writing the journal of imports"):
+        archive.add_files(file)
+    in_the_way.unlink()
+    before = by_token(archive)
+    archive.add_files(file)
+    assert by_token(archive) == before
+
+
 def covered(archive: Archive[Any]) -> list[list[Any]]:
     """Ranges of coverage as long as they go; a kill may leave two records of one range, one without a count."""
     out: list[list[Any]] = []

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +19,7 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.times import SECOND
 
 CoverageKey = tuple[str, str]
+_Row = tuple[str, str, int, int, str, int | None, int, int, int, int]
 _TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
@@ -70,7 +70,7 @@ class CoverageTable:
                 self._known[key] = overlay(_records(self._of(key)))
             return self._known[key]
 
-    def _of(self, key: CoverageKey) -> list[tuple[Any, ...]]:
+    def _of(self, key: CoverageKey) -> list[_Row]:
         if len(self._known) < _FEW and "_index" not in self.__dict__:
             # A process that reads few markets does not look at the others one by one.
             view, market_id = key
@@ -86,7 +86,7 @@ class CoverageTable:
         return rows, {(view, market): (at, count) for view, market, at, count in places.iter_rows()}
 
     @cached_property
-    def _sorted(self) -> list[tuple[Any, ...]]:
+    def _sorted(self) -> list[_Row]:
         return self._index[0].rows()
 
     def keys(self) -> list[CoverageKey]:
@@ -177,8 +177,10 @@ def record_rows(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pl.Dat
     return pl.DataFrame(rows, schema=_NONE.schema, orient="row")
 
 
-def _records(rows: Iterable[tuple[Any, ...]]) -> list[CoverageRecord]:
-    return [CoverageRecord(start, end, CoverageState(state), *more) for _, _, start, end, state, *more in rows]
+def _records(rows: Iterable[_Row]) -> list[CoverageRecord]:
+    return [
+        CoverageRecord(start, end, CoverageState(state), count, *more) for _, _, start, end, state, count, *more in rows
+    ]
 
 
 def _plain(table: pa.Table) -> pl.DataFrame:
