@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,11 +26,12 @@ Format = Literal["table", "csv", "json", "ndjson"]
 # Rows of a table, and characters of its columns and ids, in a terminal that is narrow or not.
 _ROWS = 10
 _WIDEST = 60
-_NARROWEST = 8
+_NARROWEST = 20
 _NARROW = 100
 _ID_WIDTH, _ID_WIDTH_NARROW = 16, 9
-# Columns where nobody reads, and decimals beyond which numbers have exponents.
-_UNSIZED, _HEIGHT, _DECIMALS = 200, 50, 12
+# Columns where nobody reads, and decimals beyond which numbers have exponents; digits of a number.
+_UNSIZED, _HEIGHT, _DECIMALS = 200, 50, 8
+_DIGITS = 5
 _STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 
@@ -121,13 +122,12 @@ def _note(rows: int, empty: str = "there are no rows.") -> None:
         typer.echo(f"marketdata: {empty}", err=True)
 
 
-def record(value: Any, *, as_json: bool, text: str | None = None) -> None:
-    """Print one record: the text or a field per line in a terminal, JSON in a pipe."""
-    value = value.model_dump() if hasattr(value, "model_dump") else value
+def record(value: Mapping[str, Any], *, as_json: bool, text: str) -> None:
+    """Print one record: the text in a terminal, JSON in a pipe."""
     if as_json or not sys.stdout.isatty():
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_text))
     else:
-        typer.echo(fields(value) if text is None else text)
+        typer.echo(text)
 
 
 def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> Table:
@@ -141,34 +141,36 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     available = console().width
     head = shortened(head, _ID_WIDTH if available >= _NARROW else _ID_WIDTH_NARROW)
     cells = {name: _texts(head[name]) for name in head.columns}
+    cut = [name for name in cells if not _is_whole(name, head.schema[name])]
+    shown = _fitting(cells, cut, available)
     out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    widths = _widths(cells, head.schema, available)
-    if left_out := [name for name in cells if name not in widths]:
+    if left_out := [name for name in cells if name not in shown]:
         out.caption, out.caption_justify = f"... without {', '.join(left_out)}: --csv shows all", "left"
-    for name, width in widths.items():
+    for name in shown:
         style = "dim" if name.endswith("_id") else ""
-        out.add_column(name, justify="right" if name in numbers else "left", style=style, width=width, no_wrap=True)
-    for row in zip(*(cells[str(column.header)] for column in out.columns), strict=True):
-        out.add_row(*(Text(text, _STYLES.get(text, "")) for text in row))
+        most = _WIDEST if name in cut else None
+        # rich narrows the columns that may wrap, and a cell that may not is cut.
+        out.add_column(name, justify="right" if name in numbers else "left", style=style, max_width=most,
+                       no_wrap=name not in cut)  # fmt: skip
+    for row in zip(*(cells[name] for name in shown), strict=True):
+        out.add_row(*(Text(text, _STYLES.get(text, ""), no_wrap=True, overflow="ellipsis") for text in row))
     return out
 
 
-def _widths(cells: Mapping[str, Sequence[str]], schema: pl.Schema, available: int) -> dict[str, int]:
-    """The width of each column that fits; long texts are cut, then the last columns left out."""
+def _is_whole(name: str, kind: Any) -> bool:
+    """Whether cells are never cut: what is copied, or told from others by its end, and what is no text."""
     import polars as pl
 
-    widths = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
-    # What is copied, or told from others by its end, is whole.
-    cut = [name for name in widths if not name.endswith(("id", "slug"))
-           and schema[name] in (pl.String, pl.Categorical, pl.Enum, pl.List)]  # fmt: skip
-    widths |= {name: min(widths[name], _WIDEST) for name in cut}
-    while sum(widths.values()) + 2 * (len(widths) - 1) > available and len(widths) > 1:
-        widest = max((name for name in cut if name in widths), key=widths.__getitem__, default="")
-        if widest and widths[widest] > _NARROWEST:
-            widths[widest] -= 1
-        else:
-            del widths[next(name for name in reversed(widths) if name != "slug")]
-    return widths
+    return name.endswith(("id", "slug")) or kind not in (pl.String, pl.Categorical, pl.Enum, pl.List)
+
+
+def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: int) -> list[str]:
+    """The columns that fit beside each other if texts are cut: ids are left out first, then the last ones, no slug."""
+    least = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
+    least |= {name: min(least[name], _NARROWEST) for name in cut}
+    while sum(least.values()) + 2 * (len(least) - 1) > available and len(least) > 1:
+        del least[min(least, key=lambda name: (name == "slug", not name.endswith("_id"), -list(cells).index(name)))]
+    return [name for name in cells if name in least]
 
 
 def console() -> Console:
@@ -187,13 +189,26 @@ def _texts(column: pl.Series) -> list[str]:
     if isinstance(column.dtype, pl.Datetime):
         column = column.dt.strftime("%Y-%m-%d %H:%M")
     if column.dtype.is_float():
-        values = [None if v is None else Decimal(repr(v)) for v in column.round_sig_figs(7)]
-        finite = [v.normalize().as_tuple().exponent for v in values if v is not None and v.is_finite()]
-        decimals = max([0, *(-e for e in finite if isinstance(e, int))])
-        # Tiny numbers beside large ones: each as short as it can be.
-        form = f",.{decimals}f" if decimals <= _DECIMALS else ",.7g"
-        return ["-" if v is None else format(v, form) for v in values]
+        return _numbers(column.to_list())
     return [_cell(value) for value in column]
+
+
+def _numbers(values: list[float | None]) -> list[str]:
+    """Numbers with the decimals of their column: five digits of the largest one, two of the smallest."""
+    sizes = [abs(v) for v in values if v and math.isfinite(v)] or [1.0]
+    decimals = max(_decimals(max(sizes), _DIGITS), _decimals(min(sizes), 2))
+    if decimals > _DECIMALS:  # tiny numbers beside large ones
+        return ["-" if v is None else f"{v:,.{_decimals(v, _DIGITS)}f}" for v in values]
+    texts = ["-" if v is None else f"{v:,.{decimals}f}" for v in values]
+    while decimals and all(text.endswith("0") or v is None for text, v in zip(texts, values, strict=True)):
+        decimals -= 1
+        texts = [text if v is None else text[:-1].removesuffix(".") for text, v in zip(texts, values, strict=True)]
+    return texts
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show so many digits of a number."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
 
 
 def _cell(value: Any) -> str:
@@ -204,19 +219,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:,}"
     return ", ".join(map(_cell, value)) if isinstance(value, Iterable) and not isinstance(value, str) else str(value)
-
-
-def fields(value: Mapping[str, Any], indent: str = "") -> str:
-    """A record, one field a line; Unix seconds are times."""
-    lines = []
-    for name, one in value.items():
-        if isinstance(one, Mapping) and one:
-            lines += [f"{indent}{name}", fields(one, indent + "  ")]
-        elif name.endswith("_at") and isinstance(one, int | float):
-            lines.append(f"{indent}{name}: {dt.datetime.fromtimestamp(one, dt.UTC):%Y-%m-%d %H:%M:%S} UTC")
-        else:
-            lines.append(f"{indent}{name}: {'-' if one is None else one}")
-    return "\n".join(lines)
 
 
 def _plain(data: Any, *, lists: bool = True) -> pl.LazyFrame:

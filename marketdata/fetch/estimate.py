@@ -42,7 +42,7 @@ class Plan:
         if self.minutes is None:
             return "at a rate not known yet"
         time = f"{self.minutes:,.1f} minutes" if self.minutes >= 0.05 else "a few seconds"
-        return f"{time} at {self.requests_per_minute} requests a minute"
+        return f"{time} at {self.requests_per_minute:,} requests a minute"
 
     def _repr_html_(self) -> str:
         rows = [

@@ -19,7 +19,7 @@ def test_plan_counts() -> None:
     plan = make_plan([WEEK], 2, USAGE, START)
     assert (plan.requests, plan.points, plan.refused) == (101, 20_160, ())
     assert plan.minutes == pytest.approx(101 / 2000)
-    assert "101 requests, 20,160 points, 0.1 minutes at 2000 requests a minute, about 34 MB" in repr(plan)
+    assert "101 requests, 20,160 points, 0.1 minutes at 2,000 requests a minute, about 34 MB" in repr(plan)
     assert make_plan([WEEK], {"a<b": 200}, None, START).requests == 10_081
     assert make_plan([WEEK], 2, None, START).minutes is None
 

@@ -112,6 +112,8 @@ def pull(
         fetched = Archive(place, frame="polars").pull(
             client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
         )
+        if fmt == "table":
+            fetched = _legible(Archive(place, frame="polars"), fetched)
     output.show(fetched, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
@@ -198,8 +200,23 @@ def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_
       marketdata coverage history
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    columns = ("view", "market_id", "start", "end", "state", "rows", "fetched_at")
-    output.show(open_archive(archive).coverage(), fmt, _EVERY_ROW, columns=columns, empty="the archive is empty.")
+    source = open_archive(archive)
+    found: Any = source.coverage()
+    if fmt == "table":
+        found = _legible(source, found)
+    output.show(found, fmt, _EVERY_ROW, empty="the archive is empty.")
+
+
+def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Ranges with the question of their market, and in words how many points are in how many minutes."""
+    import polars as pl
+
+    names = {str(one["id"]): one.get("question") or one.get("slug") for one in archive.records("markets")}
+    minutes = (ranges["end"] - ranges["start"]).dt.total_minutes()
+    points = ["-" if rows is None else f"{rows:,} in {length:,} min"
+              for rows, length in zip(ranges["rows"], minutes, strict=True)]  # fmt: skip
+    market = pl.col("market_id").cast(pl.String).replace(names).alias("market")
+    return ranges.select(market, "view", "start", "end", pl.Series("points", points), "state")
 
 
 def import_(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +27,7 @@ from marketdata.cli.parameters import (
 from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS
 from marketdata.resolution import Resolution
+from marketdata.times import SECOND, to_datetime
 
 # Columns of a table of markets: what it asks first; ids are long.
 LISTED = sorted((name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)), key="question".__ne__)
@@ -40,7 +41,21 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
     Example:
       marketdata usage
     """
-    output.record(client(base_url).usage(), as_json=as_json)
+    found = dict(client(base_url).usage())
+    output.record(found, as_json=as_json, text="\n".join(_usage(found)))
+
+
+def _usage(found: Mapping[str, Any]) -> Iterator[str]:
+    limits, of = found["limits"], f" of {found['organization']}" if found["organization"] else ""
+    yield f"plan {found['plan']}{of}"
+    most, left = limits["requests_per_minute"], limits["requests_remaining"]
+    if most is not None and left is not None:
+        until = (
+            f" until {to_datetime(int(found['reset_at'] * SECOND)):%Y-%m-%d %H:%M:%S} UTC" if found["reset_at"] else ""
+        )
+        yield f"{left:,} of {most:,} requests left{until}"
+    yield f"resolutions: {', '.join((limits['granularity_allowed'] or 'none').split(','))}"
+    yield f"days of history: {limits['max_history_days'] or 'unlimited'}"
 
 
 def markets(

@@ -98,8 +98,8 @@ def demo(
                 compare(view, hourly, answer)
                 print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
             _quotes(client, fine["books"])
-            _draw(fine, client.market(scope.chart_market), out, simulated=archive.simulated)
-    print(f"\nChart: {out.resolve()}\nDone in {time.perf_counter() - began:.1f} s.")
+            line = _draw(fine, client.market(scope.chart_market), out, simulated=archive.simulated)
+    print(f"\nChart: {out.resolve()}, drawn by\n  {line}\nDone in {time.perf_counter() - began:.1f} s.")
 
 
 def compare(view: View, ours: Any, theirs: Any) -> None:
@@ -182,19 +182,20 @@ def _quotes(client: Client, books: Any) -> None:
             pl.col("mid").filter(both).first().alias("first mid"),
             pl.col("mid").filter(both).last().alias("last mid"),
             pl.col("spread").mean().round(4).alias("mean spread"),
-            (~both).sum().alias("one-sided hours"),
+            pl.format("{} of {} hours", (~both).sum(), pl.len()).alias("one-sided"),
         )
         .filter(pl.col("first mid").is_not_null())
         .sort("hours", descending=True, maintain_order=True)
     )
     names = {i: client.market(i).get("question") or i for i in each["market_id"].unique()}
-    table = each.select(pl.col("market_id").replace(names).alias("market"), pl.exclude("market_id"))
+    table = each.select(pl.col("market_id").replace(names).alias("market"), pl.exclude("market_id", "hours"))
     _step("Mid and spread, from the last book of each hour")
     output.console().print(output.table(table, _ROWS), crop=False)
     _left_out(len(table) - _ROWS, "further tokens")
 
 
-def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> None:
+def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> str:
+    """Save the chart; the line of Python that draws it."""
     import polars as pl
 
     from marketdata import plot
@@ -204,6 +205,7 @@ def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> 
     middle = books["ts"].unique().sort()[books["ts"].n_unique() // 2]
     figure = plot.book(books, middle, metrics_frame=metrics if len(metrics) else None, title=title, simulated=simulated)
     figure.savefig(out, dpi=110)
+    return f'books.md.plot.book("{middle:%Y-%m-%dT%H:%MZ}"{", metrics_frame=metrics" if len(metrics) else ""})'
 
 
 def _first_pair(client: Client, markets: list[str]) -> str:
