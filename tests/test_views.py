@@ -116,6 +116,7 @@ assert known["halted_at"] is None and other["halted_at"] == "2026-01-01" and oth
 assert str(mine.markets()["halted_at"].dtype) == "datetime64[us, UTC]"
 assert str(mine.sql("select halted_at from markets order by market_id")["halted_at"][1]).startswith("2026-01-01")
 assert "halted_at" in LISTED
+assert "halted_at" in md.answers(mine.markets()) and "halted_at" not in md.without_answers(mine.markets())
 assert "| `halted_at` | markets | when trading was stopped" in record_fields.tables()
 with md.serve(mine) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
     listed = client.markets(search="2026-01-01")
@@ -127,7 +128,7 @@ with md.serve(mine) as service, md.Client(service.base_url, service.api_key, fra
 
 
 FIELD = '        Field("tokens", '
-ADDED = """        Field("halted_at", "date", "when trading was stopped [UTC]", searched=True, stored=True),
+ADDED = """        Field("halted_at", "date", "when trading was stopped [UTC]", searched=True, stored=True, answer=True),
         Field("rules", "text", "what else holds", "market"),
 """
 
@@ -138,7 +139,7 @@ def test_a_sixth_resolution_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_field_of_a_market_is_one_line(tmp_path: Path) -> None:
-    """Client, archive, local service, command line and docs have what the table of fields has."""
+    """Client, archive, frames, local service, command line and docs have what the table of fields has."""
     run_with(tmp_path, "points/records.py", FIELD, ADDED, FURTHER)
 
 
