@@ -14,6 +14,7 @@ from kinds import ID_COLUMNS, close, rows
 from properties.test_engines import rich
 
 import marketdata as md
+from marketdata.points.book import OF_TOP, TOP
 from marketdata.tidy.frames import to_frame
 
 WON = {"0xm": "1" * 77, "0xn": "3" * 77}
@@ -32,10 +33,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "depth": lambda b, p, m: md.depth(b, levels=2),
     "depth within": lambda b, p, m: md.depth(b, within=0.2),
     "imbalance": lambda b, p, m: md.imbalance(b),
-    "microprice": lambda b, p, m: md.microprice(b),
-    "spread_bps": lambda b, p, m: md.spread_bps(b),
-    "locked": lambda b, p, m: md.locked(b),
-    "crossed": lambda b, p, m: md.crossed(b),
+    **{name: lambda b, p, m, name=name: getattr(md, name)(b) for name in OF_TOP if name not in {*TOP, "bbo"}},
     "features": lambda b, p, m: md.features(b, ["mid", "imbalance", ("depth", {"within": 0.2})]),
     "fill_price": lambda b, p, m: md.fill_price(b, 1e5),
     "sweep": lambda b, p, m: md.sweep(b, "buy", size=1e6),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
 
 import marketdata as md
+from marketdata.points.book import OF_TOP, TOP
 from marketdata.points.schema import TOLERANCE
 from marketdata.testing.strategies import book_columns
 from marketdata.tidy.frames import to_frame
@@ -196,11 +197,7 @@ def test_a_size_that_the_levels_sum_to_is_filled_in_any_order(order: tuple[int, 
 
 
 ASKED = [
-    "bbo",
-    "microprice",
-    "spread_bps",
-    "locked",
-    "crossed",
+    *(name for name in OF_TOP if name not in TOP),
     "depth",
     ("depth", {"levels": 2}),
     ("imbalance", {"levels": 1}),
