@@ -15,7 +15,7 @@ from marketdata.archive import files, ingest, maintenance, query, recordings, sq
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, fetched_frame, wanted_range
-from marketdata.archive.query import Missing, checked_missing, checked_views
+from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import (
     EngineName,
     by_market,
@@ -607,8 +607,8 @@ class Archive(Generic[Frame]):
     def version(self, view: View | RecordKind) -> int:
         """Number of the newest commit of a table (``view`` or records), from 0; -1 before it; see `records`."""
         if view in KINDS:
-            return self._stored.catalog[view].table.version().number
-        return self._stored.points[choice("view", view, VIEWS)].version().number
+            return self._store.catalog[view].table.version().number
+        return self._store.points[choice("view", view, VIEWS)].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records as the interface has them (4.5): ``kind`` is "series", "events" or "markets".
@@ -902,7 +902,7 @@ class Archive(Generic[Frame]):
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
         The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market``
-        all of the view is streamed in bounded memory.
+        it is all of the view. Rows are streamed in bounded memory.
 
         Examples
         --------
@@ -916,11 +916,10 @@ class Archive(Generic[Frame]):
         >>> len(pd.read_csv(path))
         48
         """
-        if market is not None:
-            frame = getattr(self, choice("view", view, VIEWS))(market, start, end, resolution, frame="polars")
-            return files.write(frame, Path(path))
-        what = query_of(self._existing, choice("view", view, VIEWS), None, _range(start, end), resolution)
-        return files.write(what.computed(), Path(path))
+        store, view, wanted = self._existing, choice("view", view, VIEWS), _range(start, end)
+        ids = self._market_ids(market)
+        ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
+        files.write(query_of(store, view, ranges, ranges or wanted, resolution).computed(), Path(path))
 
     def files(
         self, view: View, market: str | None = None, start: TimeLike | None = None, end: TimeLike | None = None
@@ -1054,7 +1053,7 @@ class Archive(Generic[Frame]):
         if levels is not None:
             whole("levels", levels)
         self._store.width(resolution)
-        missing = checked_missing(on_missing)
+        missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
         if missing == "fetch":
             if self._client is None:
                 raise ConfigError(
@@ -1086,11 +1085,13 @@ class Archive(Generic[Frame]):
         catalog, given = self._existing.catalog["markets"], names("market", market)
         if not given:
             raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
-        found = [(name, catalog.find(name)) for name in given]
-        for name, record in found:
+        out = {}
+        for name in given:
+            record = catalog.find(name)
             if record is None:
                 raise catalog.unknown(name)
-        return {str(record["id"]): name for name, record in found if record is not None}
+            out[str(record["id"])] = name
+        return out
 
 
 def _located(location: str) -> str:

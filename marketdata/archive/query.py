@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -352,11 +352,6 @@ def checked_views(views: object) -> list[View]:
         choice("view", view, VIEWS)
         for view in (views if isinstance(views, Iterable) and not isinstance(views, str) else [views])
     ]
-
-
-def checked_missing(on_missing: object) -> Missing:
-    """The ``on_missing`` argument, None as "warn"; else a ConfigError."""
-    return "warn" if on_missing is None else choice("on_missing", on_missing, get_args(Missing))
 
 
 def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
