@@ -15,7 +15,7 @@
         ParameterError          422: problems
         RateLimitError          429: retry_at
         ServerError             5xx
-      NetworkError              no complete answer came
+      NetworkError              the network failed before the response was complete
         RedirectError           the answer points elsewhere; it is never followed
         PayloadTooLargeError    the answer is larger than any page can be
       ContractError             an answer off the interface
@@ -25,7 +25,7 @@
         NotArchivedError        the archive does not have it: range
         ArchiveCorruptError     stored bytes are not what was written
         ArchiveBusyError        another process is writing the range
-        ArchiveFullError        no room, or no right, to write
+        ArchiveFullError        no space, or no right, to write
     MarketDataWarning
       UnweightedMeanWarning     means of unknown weight were averaged again
       CoarseGridWarning         all times look like buckets wider than those named
@@ -160,7 +160,7 @@ class ServerError(RequestError):
 
 
 class NetworkError(MarketDataError):
-    """No complete answer came from ``url`` (scheme, host and path; never a key)."""
+    """The network failed before the response of ``url`` was complete (scheme, host and path; never a key)."""
 
     url: str | None = None
 
@@ -213,7 +213,7 @@ class ArchiveBusyError(ArchiveError):
 
 
 class ArchiveFullError(ArchiveError):
-    """There is no room, or no right, to write; what was committed before is intact."""
+    """There is no space, or no right, to write; what was committed before is intact."""
 
 
 class MarketDataWarning(UserWarning):

@@ -124,7 +124,7 @@ def test_a_frame_or_record_where_ids_belong_is_named() -> None:
             for wrong in (client.markets(), record):
                 with pytest.raises(md.ConfigError, match=r"market is a .*; pass an id or slug, .*frame\['market_id'\]"):
                     ask(wrong, "2025-12-31", "2026-01-01")
-        with pytest.raises(md.NotFoundError, match=f"Near ones: '{record['slug']}'"):
+        with pytest.raises(md.NotFoundError, match=f"Similar: '{record['slug']}'"):
             client.books(f" {record['slug'].upper()} ", "2025-12-31", "2026-01-01")
 
 

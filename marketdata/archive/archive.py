@@ -239,7 +239,7 @@ class Archive(Generic[Frame]):
         token_id : str, optional
             The token of raw book messages that name none.
         max_gap, max_age : str
-            Longest time between two messages, of whatever token, and of one token, over which a book stands.
+            Longest time between two messages, of whatever token, and of one token, over which a book remains valid.
         unchanged : bool
             Whether buckets without a message of the token have its book.
         max_disagreement : float

@@ -71,7 +71,7 @@ class Markets:
         """Add similar slugs to an error about one of these names."""
         name = next((n for n in names if n in error.detail), None)
         if name is not None and (near := self._near(name)):
-            error.args = (f"{error.problem} Near ones: {', '.join(map(repr, near))}. {error.hint}",)
+            error.args = (f"{error.problem} Similar: {', '.join(map(repr, near))}. {error.hint}",)
 
     def _near(self, name: str) -> list[str]:
         """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""

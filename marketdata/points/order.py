@@ -172,7 +172,7 @@ def wrong_numbers(
     at = int(np.argmax(wrong))
     return NotTidyError(
         f"Levels of a side are 0, 1, 2, ... from the best price, each once; {shown(at)} has level {rows.level[at]}"
-        f"{' first' if new[at] else f' after {rows.level[at - 1]}'}. Number the levels of each (token, ts, side) anew."
+        f"{' first' if new[at] else f' after {rows.level[at - 1]}'}. Number the levels of each (token, ts, side) again."
     )
 
 
@@ -186,7 +186,7 @@ def wrong_levels(rows: LevelRows, half: Ints, worse: Ints, shown: Callable[[int]
     first = int(worse.min())
     return NotTidyError(
         f"Level {rows.level[first]} of {shown(first)} has a better price than the one before, or one of them "
-        "is missing or infinite; level 0 is the best price of its side: number the levels anew."
+        "is missing or infinite; level 0 is the best price of its side: number the levels again."
     )
 
 

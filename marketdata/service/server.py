@@ -82,7 +82,7 @@ def serve(
     Parameters
     ----------
     archive, host, port
-        The archive, and the address; port 0 is a free one.
+        The archive, and the address; port 0 picks a free one.
     keys : path, Keys, mapping of key to plan name, or None
         Keys of clients; None creates one, which ``.api_key`` shows.
     plans, requests_per_minute : mapping of str to Plan or dict, int

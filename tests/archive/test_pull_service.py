@@ -100,7 +100,7 @@ def test_names_that_are_not_known_are_told_and_the_rest_is_pulled(origin: Archiv
         assert repr(near) in str(info.value)
     assert archive.coverage()["market_id"].n_unique() == 3
     file.write_text(f"{wrong[0]}\n{slugs[0]}")
-    with pytest.raises(md.NotFoundError, match=r"Near ones: .*client\.markets"):
+    with pytest.raises(md.NotFoundError, match=r"Similar: .*client\.markets"):
         archive.pull(client, file=file, views=["prices"], start=start, end=end)
 
 

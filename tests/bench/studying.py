@@ -193,7 +193,9 @@ def _beside(title: str, verbs: dict[str, tuple[Callable[[str], Any], Callable[[]
 
 
 def _together(book: dict[str, Any], rounds: int) -> Table:
-    table = Table("Six measures in one pass", ["frame", "six ms", "the dearest alone ms", "six / dearest"])
+    table = Table(
+        "Six measures in one pass", ["frame", "six ms", "the most expensive alone ms", "six / most expensive"]
+    )
     for kind, frame in book.items():
         ways: dict[str, Callable[[], Any]] = {"six": lambda f=frame: md.features(f, _DEAREST)}
         ways |= {str(measure): lambda f=frame, m=measure: md.features(f, [m]) for measure in _DEAREST}

@@ -291,7 +291,7 @@ def test_a_closed_iterator_sends_nothing_more() -> None:
 def test_one_unknown_slug_of_several_is_named_and_the_rest_comes(client: md.Client, slugs: list[str]) -> None:
     """The error names the unknown one and slugs near it; the rows of the others hang on it."""
     wrong = slugs[1][:-1] + "77"
-    with pytest.raises(md.NotFoundError, match=f"{wrong}.*Near ones: .*{slugs[1]}") as caught:
+    with pytest.raises(md.NotFoundError, match=f"{wrong}.*Similar: .*{slugs[1]}") as caught:
         client.prices([slugs[0], wrong], START, END, "1h")
     assert len(caught.value.partial) == len(client.prices(slugs[0], START, END, "1h"))
 
@@ -300,7 +300,7 @@ def test_a_mistyped_slug_names_near_ones(client: md.Client, slugs: list[str]) ->
     """Calls of history and of one market name slugs that look like the one that is unknown."""
     wrong = slugs[0].replace("harbour", "harbor")
     for call in (lambda: client.market(wrong), lambda: client.books(wrong, START, END, "1h")):
-        with pytest.raises(md.NotFoundError, match=f"Near ones: '{slugs[0]}'"):
+        with pytest.raises(md.NotFoundError, match=f"Similar: '{slugs[0]}'"):
             call()
 
 

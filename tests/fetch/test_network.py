@@ -594,16 +594,16 @@ def test_https_proxy_and_bundle(
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"https_proxy": "{server}"}, "the proxy that https_proxy names wants a login (407)"),
-        ({"https_proxy": "http://127.0.0.1:1"}, "the proxy that https_proxy names cannot be reached"),
-        ({"ALL_PROXY": "http://proxy.invalid:1"}, "the proxy that ALL_PROXY names cannot be reached"),
+        ({"https_proxy": "{server}"}, "The proxy that https_proxy names wants a login (407)"),
+        ({"https_proxy": "http://127.0.0.1:1"}, "The proxy that https_proxy names cannot be reached"),
+        ({"ALL_PROXY": "http://proxy.invalid:1"}, "The proxy that ALL_PROXY names cannot be reached"),
         (
             {"ALL_PROXY": "socks5://127.0.0.1:1"},
-            "the proxy that ALL_PROXY names is a SOCKS proxy, which needs",
+            "The proxy that ALL_PROXY names is a SOCKS proxy, which needs",
         ),
-        ({"https_proxy": "http://"}, "the proxy that https_proxy names is not an address"),
-        ({"REQUESTS_CA_BUNDLE": "/no/such/file.pem"}, "the file that REQUESTS_CA_BUNDLE names is missing"),
-        ({"CURL_CA_BUNDLE": __file__}, "the file that CURL_CA_BUNDLE names is missing, or is no bundle"),
+        ({"https_proxy": "http://"}, "The proxy that https_proxy names is not an address"),
+        ({"REQUESTS_CA_BUNDLE": "/no/such/file.pem"}, "The file that REQUESTS_CA_BUNDLE names is missing"),
+        ({"CURL_CA_BUNDLE": __file__}, "The file that CURL_CA_BUNDLE names is missing, or is no bundle"),
     ],
     ids=["407", "nobody", "unknown host", "socks", "no address", "no bundle", "no certificates"],
 )

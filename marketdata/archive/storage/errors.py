@@ -70,7 +70,7 @@ def _write_error(what: str, problem: BaseException) -> ArchiveError:
     code, text = errno_of(problem), str(problem).lower()
     intact = "What was committed before is intact; run it again afterwards."
     if code in _NO_ROOM:
-        return ArchiveFullError(f"{what}: no room left to write ({one_line(problem)}). Free some space. {intact}")
+        return ArchiveFullError(f"{what}: no space left to write ({one_line(problem)}). Free some space. {intact}")
     if code in _NO_RIGHT or any(word in text for word in _NO_RIGHT_WORDS):
         return ArchiveFullError(f"{what}: no right to write there ({one_line(problem)}). {intact}")
     return ArchiveError(f"{what} failed: {one_line(problem)}. {intact}")
@@ -115,7 +115,7 @@ def repairable() -> Iterator[None]:
     try:
         yield
     except ArchiveCorruptError as problem:
-        hint = "Run archive.verify(repair=True): it makes coverage and records anew from the points, which are whole."
+        hint = "Run archive.verify(repair=True): it makes coverage and records again from the points, which are whole."
         raise ArchiveCorruptError(problem.problem, hint=hint) from problem
 
 

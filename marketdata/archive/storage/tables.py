@@ -55,7 +55,7 @@ _TRIES = 100
 _MOST_READS = 3
 # After so many commits the state of the table is written as one file: opening it reads this and the commits since.
 _CHECKPOINT, _CHECKPOINT_REMOTE = 10, 5
-_REBUILD = "Run archive.rebuild() to make it anew from the data files."
+_REBUILD = "Run archive.rebuild() to make it again from the data files."
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
 # replaced file back, or hide one, makes it differ.

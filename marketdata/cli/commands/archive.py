@@ -71,7 +71,9 @@ def pull(
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be fetched.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Fetch also what is final.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until stopped; a line per round on stderr.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep pulling until stopped; a line per round on stderr.")
+    ] = False,
     every: Annotated[str, typer.Option(help="From round to round, with --follow: 30s, 1m, 1h.")] = "1m",
     as_json: Json = False,
     as_csv: Csv = False,
@@ -235,8 +237,8 @@ def import_(
         str | None, typer.Option(metavar="FILE", help="Records of the markets.", show_default=False)
     ] = None,
     clock: Annotated[str, typer.Option(help="timestamp (of the venue), received, or a column.")] = "timestamp",
-    max_gap: Annotated[str, typer.Option(help="Longest hole in a recording over which books stand.")] = "5m",
-    max_age: Annotated[str, typer.Option(help="Longest silence of a token over which its book stands.")] = "1h",
+    max_gap: Annotated[str, typer.Option(help="Longest hole in a recording over which books remain valid.")] = "5m",
+    max_age: Annotated[str, typer.Option(help="Longest silence of a token over which its book remains valid.")] = "1h",
     max_disagreement: Annotated[
         float, typer.Option(help="Share of books that may have other best prices than messages state.")
     ] = 0.01,

@@ -16,7 +16,7 @@ def serve(
         str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
     ] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8000,
     keys: Annotated[
         Path | None,
         typer.Option(help="TOML file of keys and plans; without it one key is created.", show_default=False),

@@ -124,7 +124,7 @@ def _loc(problem: dict[str, Any]) -> list[Any]:
     return loc[:10] if isinstance(loc, list) else [loc]
 
 
-_UNREACHABLE = {"ConnectionRefusedError": "the connection was refused", "gaierror": "the host name is unknown"}
+_UNREACHABLE = {"ConnectionRefusedError": "connection refused", "gaierror": "unknown host name"}
 # What OpenSSL calls bytes that begin no record of TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 
@@ -189,6 +189,6 @@ def network_failure(problem: Exception, url: str) -> Failure:
             "RemoteDisconnected": "the connection was closed before the answer",
             "IncompleteRead": "the answer was cut",
         }.get(type(causes[-1]).__name__, f"the exchange failed ({type(causes[-1]).__name__})")
-    error = NetworkError(f"No complete answer came: {words} ({url}).")
+    error = NetworkError(f"{words[0].upper()}{words[1:]} ({url}).")
     error.url = url
     return Failure(error, again)
