@@ -77,18 +77,18 @@ def page(examples: list[Example], setup: str) -> str:
         lines += ["", "::::{tab-set}", ":sync-group: backend"]
         file = f"{first.name}{number or ''}"
         for backend in BACKENDS:
-            drawn = (
+            picture = (
                 f"![{example.heading}]({file}.png)"
                 if backend == "matplotlib"
                 else f"```{{raw}} html\n:file: {file}.html\n```"
             )
             lines += [f":::{{tab-item}} {backend}", f":sync: {backend}"]
-            lines += ["```python", example.by(backend).rstrip(), "```", "", drawn, ":::"]
+            lines += ["```python", example.by(backend).rstrip(), "```", "", picture, ":::"]
         lines.append("::::")
     return "\n".join(lines) + "\n"
 
 
-def _drawn(code: str, names: dict[str, Any]) -> Any:
+def drawn(code: str, names: dict[str, Any]) -> Any:
     """What the last line of some code returns."""
     *before, last = ast.parse(code).body
     exec(compile(ast.Module(before, []), "gallery", "exec"), names)  # noqa: S102  the documentation is ours
@@ -112,13 +112,13 @@ def draw(source: str, folder: Path) -> None:
         (folder / f"{name}.md").write_text(page(examples, setup), encoding="utf-8")
         for number, example in enumerate(examples):
             file = folder / f"{name}{number or ''}"
-            chart = _drawn(example.by("matplotlib"), names)
+            chart = drawn(example.by("matplotlib"), names)
             figure = getattr(chart, "figure", chart)
             figure.savefig(file.with_suffix(".png"), dpi=110, bbox_inches="tight")
             if not number:
                 figure.savefig(folder / f"{name}_small.png", dpi=45, bbox_inches="tight")
             plt.close("all")
-            chart = _drawn(example.by("plotly"), names)
+            chart = drawn(example.by("plotly"), names)
             shown = kernel.SiteRenderer().to_mimebundle(chart.to_dict())["text/html"]
             file.with_suffix(".html").write_text(f'<div class="chart">{shown}</div>', encoding="utf-8")
 

@@ -175,6 +175,33 @@ def test_the_chart_of_benchmarks_has_its_tables() -> None:
         assert any("marketdata" not in way.name for way in rows)
 
 
+def test_the_readme_is_narrow() -> None:
+    """Lines of the README fit a terminal of 80 columns."""
+    assert too_wide((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/index.md"], ids=name)
+def test_the_picture_of_a_page_is_what_its_lines_draw(page: Path, tmp_path: Path) -> None:
+    """The first lines of Python draw the committed picture, but for fonts and edges of another matplotlib."""
+    import matplotlib.pyplot as plt
+
+    figure = gallery.drawn(examples.blocks(page.read_text(encoding="utf-8"))[0], {})
+    figure.savefig(tmp_path / "book.png")
+    plt.close("all")
+    made, known = plt.imread(tmp_path / "book.png"), plt.imread(ROOT / "docs/demo.png")
+    assert made.shape == known.shape
+    assert abs(made - known).mean() < 0.02
+
+
+def test_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    """Decoding and resampling are more than ten times as fast as the ways that the README names."""
+    decoding, resampling, *_ = benchmark_chart.ways((ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")).values()
+    named = [way.ratio for way in decoding if way.name.startswith("json.loads")]
+    named += [way.ratio for way in resampling if way.name.startswith("pandas") and "transform" in way.name]
+    assert len(named) == 3
+    assert min(named) > 10
+
+
 def test_references_to_the_interface_lead_to_its_page() -> None:
     """Docstrings name sections that the page has, by number; other pages name them in words, with a link."""
     page = ROOT / "docs/interface.md"
