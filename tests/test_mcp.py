@@ -36,8 +36,24 @@ def test_an_answer_is_plain_data_with_units_and_range(archive, market) -> None:
     assert answer["columns"] == ["ts", "token_label", "price"]
     assert answer["units"]["price"] == "probability, 0 to 1"
     assert answer["range"] == {"start": "2025-12-30T00:00:00Z", "end": "2026-01-01T00:00:00Z", "resolution": "1h"}
-    assert sorted(row[2] for row in answer["rows"]) == sorted(frame["price"])
+    assert sorted(row[2] for row in answer["rows"]) == pytest.approx(sorted(frame["price"]), rel=1e-11)
     assert answer["tokens"] == dict(frame.select(pl.col("token_label", "token_id").cast(str)).unique().rows())
+
+
+def test_a_list_of_markets_is_what_tells_them_apart(archive, market) -> None:
+    """The slug, which the other tools take, is first; ids and descriptions, most of a record, are left out."""
+    answer = Tools(archive).markets()
+    assert answer["columns"][:2] == ["slug", "question"]
+    assert not [name for name in answer["columns"] if name.endswith(("_id", "_ids", "description"))]
+    assert market in [row[0] for row in answer["rows"]]
+
+
+def test_a_time_without_a_book_is_said(archive, market) -> None:
+    """Where the last hour has no book the answer is empty and says why."""
+    gap = Tools(archive).books(market, START, END, "1h")["missing"][0]
+    answer = Tools(archive).order_book(market, gap["end"])
+    assert answer["rows"] == []
+    assert any("No book in the 60 minutes before" in note for note in answer["notes"])
 
 
 def test_what_is_missing_is_said(archive, market) -> None:
@@ -99,9 +115,8 @@ def test_sql_is_of_an_archive_that_hides_nothing(archive) -> None:
 def test_coverage_is_of_one_market_or_of_all(archive, market) -> None:
     """The ranges of a market are those of its rows; an unknown market is named, at any time and before any range."""
     everything, one = Tools(archive).coverage(), Tools(archive).coverage(market)
-    place = everything["columns"].index("market_id")
-    (wanted,) = archive.markets().filter(slug=market)["market_id"].to_list()
-    assert one["rows"] == [row for row in everything["rows"] if row[place] == wanted] != []
+    place = everything["columns"].index("market")
+    assert one["rows"] == [row for row in everything["rows"] if row[place] == market] != []
     assert Tools(archive, "2025-12-01").books(market, START, END)["rows"] == []
     for call in (lambda t: t.coverage("nope"), lambda t: t.books("nope", START, END)):
         with pytest.raises(md.NotArchivedError, match="market 'nope' is not in the archive"):

@@ -37,6 +37,8 @@ _MOST_BUCKETS = 100_000
 # An answer is read by a program that pays for each row.
 _MOST_ROWS = 5_000
 _MOST_GAPS = 20
+# Of a mean: further ones are of the order in which it was added up.
+_DIGITS = 12
 _PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
 UNITS = {
     "ts": "start of the bucket, UTC",
@@ -77,7 +79,8 @@ class Tools:
             then = self._then(as_of)
             if then is not None:
                 found = _known_records(found, then)
-        return _answer(found, {}, rows, notes, then)
+        listed = found.select(cs.by_name(*_LISTED, require_all=False))
+        return _answer(listed, dict.fromkeys(("start_date", "end_date", "closed_at"), "UTC"), rows, notes, then)
 
     def order_book(self, market: str, at: str, as_of: str | None = None) -> Answer:
         """The order book of each outcome of a market as it was at a time, all levels.
@@ -94,7 +97,12 @@ class Tools:
         def of_moment(books: pl.DataFrame) -> pl.DataFrame:
             return ladder(books, to_text(end))
 
-        return self._history("books", market, (to_text(start), to_text(end)), "1m", _MOST_ROWS, as_of, of_moment)
+        answer = self._history("books", market, (to_text(start), to_text(end)), "1m", _MOST_ROWS, as_of, of_moment)
+        if not answer["rows"]:
+            answer["notes"].append(
+                f"No book in the {_LATEST} minutes before; `missing` of `books` has the gaps of a day."
+            )
+        return answer
 
     def books(
         self, market: str, start: str, end: str, resolution: str = "1h", levels: int = 5, rows: int = 500,
@@ -148,11 +156,20 @@ class Tools:
             raise ConfigError("A client has no coverage: it reads the service. Each answer says what is missing in it.")
         with _noted() as notes:
             found = self._source.coverage()
+            slugs = {str(one["id"]): one.get("slug") or one["id"] for one in self._source.records("markets")}
             if market is not None:
                 found = found.filter(pl.col("market_id").cast(pl.String) == self._record(market)["id"])
             if self._as_of is not None:
                 found = found.filter(pl.col("start") < _time(self._as_of))
-        return _answer(found, {"start": "UTC, inclusive", "end": "UTC, exclusive"}, rows, notes, self._as_of)
+            names = pl.col("market_id").cast(pl.String).replace(slugs).alias("market")
+            found = found.select(names, pl.exclude("market_id"))
+        units = {
+            "start": "UTC, inclusive",
+            "end": "UTC, exclusive",
+            "rows": "points of all outcomes",
+            "fetched_at": "UTC",
+        }
+        return _answer(found, units, rows, notes, self._as_of)
 
     def sql(self, statement: str, rows: int = 200) -> Answer:
         """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
@@ -215,13 +232,22 @@ class Tools:
             "market": market,
             "range": {"start": to_text(rng.start), "end": to_text(rng.end), "resolution": resolution},
             "missing": _missing(frame["ts"], rng, width),
-            "tokens": _tokens(frame),
-            **_answer(_without_ids(shown), units, _MOST_ROWS, notes, then),
+            "tokens": _tokens(shown),
+            **_answer(
+                _without_ids(shown).with_columns(cs.float().round_sig_figs(_DIGITS)), units, _MOST_ROWS, notes, then
+            ),
         }
         if next_start is not None:
             answer["next_start"] = next_start
             answer["notes"].append(f"The first {shown.height:,} of {made.height:,} rows; next_start has the others.")
         return answer
+
+
+# Columns of a list of markets: what tells them apart, not the ids and texts that make most of a record.
+_LISTED = (
+    "slug", "question", "status", "token_labels", "start_date", "end_date", "closed_at", "resolved_token_label",
+    "event_slug", "event_title", "series_slug", "tags", "simulated",
+)  # fmt: skip
 
 
 # The latest book before a moment is looked for in so many minutes.
