@@ -78,7 +78,7 @@ def pull(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Fetch what is missing in an archive, which the first pull creates.
+    """Fetch what is missing in an archive. The first pull creates it.
 
     With --follow, Ctrl-C or SIGTERM ends it with exit code 0, and the same command continues where it was.
 
@@ -249,7 +249,7 @@ def import_(
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Add files to an archive, which the first import creates: tidy rows, and recordings that others published.
+    """Add files to an archive. The first import creates it. Files are tidy rows, or recordings that others published.
 
     Names end in .parquet, .csv, .json, .ndjson or .jsonl, the last four also with .gz or .zst. Of a folder with files
     called markets, events, series, books, prices and metrics these are taken, else all. Shown are the rows or messages

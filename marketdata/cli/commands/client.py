@@ -99,7 +99,7 @@ def fetch(
     as_csv: Csv = False,
     as_ndjson: Ndjson = False,
 ) -> None:
-    """Fetch books, prices or metrics of markets; JSON lines as they arrive.
+    """Fetch books, prices or metrics of markets. JSON lines are printed as they arrive.
 
     \b
     Examples:
@@ -153,7 +153,7 @@ def plan(
     *,
     as_json: Json = False,
 ) -> None:
-    """Estimate requests, points and minutes of a fetch, and what the plan of the key would refuse.
+    """Estimate what a fetch costs. Told are requests, points, minutes, and what the plan of the key would refuse.
 
     \b
     Example:

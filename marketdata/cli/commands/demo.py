@@ -70,7 +70,7 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
 ) -> None:
-    """Discover, fetch, resample, compare and draw a week of data of a local service, without a key or a network.
+    """Fetch, resample, compare and draw a week of a local service. No key and no network are needed.
 
     \b
     Example:

@@ -22,7 +22,7 @@ def mcp(
     ] = None,
     base_url: BaseUrl = None,
 ) -> None:
-    """Answer tools of the Model Context Protocol on standard input and output: markets, books, prices, SQL.
+    """Serve tools of the Model Context Protocol over stdin and stdout. They are for markets, books, prices, SQL.
 
     \b
     Examples:
