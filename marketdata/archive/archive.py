@@ -1054,6 +1054,7 @@ class Archive(Generic[Frame]):
             whole("levels", levels)
         self._store.width(resolution)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
+        ranges: dict[str, Range] = {}
         if missing == "fetch":
             if self._client is None:
                 raise ConfigError(
@@ -1065,11 +1066,12 @@ class Archive(Generic[Frame]):
             run = Pull(self._store, self._client, progress=self._progress)
             filled = run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
             ranges = dict.fromkeys(filled, wanted)
-        else:
-            ids = self._market_ids(market)
-            ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
-        what = query_of(self._store, view, ranges, ranges, resolution, levels=levels)
-        return cast("Frame", to_frame(what.columns(), frame or self._frame))
+        with self._store.steady() as store:
+            if missing != "fetch":
+                ids = self._market_ids(market)
+                ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
+            what = query_of(store, view, ranges, ranges, resolution, levels=levels)
+            return cast("Frame", to_frame(what.columns(), frame or self._frame))
 
     @property
     def _existing(self) -> ArchiveStore:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, Interval, overlay, subtract, within
+from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import read
@@ -57,9 +57,8 @@ def compact(store: ArchiveStore) -> int:
                 gone += _compact(table, view, batch)
     coverage = store.coverage.table
     before = len(coverage.version().files)
-    if before > 1:
-        store.coverage.compact()
-        gone += before - len(coverage.version().files)
+    store.coverage.fold(VIEWS, whole=True)
+    gone += max(0, before - len(coverage.version().files))
     for table in store.tables.values():
         table.checkpoint()
     return gone
@@ -136,6 +135,7 @@ def _sweep(table: Table) -> list[str]:
 def verify(store: ArchiveStore) -> list[Damage]:
     """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
     lost = [damage for name in (*KINDS, _COVERAGE) for damage in _unreadable(name, store.tables[name])]
+    lost += [damage for view in VIEWS for damage in _unreadable_notes(store, view)]
     is_known = all(one.view != _COVERAGE for one in lost)
     return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
 
@@ -149,12 +149,20 @@ def _unreadable(name: str, table: Table) -> Iterator[Damage]:
             yield Damage(name, "", None, problem.problem)
 
 
+def _unreadable_notes(store: ArchiveStore, view: View) -> Iterator[Damage]:
+    """A note of coverage that cannot be read."""
+    try:
+        store.coverage.refresh(view)
+    except ArchiveCorruptError as problem:
+        yield Damage(_COVERAGE, "", None, problem.problem)
+
+
 def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
     """Compare the files and, where the coverage is known, the points of a view, some markets at a time."""
     table = store.points[view]
     version = table.version()
-    keys = store.coverage.keys() if is_known else []
-    records = {market: store.coverage.records(v, market) for v, market in keys if v == view}
+    markets = store.coverage.markets(view) if is_known else []
+    records = {market: store.coverage.records(view, market) for market in markets}
     broken: dict[DataFile, str] = {}
     for file in version.files:
         try:
@@ -241,8 +249,10 @@ def repair(store: ArchiveStore) -> list[Damage]:
     _add_records(store, names)
     if not is_known:
         for view in VIEWS:
+            store.coverage.refresh(view, skip_damaged=True)
             for market in _stored_markets(store, view):
                 _record_again(store, view, market)
+        store.coverage.fold(VIEWS)
         return damage
     ranges = [(choice("view", d.view, VIEWS), d.market_id, d.range) for d in damage if d.range is not None]
     for view, market, known in [(v, m, within(store.coverage.records(v, m), one)) for v, m, one in ranges]:
@@ -297,7 +307,7 @@ def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
 def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
     """The markets with points or with a coverage record."""
     table = store.points[view]
-    found = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict
+    found = set(store.coverage.markets(view))
     for file in table.version().files:
         found.update(table.read(file).column("market_id").unique().to_pylist())
     return sorted(found)
@@ -305,23 +315,23 @@ def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
 
 def _record_again(store: ArchiveStore, view: View, market: str, *, only_empty: bool = False) -> None:
     """Record the points as added where there is no record, or one (``only_empty``: of no points) that is wrong."""
-    with store.writer(view):
-        version = store.points[view].version()
+
+    def make(version: Version) -> dict[str, list[CoverageRecord]]:
         points = read(store.points[view], view, market, version=version)
-        records = store.coverage.records(view, market)
         wrong, lost, right = list[Range](), list[Range](), list[Range]()
-        for record in records:
+        for record in store.coverage.records(view, market):
             inside = points.between(record.start, record.end)
             if (record.rows == 0 or not only_empty) and _difference(record, inside) is not None:
                 (wrong if len(inside) else lost).append(record.range)
             elif record.state != CoverageState.MISSING:
                 right.append(record.range)
-        now, seq = time.time_ns() // 1000, 2 * version.number + 1  # after all of this version, before those of the next
-        new = [CoverageRecord(*one, CoverageState.MISSING, None, now, seq) for one in lost]
-        for one in subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost]):
-            part = points.between(*one)
-            new.append(CoverageRecord(*one, CoverageState.RECORDED, len(part), now, seq))
-        store.coverage.append({(view, market): new})
+        now = time.time_ns() // 1000
+        new = [CoverageRecord(*one, CoverageState.MISSING, None, now, 0) for one in lost]
+        added = subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost])
+        new += [CoverageRecord(*r, CoverageState.RECORDED, len(points.between(*r)), now, 0) for r in added]
+        return {market: new}
+
+    store.record(view, make)
 
 
 def rebuild(store: ArchiveStore) -> None:
@@ -350,8 +360,9 @@ def rebuild(store: ArchiveStore) -> None:
                 _new_log(table, first, metadata if name not in KINDS else {})
     if not rebuilt:
         return
+    store.fix_base(store.base)
     # Versions count from the start again, and later records have to be ordered after these.
-    store.coverage.renumber()
+    store.coverage.restart([view for view in VIEWS if view in rebuilt])
     for view in VIEWS:
         _add_again(store, view, rebuilt.get(view, ()))
         _record_unknown(store, view)
@@ -397,19 +408,18 @@ def _add_again(store: ArchiveStore, view: View, files: Iterable[DataFile]) -> No
     table = store.points[view]
     for file in files:
         columns = from_tables(view, [table.read(file)]).sort()
-        known = {(view, market): store.coverage.records(view, market) for market in by_market(columns)}
+        known = {market: store.coverage.records(view, market) for market in by_market(columns)}
         store.upsert(view, columns, CoverageState.UNPROVEN)
         # Their rows tell which ranges are as they were written; others become missing.
-        seq = 2 * table.version().number
-        store.coverage.append({key: [one._replace(seq=seq) for one in some] for key, some in known.items()})
+        store.record(view, lambda _, known=known: known)  # type: ignore[misc]
 
 
 def _record_unknown(store: ArchiveStore, view: View) -> None:
     """Points without a coverage record become unproven, so that a pull fetches them."""
     table = store.points[view]
-    known = {market for v, market in store.coverage.keys() if v == view}  # noqa: SIM118  not a dict
+    known = set(store.coverage.markets(view))
     for file in table.version().files:
         for market, part in by_market(from_tables(view, [table.read(file)]).sort()).items():
             if market not in known:
-                record = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, 0, 0)
-                store.coverage.append({(view, market): overlay([record])})
+                unknown = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, 0, 0)
+                store.record(view, lambda _, market=market, unknown=unknown: {market: [unknown]})  # type: ignore[misc]

@@ -273,7 +273,7 @@ def covered_ranges(
 
     ``markets``: ids, and the names of these in messages.
     """
-    every = {m: m for v, m in coverage.keys() if v == view} if markets is None else markets  # noqa: SIM118
+    every = {m: m for m in coverage.markets(view)} if markets is None else markets
     out: dict[str, Range] = {}
     lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
     for market, name in every.items():

@@ -120,7 +120,7 @@ class Selection:
 
     def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
         listed = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
-        self._store.coverage.append({(_DISCOVERY, what): [listed]})
+        self._store.coverage.append((_DISCOVERY, what), listed)
 
 
 _SLUGS = "client.events() and client.series() show the slugs."

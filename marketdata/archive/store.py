@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,10 @@ from marketdata.archive.coverage import table as coverage_table
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import CoverageKey, CoverageTable
+from marketdata.archive.coverage.table import CoverageTable, note_of
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import DataFile, cuts
-from marketdata.archive.storage.tables import Table, Version
+from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.records import KINDS, RecordKind
@@ -97,12 +98,14 @@ class ArchiveStore:
         self._given_base = base
         self._stored: BucketWidth | None = None
 
-        def table(name: str, schema: Any) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
+        def table(name: str, schema: Any, **more: int) -> Table:
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, **more)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
-        self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA))
+        self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA, interval=2), dict(self.points.items()))
+        for view, points in self.points.items():
+            points.before_checkpoint = functools.partial(self.coverage.fold, [view])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._given_base}
@@ -155,7 +158,8 @@ class ArchiveStore:
 
     def fix_base(self, base: BucketWidth) -> None:
         """Create the coverage table, and with it the base; ConfigError if it was created with another one."""
-        self.coverage.table.create(self.metadata_of(base))
+        if not self.coverage.table.is_made:
+            self.coverage.table.create(self.metadata_of(base))
         if self.base != base:
             raise ConfigError(f"The archive {self.root!r} was just made with base={self.base.text!r}; open it again.")
 
@@ -181,12 +185,12 @@ class ArchiveStore:
         return lock(self.root, name, _WAIT, f"writing {name}")
 
     @contextlib.contextmanager
-    def steady(self) -> Iterator[None]:
+    def steady(self) -> Iterator[ArchiveStore]:
         """In an object store look for newer versions of each table once in the block."""
         with contextlib.ExitStack() as stack:
             for table in self.tables.values():
                 stack.enter_context(table.steady())
-            yield
+            yield self
 
     def commit(self, view: View, columns: Data, intervals: Sequence[Interval], *, fetched_at: int | None = None) -> int:
         """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
@@ -269,12 +273,12 @@ class ArchiveStore:
     def replace(
         self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
     ) -> int:
-        """Replace the points in the ranges of markets, but those that ``keep`` selects, in one commit; then record.
+        """Replace the points in the ranges of markets, but those that ``keep`` selects, and record it, in one commit.
 
         ``after`` gives the records of a market whose coverage has records and a change of points; those without
-        ``rows`` are counted. What is stored is read once, and again if another commit came first. Nothing is ever
-        recorded that is not stored: a process that ends before the records are written leaves what was known, where
-        that is still true, or less. Returns by how many points there are more.
+        ``rows`` are counted. What is stored is read once, and again if another commit came first. The records are in
+        the commit, so that what is recorded is what is stored wherever a process ends. Returns by how many
+        points there are more.
         """
         with self.steady():
             return self._replace(view, columns, ranges, keep, after)
@@ -287,11 +291,10 @@ class ArchiveStore:
         table.create(self.metadata_of(self.base))
         new = self._put(view, columns)
         parts = {market: np.sort(part.ts) for market, part in by_market(columns).items()}
-        records: dict[CoverageKey, list[CoverageRecord]] = {}
         growth = 0
 
-        def plan(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
-            nonlocal records, growth
+        def plan(version: Version) -> Plan | None:
+            nonlocal growth
             before = {market: self.coverage.records(view, market) for market in ranges}
             drops, left, changes = self._changes(view, version, ranges, keep, before)
             for market, times in parts.items():
@@ -299,23 +302,30 @@ class ArchiveStore:
             records = {}
             for market in ranges:
                 change = changes.get(market, _NO_CHANGE)
-                records[view, market] = [change.counted(r) for r in after(market, before[market], change)]
+                records[market] = [change.counted(r) for r in after(market, before[market], change)]
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
-            if not (new or drops):
+            if not (new or drops or any(records.values())):
                 return None
             joined = _small(table, version, drops, _row_bytes(columns))
-            self._unprove(view, ranges, before, records, version, is_replaced=bool(drops))
-            return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined]
+            return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined], note_of(records)
 
         try:
             with self.writer(view):
-                version = table.plan(plan)
+                table.plan(plan)
                 new = []
-                seq = 2 * version.number
-                self.coverage.append({key: [r._replace(seq=seq) for r in some] for key, some in records.items()})
         finally:
             table.discard(new)
         return growth
+
+    def record(self, view: View, make: Callable[[Version], Mapping[str, Sequence[CoverageRecord]]]) -> None:
+        """Record other coverage of the points of a version, which ``make`` gives by market."""
+
+        def plan(version: Version) -> Plan | None:
+            records = make(version)
+            return ([], [], note_of(records)) if any(records.values()) else None
+
+        with self.writer(view):
+            self.points[view].plan(plan)
 
     def _put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, some at a time: their rows take as much memory again."""
@@ -372,36 +382,6 @@ class ArchiveStore:
             raise
         return out
 
-    def _unprove(
-        self,
-        view: View,
-        ranges: Mapping[str, Sequence[Range]],
-        before: Coverage,
-        after: Mapping[CoverageKey, Sequence[CoverageRecord]],
-        version: Version,
-        *,
-        is_replaced: bool,
-    ) -> None:
-        """Record, before points are committed, less of ranges of which too much would be known."""
-        # Ordered after all of this version and before those of the planned one, so that a slower writer of an older
-        # version cannot undo it. In an object store, without locks, such a writer may still commit: there the records
-        # are written also where nothing is known yet.
-        seq, may_race = 2 * version.number + 1, is_replaced and self.points[view].remote
-        out: dict[CoverageKey, list[CoverageRecord]] = {}
-        for key, records in after.items():
-            for record in (part for one in union(ranges[key[1]]) for part in within(records, one)):
-                known = within(before[key[1]], record.range)
-                less = [
-                    old._replace(state=CoverageState.UNPROVEN, rows=None)
-                    for old in known
-                    if may_race or not _still_true(old, record)
-                ]
-                if may_race:
-                    bare = subtract([record.range], [old.range for old in known])
-                    less += [CoverageRecord(*r, CoverageState.MISSING, None, record.fetched_at, 0) for r in bare]
-                out.setdefault(key, []).extend(one._replace(seq=seq) for one in less)
-        self.coverage.append(out)
-
 
 def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
     """The times of the rows of each market, and which of these stay."""
@@ -414,14 +394,6 @@ def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
             yield name, rows.ts[order[a:b]], stays[order[a:b]]
 
 
-def _still_true(old: CoverageRecord, new: CoverageRecord) -> bool:
-    """Whether a record is still true, or says no more, of points that the new record is about."""
-    if old.state == CoverageState.PROVISIONAL:
-        is_empty = old.rows == 0 and old.tries > 0
-        return new.rows == 0 if is_empty else new.state in (CoverageState.PROVISIONAL, CoverageState.FINAL)
-    return old.state == CoverageState.MISSING or (old.state == CoverageState.UNPROVEN and old.rows is None)
-
-
 def _small(table: Table, version: Version, drops: Sequence[DataFile], row_bytes: float) -> dict[DataFile, pa.Table]:
     """Small files to join once there are many, with their rows: as much as is joined at once."""
     # Books that do not change take little room in a file, and much in memory.
@@ -432,7 +404,7 @@ def _small(table: Table, version: Version, drops: Sequence[DataFile], row_bytes:
     size, out = 0, dict[DataFile, pa.Table]()
     for file in small:
         with contextlib.suppress(ArchiveCorruptError):  # it stays as it is, for `verify` to find
-            out[file] = table.read(file)
+            out[file] = table.read_small(file)
             size += out[file].nbytes
         if size > _BATCH_BYTES:
             break

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +84,12 @@ class Source:
     @property
     def asked(self) -> list[tuple[str, str, Range]]:
         return [r for r in self.requests if r[0] in ("books", "prices", "metrics")]
+
+
+def without_notes(location: str) -> None:
+    """Take the coverage out of the commits of an archive, as it is in logs of earlier formats."""
+    for path in Path(location).glob("*/_delta_log/*.json"):
+        path.write_text(re.sub('"marketdata.note":"[^"]*"', '"other":""', path.read_text()))
 
 
 def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: list[Any]) -> Data:

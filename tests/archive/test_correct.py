@@ -431,22 +431,22 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
 
 
 @pytest.mark.fault("AR43")
-@pytest.mark.parametrize("at", ["unproven", "points"])
-def test_a_writer_that_ends_between_points_and_coverage_is_asked_again(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, at: str
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_writer_that_ends_at_its_commit_leaves_coverage_of_what_is_stored(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    """A process that ends before or after its points are committed leaves no final range with other content."""
+    """A process that ends before or after its commit leaves points and their coverage from before, or both new."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(60)}
     span: dict[str, Any] = {"views": ["prices"], "start": START / 1e6, "end": START / 1e6 + 3600}
     archive.pull(source, M, **span)
     assert states(archive) == [(0, 60, "final")]
-    source.points = {("prices", M, 0, n): 0.75 for n in range(60)}
+    source.points = {("prices", M, 0, n): 0.75 for n in range(60) if n != 30}
     real = Table.commit
 
     def ended(self: Table, *args: Any, **kwargs: Any) -> Any:
         if self.uri.endswith("/prices"):
-            if at == "points":
+            if is_committed:
                 real(self, *args, **kwargs)
             raise KeyboardInterrupt
         return real(self, *args, **kwargs)
@@ -456,52 +456,27 @@ def test_a_writer_that_ends_between_points_and_coverage_is_asked_again(
         with pytest.raises(KeyboardInterrupt):
             archive.pull(source, M, refresh=True, **span)
     fresh = opened(archive)
-    assert states(fresh) == [(0, 60, "unproven")]
-    assert set(held(fresh, "prices").values()) == {0.5 if at == "unproven" else 0.75}
-    assert fresh.verify().is_empty()
-    fresh.pull(source, M, **span)
-    assert held(fresh, "prices") == source.points
     assert states(fresh) == [(0, 60, "final")]
+    assert fresh.coverage()["rows"].to_list() == [59 if is_committed else 60]
+    assert set(held(fresh, "prices").values()) == {0.75 if is_committed else 0.5}
+    assert fresh.verify().is_empty()
 
 
 @pytest.mark.fault("AR43")
 @pytest.mark.usefixtures("unlocked")
-def test_a_slow_writer_does_not_cover_what_a_later_one_has_replaced(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without locks: the record of an older version that arrives late does not hide that the points were replaced."""
+def test_notes_are_moved_to_the_table_in_any_order(archive: Archive) -> None:
+    """A process that writes to the coverage table what it read long ago does not hide what came later."""
     store, other = ArchiveStore(archive.location, None), ArchiveStore(archive.location, None)
     span = [Interval(M, START, START + 10 * MINUTE, CoverageState.FINAL)]
-    for one in (store, other):
-        one.points["prices"].remote = True
-    real = store.coverage.append
-    held_back: list[Any] = []
-
-    def late(records: Any) -> None:
-        if any(r.state == CoverageState.FINAL for some in records.values() for r in some):
-            held_back.append(records)
-        else:
-            real(records)
-
-    monkeypatch.setattr(store.coverage, "append", late)
     store.commit("prices", prices(M, 0, 10, 0.5), span)
-    with monkeypatch.context() as patch:
-        written = other.coverage.append
-
-        def dies(records: Any) -> None:
-            if any(r.state == CoverageState.FINAL for some in records.values() for r in some):
-                raise KeyboardInterrupt
-            written(records)
-
-        patch.setattr(other.coverage, "append", dies)
-        with pytest.raises(KeyboardInterrupt):
-            other.commit("prices", prices(M, 0, 10, 0.9), span)
-    for records in held_back:
-        real(records)
-    fresh = opened(archive)
-    assert "final" not in set(fresh.coverage()["state"])
-    assert set(held(fresh, "prices").values()) == {0.9}
-    assert fresh.verify().is_empty()
+    late = store.coverage._note_rows("prices")
+    other.commit("prices", prices(M, 0, 10, 0.9), [span[0]._replace(state=CoverageState.PROVISIONAL)])
+    other.coverage.fold(["prices"])
+    store.coverage.table.plan(lambda _: (store.coverage._put(late), []))
+    for one in (archive, opened(archive)):
+        assert one.coverage()["state"].to_list() == ["provisional"]
+        assert set(held(one, "prices").values()) == {0.9}
+        assert one.verify().is_empty()
 
 
 @pytest.mark.fault("AR44")
@@ -613,27 +588,22 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
 
 
 @pytest.mark.fault("AR53")
-def test_points_that_are_added_again_after_a_write_that_was_cut_off_are_recorded(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An add that ended before its points leaves an unproven range; the same add again makes it recorded."""
+def test_an_add_that_was_cut_off_and_done_again_is_recorded(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An add that ended before its commit leaves the range as it was; the same add again has all points."""
     archive.add(prices=prices(M, 0, 60))
     other = columns_of("prices", M, [(1, n) for n in range(30)], [0.75] * 30)
-    real = Table.commit
 
-    def dying(self: Table, *args: Any, **kwargs: Any) -> Any:
-        if self.uri.endswith("prices"):
-            raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
+    def dying(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(Table, "commit", dying)
         with pytest.raises(KeyboardInterrupt):
             archive.add(prices=other)
-    assert states(archive) == [(0, 30, "unproven"), (30, 60, "recorded")]
+    assert states(archive) == [(0, 60, "recorded")]
     archive.add(prices=other)
-    assert states(archive) == [(0, 30, "recorded"), (30, 60, "recorded")]
-    assert archive.prices(M, on_missing="raise").height == archive.prices(M, on_missing="partial").height
+    assert states(archive) == [(0, 60, "recorded")]
+    assert archive.coverage()["rows"].sum() == archive.prices(M, on_missing="raise").height == 90
 
 
 def test_a_list_of_markets_is_read_where_one_has_nothing(archive: Archive) -> None:

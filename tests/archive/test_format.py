@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from archive.source import MARKETS
+from archive.source import MARKETS, without_notes
 from archive.test_faults import books, held, prices
 from archive.test_made import READS
 
@@ -21,7 +21,7 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.table import SCHEMA
 
 M, N = MARKETS
-MARK = '{\\"marketdata.format\\":\\"2\\"'
+MARK = '{\\"marketdata.format\\":\\"3\\"'
 
 
 def relabel(archive: Archive, table: str, mark: str) -> None:
@@ -54,7 +54,9 @@ def unmarked(archive: Archive) -> Archive:
     for name in archive._store.tables:
         if name != "coverage" and Path(archive.location, name).exists():
             relabel(archive, name, "{")
+    archive._store.coverage.fold(["books", "prices"])
     rows = pa.table(DeltaTable(f"{archive.location}/coverage").to_pyarrow_table())
+    without_notes(archive.location)
     states = [("empty_observed" if view == "prices" else "recorded") for view in rows["view"].to_pylist()]
     rows = rows.set_column(SCHEMA.get_field_index("state"), "state", pa.array(states))
     rows = rows.append_column(pa.field("content_hash", pa.string()), pa.array(["0" * 16] * rows.num_rows, pa.string()))
@@ -87,7 +89,7 @@ WRITES: dict[str, Callable[[Archive], Any]] = {
 
 
 @pytest.mark.fault("AR51")
-@pytest.mark.parametrize("mark", ['{\\"marketdata.format\\":\\"3\\"', '{\\"marketdata.format\\":\\"4 beta\\"'])
+@pytest.mark.parametrize("mark", ['{\\"marketdata.format\\":\\"4\\"', '{\\"marketdata.format\\":\\"4 beta\\"'])
 @pytest.mark.parametrize("name", {**READS, **WRITES})
 def test_an_archive_of_a_later_format_says_what_to_install(archive: Archive, name: str, mark: str) -> None:
     """Every read and write is an error that names both formats, never damage, and changes nothing."""
@@ -95,7 +97,7 @@ def test_an_archive_of_a_later_format_says_what_to_install(archive: Archive, nam
         relabel(archive, table, mark)
     before = files(archive)
     call = {**READS, **WRITES}[name]
-    with pytest.raises(md.ArchiveError, match=r"format .*later version.*reads formats 1 to 2.*pip install") as info:
+    with pytest.raises(md.ArchiveError, match=r"format .*later version.*reads formats 1 to 3.*pip install") as info:
         call(Archive(archive.location, frame="polars"))
     assert not isinstance(info.value, md.ArchiveCorruptError)
     assert files(archive) == before
@@ -103,10 +105,10 @@ def test_an_archive_of_a_later_format_says_what_to_install(archive: Archive, nam
 
 def test_one_table_of_a_later_format_is_not_read(archive: Archive) -> None:
     """The others can be."""
-    relabel(archive, "prices", '{\\"marketdata.format\\":\\"3\\"')
+    relabel(archive, "prices", '{\\"marketdata.format\\":\\"4\\"')
     later = Archive(archive.location, frame="polars")
     assert held(later)
-    with pytest.raises(md.ArchiveError, match="prices has format 3"):
+    with pytest.raises(md.ArchiveError, match="prices has format 4"):
         later.prices(N)
 
 
@@ -116,7 +118,7 @@ def test_the_mark_stays_beside_the_base_and_with_new_columns(tmp_path: Path) -> 
     archive.add(metrics=md.testing.metrics().assign(trades=1.0))
     for name in ("metrics", "coverage"):
         metadata = Archive(archive.location)._store.tables[name].version().schema.field(0).metadata
-        assert metadata == {b"marketdata.format": b"2", b"marketdata.base": b"1s"}
+        assert metadata == {b"marketdata.format": b"3", b"marketdata.base": b"1s"}
 
 
 def test_a_past_whose_files_were_removed_names_the_earliest_that_is_there(archive: Archive) -> None:

@@ -205,29 +205,31 @@ def test_requests_do_not_grow_with_the_number_of_commits(store: Archive, object_
     """After 120 commits an add makes as many requests as after 40, and a first read no more than a few logs take."""
     adds = [requests(object_store, lambda n=n: store.add(prices=prices(M, 5 * n, 5))) for n in range(60)]
     assert store.version("prices") == 60
-    assert min(adds[20:]) <= 24
-    assert max(adds[20:]) <= 66
+    assert min(adds[20:]) <= 13
+    assert sum(adds[20:40]) <= 20 * 20
     assert sum(adds[40:]) <= sum(adds[20:40]) * 1.05
     reads = []
-    for n in range(60, 65):
+    for n in range(60, 80):
         reads.append(requests(object_store, lambda: again(store).prices(M)))
         store.add(prices=prices(M, 5 * n, 5))
+    assert sum(reads) <= 62 * 20
     assert max(reads) <= 74
-    assert (reader := again(store)).prices(M).height == 325
-    assert requests(object_store, lambda: reader.prices(M)) <= 24
-    assert len(held(again(store), "prices")) == 325
+    assert (reader := again(store)).prices(M).height == 400
+    assert requests(object_store, lambda: reader.prices(M)) <= 14
+    assert len(held(again(store), "prices")) == 400
     assert store.verify().is_empty()
 
 
 def test_a_read_asks_for_the_tables_that_it_needs(uploaded: Archive, object_store: Bucket) -> None:
     """The logs of others are not looked at: they may be anything; and where nothing was written they are not read."""
+    assert uploaded.coverage().filter(view="books").height == 1
     for table in ("prices", "metrics", "events", "series"):
         key = f"{uploaded.location.removeprefix('s3://history/')}/{table}/_delta_log/00000000000000000000.json"
         object_store.client.put_object(Bucket="history", Key=key, Body=b"no log")
     assert uploaded.books("s")["ts"].n_unique() == 100
-    assert uploaded.markets().height == uploaded.coverage().filter(view="books").height == 1
+    assert uploaded.markets().height == 1
     with pytest.raises(ArchiveError):
-        uploaded.scan("prices")
+        again(uploaded).scan("prices")
     # In use: two for the newest commit of each of three tables, and two for the file.
     assert requests(object_store, lambda: uploaded.books("s")) <= 8
 
@@ -237,7 +239,8 @@ def test_a_compacted_archive_opens_by_checkpoints(uploaded: Archive, object_stor
     commits = max(uploaded._store.tables[name].version().number for name in ("books", "coverage"))
     opened = requests(object_store, lambda: again(uploaded).coverage())
     assert commits >= 11
-    assert opened <= 2 + 11 + 2 + 1 + 2  # the log, its checkpoint, the last commit, what is newer, and the one file
+    # The logs of books and coverage, their checkpoints, last commits and what is newer, a file; two of no table.
+    assert opened <= 2 * (2 + 11 + 2 + 1) + 2 + 2 * 2
 
 
 @pytest.mark.soak

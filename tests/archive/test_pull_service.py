@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 import requests
+from archive.source import without_notes
 
 import marketdata as md
 from marketdata.archive import Archive
@@ -173,9 +174,14 @@ def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
     coverage = sparse._store.coverage
     (record,) = coverage.records("prices", "rain")
     if state is None:
+        coverage.fold(["prices"])
         coverage.table.plan(lambda version: ([], version.files))
+        without_notes(sparse.location)
+        sparse = Archive(sparse.location, frame="polars")
+        assert sparse.coverage().is_empty()
     else:
-        coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state), rows=0, tries=1)]})
+        wrong = record._replace(state=CoverageState(state), rows=0, tries=1)
+        sparse._store.record("prices", lambda _: {"rain": [wrong]})
     archive = Archive(tmp_path / "pulled", frame="polars")
     with md.serve(sparse) as service, md.Client(service.base_url, service.api_key) as client:
         archive.pull(client, **SPARSE)
@@ -186,9 +192,8 @@ def test_the_service_reads_what_is_stored_whatever_the_coverage_says(
 @pytest.mark.fault("AR54")
 def test_verify_finds_points_in_a_range_that_is_recorded_as_empty(sparse: Archive, state: str) -> None:
     """A repair records them by what is stored, and loses none."""
-    coverage = sparse._store.coverage
-    (record,) = coverage.records("prices", "rain")
-    coverage.append({("prices", "rain"): [record._replace(state=CoverageState(state), rows=0)]})
+    (record,) = sparse._store.coverage.records("prices", "rain")
+    sparse._store.record("prices", lambda _: {"rain": [record._replace(state=CoverageState(state), rows=0)]})
     before = rows_of(sparse)
     assert sparse.verify()["problem"].str.contains("where 0 were written").to_list() == [True]
     assert sparse.verify(repair=True).height == 1

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of
+from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, without_notes
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import CoverageTable
+from marketdata.archive.storage.tables import Table
 
 M = MARKETS[0]
 # On the grid of ten minutes.
@@ -51,20 +51,23 @@ class Writer:
 
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
-        """Nothing is recorded once points are committed, as if the process had ended."""
+        """Points are written and not committed, as if the process had ended."""
 
-        def append(coverage: CoverageTable, records: Any) -> None:
-            if any(r.state not in (CoverageState.UNPROVEN, CoverageState.MISSING) for s in records.values() for r in s):
+        def commit(table: Table, *args: Any, **more: Any) -> Any:
+            if table.uri.endswith("prices"):
                 raise InterruptedError
-            real(coverage, records)
+            return real(table, *args, **more)
 
-        real = CoverageTable.append
+        real = Table.commit
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(InterruptedError):
-            patch.setattr(CoverageTable, "append", append)
+            patch.setattr(Table, "commit", commit)
             yield
         self.archive = Archive(self.folder, frame="polars")
 
     def damage(self, table: str) -> None:
+        if table == "coverage":
+            self.archive._store.coverage.fold(["prices"])
+            without_notes(self.archive.location)
         for path in Path(self.folder, table).glob("*.parquet"):
             path.write_bytes(bytes(len(path.read_bytes())))
         self.archive = Archive(self.folder, frame="polars")
@@ -197,10 +200,9 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule(span=SPANS)
     def interrupted(self, span: range) -> None:
-        """What would not be true of other points is unproven, until the same is done again."""
+        """Everything is as it was."""
         with self.writer.interrupted():
             self.writer.add(span)
-        self.put("unproven", set(span) & (self.model["provisional"] | self.model["unproven"]))
 
     @rule()
     def compact(self) -> None:

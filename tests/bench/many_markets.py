@@ -19,6 +19,7 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.points.columns import Series, Token, joined
+from marketdata.points.views import VIEWS
 from marketdata.wire.arrow import to_table
 
 MINUTE = 60_000_000
@@ -129,13 +130,11 @@ def _files(root: Path, files: int) -> Table:
     ]
     archive.add(markets=records)
     end = START + 30 * MINUTE
-    store.coverage.append(
-        {
-            (view, market_id(m)): [CoverageRecord(START, end, CoverageState.FINAL, 60, 0, 2)]
-            for m in range(2 * files)
-            for view in ("books", "prices", "metrics")
-        }
-    )
+    final = CoverageRecord(START, end, CoverageState.FINAL, 60, 0, 2)
+    for view in VIEWS:
+        store.points[view].create()
+        store.record(view, lambda _: {market_id(m): [final] for m in range(2 * files)})
+    store.coverage.fold(VIEWS)
     location, market = archive.location, market_id(files)
     took = []
     for _ in range(3):

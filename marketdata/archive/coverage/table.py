@@ -1,9 +1,11 @@
-"""The coverage table: records are appended after their points are committed, and read as coverage."""
+"""Coverage: records in the notes of commits of points, which are moved into the coverage table from time to time."""
 
 from __future__ import annotations
 
+import binascii
+import json
 import threading
-import time
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -16,10 +18,12 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
 from marketdata.archive.storage.tables import Table, Version
+from marketdata.errors import ArchiveCorruptError
 from marketdata.times import SECOND
 
 CoverageKey = tuple[str, str]
 _Row = tuple[str, str, int, int, str, int | None, int, int, int, int]
+Records = Mapping[str, Sequence[CoverageRecord]]
 _TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
@@ -41,34 +45,71 @@ _ORDER = [*_KEY, "start", "seq", "commit"]
 _NONE = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())).with_columns(pl.col(_TIMES).dt.epoch("us"))
 # Of format 1: a range without points had a state of its own, and counted the answers before.
 _EMPTY = "empty_observed"
-# From so many files on, in a folder or an object store, a commit joins them.
+# From so many files on, in a folder or an object store, they are joined.
 _MANY_FILES, _MANY_REMOTE = 64, 4
 _FEW = 16
-# In an object store, where there are no locks, a writer that has committed points but not yet their coverage is at
-# most so old; what is younger is not merged, because such a writer's record would have to go between.
-_IN_FLIGHT = 600 * SECOND
+# After so many notes that it has read, a process looks whether the table has them.
+_MANY_NOTES = 32
 _APART = 1800 * SECOND
 
 
-class CoverageTable:
-    """Which ranges of which market and view are stored."""
+def note_of(records: Records) -> str:
+    """Records by market as the note of a commit; a flipped bit does not pass for another record."""
+    plain = {market: [(*r[:2], str(r.state), *r[3:5], r.tries) for r in some] for market, some in records.items()}
+    body = zlib.compress(json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return binascii.b2a_base64(body, newline=False).decode()
 
-    def __init__(self, table: Table) -> None:
+
+def records_of(note: str, number: int) -> dict[str, list[CoverageRecord]]:
+    """The records of the note of a commit of this number; ArchiveCorruptError if it is damaged."""
+    if not note:
+        return {}
+    with errors.parsing(f"The coverage of commit {number}"):
+        try:
+            body = zlib.decompress(binascii.a2b_base64(note, strict_mode=True))
+        except zlib.error as problem:
+            raise ValueError(str(problem)) from problem
+        plain = json.loads(body.decode("utf-8", "surrogatepass"))
+        return {m: [_record(2 * number, *values) for values in some] for m, some in plain.items()}
+
+
+def _record(
+    seq: int, start: int, end: int, state: str, rows: int | None, fetched_at: int, tries: int
+) -> CoverageRecord:
+    return CoverageRecord(start, end, CoverageState(state), rows, fetched_at, seq, tries)
+
+
+class CoverageTable:
+    """Which ranges of which market and view are stored.
+
+    A commit of points has their coverage in its note, so that there is never one without the other. The table has what
+    the notes said up to a version of the points, which is half of the largest ``seq`` of the view.
+    """
+
+    def __init__(self, table: Table, points: Mapping[str, Table]) -> None:
         self.table = table
+        self._points = points
         self._lock = threading.RLock()
-        self._shown = -2
+        self._number = -2
         self._files: dict[str, pl.DataFrame] = {}
         self._rows = _NONE
+        # By view: the version up to which notes were read, and those that are not in the rows, by version and market.
+        self._read: dict[str, int] = {}
+        self._notes: dict[str, dict[int, dict[str, list[CoverageRecord]]]] = {view: {} for view in points}
         self._known: dict[CoverageKey, list[CoverageRecord]] = {}
 
     def records(self, view: str, market_id: str) -> list[CoverageRecord]:
         """Disjoint records of one market's view in time order."""
         with self._lock:
-            self._refresh()
+            self.refresh(view)
             key = (view, market_id)
             if key not in self._known:
-                self._known[key] = overlay(_records(self._of(key)))
+                noted = [record for some in self._noted(view) for record in some.get(market_id, ())]
+                self._known[key] = overlay([*_records(self._of(key)), *noted])
             return self._known[key]
+
+    def _noted(self, view: str) -> Iterable[Records]:
+        return self._notes.get(view, {}).values()
 
     def _of(self, key: CoverageKey) -> list[_Row]:
         if len(self._known) < _FEW and "_index" not in self.__dict__:
@@ -89,30 +130,56 @@ class CoverageTable:
     def _sorted(self) -> list[_Row]:
         return self._index[0].rows()
 
-    def keys(self) -> list[CoverageKey]:
-        """Every (view, market_id) with a record, sorted."""
+    def markets(self, view: str) -> list[str]:
+        """The markets with a record of a view, sorted."""
         with self._lock:
-            self._refresh()
-            return list(self._index[1])
+            self.refresh(view)
+            return sorted({market for v, market in self._index[1] if v == view}.union(*self._noted(view)))
 
     def all(self, *, merge: bool = True) -> pl.DataFrame:
         """All disjoint records, sorted by view, market and time; with ``merge`` touching ones of a state as one."""
         with self._lock:
-            self._refresh()
-            rows, _ = self._index
-            # Few markets have records that overlap: only of those is the overlay made.
-            is_cut = (pl.col("start") < pl.col("end").shift()) & _same(_KEY)
-            mixed = rows.filter(is_cut).select(_KEY).unique(maintain_order=True)
-            if len(mixed):
-                laid = [(key, record) for key in mixed.iter_rows() for record in self.records(*key)]
-                rows = pl.concat([rows.join(mixed, on=_KEY, how="anti"), record_rows(laid)]).sort(_ORDER)
+            for view in self._points:
+                self.refresh(view)
+            rows = _disjoint(pl.concat([self._rows, *(self._note_rows(view) for view in self._points)]))
             return _merged(rows) if merge else rows
 
-    def _refresh(self) -> None:
-        self._show(self.table.version())
+    def _note_rows(self, view: str) -> pl.DataFrame:
+        """The records of the notes of a view, all as of the last one that was read."""
+        found: dict[str, list[CoverageRecord]] = {}
+        for some in self._noted(view):
+            for market, records in some.items():
+                found.setdefault(market, []).extend(records)
+        seq = 2 * self._read.get(view, 0)
+        return record_rows(((view, m), r._replace(seq=seq)) for m, some in found.items() for r in overlay(some))
+
+    def refresh(self, view: str, *, skip_damaged: bool = False) -> None:
+        """Read the notes of newer commits of the points of a view; of no view of points, the table."""
+        points = self._points.get(view)
+        if points is None or self._number < -1 or len(self._notes[view]) >= _MANY_NOTES:
+            self._show(self.table.version())
+        if points is None:
+            return
+        for number in range(self._read.get(view, -1) + 1, points.version().number + 1):
+            note = points.note(number)
+            if note is None:  # the log is cut off only behind what the table has
+                self._show(self.table.version())
+            found: dict[str, list[CoverageRecord]] = {}
+            try:
+                with errors.repairable():
+                    found = records_of(note or "", number)
+            except ArchiveCorruptError:
+                if not skip_damaged:
+                    raise
+            if found and number > self._read.get(view, -1):
+                self._notes[view][number] = found
+                for market in found:
+                    self._known.pop((view, market), None)
+            self._read[view] = max(number, self._read.get(view, -1))
 
     def _show(self, version: Version) -> None:
-        if version.number == self._shown:
+        """Use the rows of a version of the table, and of the notes only what they do not have."""
+        if version.number == self._number:
             return
         paths = {f.path: f for f in version.files}
         self._files = {path: rows for path, rows in self._files.items() if path in paths}
@@ -121,24 +188,37 @@ class CoverageTable:
                 with errors.repairable():
                     self._files[path] = _plain(self.table.read(file))
         self._rows = pl.concat([_NONE, *self._files.values()])
+        newest = dict(self._rows.group_by("view").agg(pl.max("seq") // 2).iter_rows())
+        for view, notes in self._notes.items():
+            folded = newest.get(view, -1)
+            self._read[view] = max(folded, self._read.get(view, -1))
+            self._notes[view] = {number: some for number, some in notes.items() if number > folded}
         self._known = {}
         for name in ("_index", "_sorted"):
             self.__dict__.pop(name, None)
-        self._shown = version.number
+        self._number = version.number
 
-    def append(self, records: Mapping[CoverageKey, Sequence[CoverageRecord]]) -> None:
-        """Write records; those of points after these are committed."""
-        if not any(records.values()):
-            return
+    def append(self, key: CoverageKey, record: CoverageRecord) -> None:
+        """Write a record of what has no points, such as a listing."""
+        self.table.plan(lambda v: (self._put(record_rows([(key, record._replace(commit=v.number + 1))])), []))
 
-        def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
-            new = [(key, r._replace(commit=version.number + 1)) for key, some in records.items() for r in some]
-            if len(version.files) < (_MANY_REMOTE if self.table.remote else _MANY_FILES):
-                return self._put(record_rows(new)), []
-            # In the same commit the others become one file: this one starts with what it read.
-            return self._put(pl.concat([self._joined(version), record_rows(new)])), list(version.files)
+    def fold(self, views: Iterable[str], *, whole: bool = False) -> None:
+        """Write what the notes of views say to the table; ``whole``: as one file, with touching records as one."""
 
-        self.table.plan(make)
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
+            with self._lock:
+                self._show(version)
+                for view in views:
+                    self.refresh(view)
+                noted = pl.concat([_NONE, *(self._note_rows(view) for view in views)])
+                if not len(noted) and not (whole and len(version.files) > 1):
+                    return None
+                if whole or len(version.files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES):
+                    return self._put(_merged(_disjoint(pl.concat([self._rows, noted])))), list(version.files)
+                return self._put(noted), []
+
+        if self.table.version().number >= 0:
+            self.table.plan(make, data_change=not whole)
 
     def _put(self, rows: pl.DataFrame) -> list[DataFile]:
         files = self.table.put(_to_arrow(rows), np.ones(len(rows), dtype=np.int64)) if len(rows) else []
@@ -147,28 +227,35 @@ class CoverageTable:
                 self._files[files[0].path] = rows
         return files
 
-    def renumber(self) -> None:
-        """Order all records before those of the first version of any table."""
+    def restart(self, views: Iterable[str]) -> None:
+        """Order the records of views before those of the first version of a new log of their points."""
 
-        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
-            rows = self.all(merge=False).with_columns(seq=0, commit=0).cast(_NONE.schema)
+        def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
+            seq, commit = (pl.when(~pl.col("view").is_in(list(views))).then(n).otherwise(0) for n in ("seq", "commit"))
+            rows = _disjoint(self._rows).with_columns(seq=seq, commit=commit).cast(_NONE.schema)
             return self._put(rows), list(version.files)
 
-        self.table.plan(make)
-
-    def compact(self) -> None:
-        """All records in one file, and touching ones of one state as one."""
-        self.table.plan(lambda version: (self._put(self._joined(version)), list(version.files)), data_change=False)
-
-    def _joined(self, version: Version) -> pa.Table:
-        """The records of a version, touching ones of a state as one."""
         with self._lock:
-            self._show(version)
-            rows = self.all(merge=False)
-            if not self.table.remote:
-                return _merged(rows)
-            is_old = pl.col("fetched_at") < time.time_ns() // 1000 - _IN_FLIGHT
-            return pl.concat([_merged(rows.filter(is_old)), rows.filter(~is_old)]).sort(_ORDER)
+            self._show(self.table.version())
+            self.table.plan(make)
+            for view in views:
+                self._notes[view], self._read[view] = {}, -1
+            self._known = {}
+
+
+def _disjoint(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sorted rows, of each view and market those of `overlay`."""
+    rows = rows.sort(_ORDER)
+    # Few markets have records that overlap: only of those is the overlay made.
+    is_cut = (pl.col("start") < pl.col("end").shift()) & _same(_KEY)
+    mixed = rows.filter(is_cut).select(_KEY).unique(maintain_order=True)
+    if not len(mixed):
+        return rows
+    clashing = rows.join(mixed, on=_KEY, how="semi").partition_by(_KEY, as_dict=True)
+    laid = [
+        ((str(v), str(m)), record) for (v, m), some in clashing.items() for record in overlay(_records(some.rows()))
+    ]
+    return pl.concat([rows.join(mixed, on=_KEY, how="anti"), record_rows(laid)]).sort(_ORDER)
 
 
 def record_rows(records: Iterable[tuple[CoverageKey, CoverageRecord]]) -> pl.DataFrame:

@@ -6,14 +6,22 @@ import pyarrow as pa
 
 from marketdata.errors import ArchiveError
 
-# 1: without a mark; coverage has a column content_hash, which is read no more. 2: marked.
-FORMAT = 2
+# 1: without a mark; coverage has a column content_hash, which is read no more. 2: marked. 3: commits of points have
+# notes of their coverage.
+FORMAT = 3
 _KEY = b"marketdata.format"
 
 
 def marked(schema: pa.Schema, metadata: dict[bytes, bytes] | None = None) -> pa.Schema:
     """The schema of a new table: with this format, and further metadata, at its first column."""
     return schema.set(0, schema.field(0).with_metadata({_KEY: str(FORMAT).encode(), **(metadata or {})}))
+
+
+def outdated(schema: pa.Schema) -> tuple[str, dict[str, str]] | None:
+    """The first column of a table of an earlier format, and the mark that it needs; None if it has it."""
+    first = schema.field(0)
+    needed = str(FORMAT)
+    return None if (first.metadata or {}).get(_KEY) == needed.encode() else (first.name, {_KEY.decode(): needed})
 
 
 def check(schema: pa.Schema, needed: pa.Schema, uri: str) -> None:

@@ -10,6 +10,7 @@ import re
 import uuid
 import zlib
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
 _KEY = "marketdata.file"
 _MAGIC = b"PAR1"
 _TAIL = 65_536
+_BODIES = 64
 FAR = 2**62
 
 
@@ -59,6 +61,8 @@ class Store:
 
             self._handler = DeltaStorageHandler(self.uri, options)
             self._fs = PyFileSystem(self._handler)
+        # Small objects whose footer was read, whole: it was one request for both.
+        self._bodies: OrderedDict[str, memoryview] = OrderedDict()
 
     def write(self, name: str, body: memoryview) -> None:
         """Write a new file, durable before any commit can name it."""
@@ -83,6 +87,16 @@ class Store:
     def open(self, name: str) -> Any:
         """A file for reading, unbuffered."""
         return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
+
+    def keep(self, name: str, body: memoryview) -> None:
+        """Remember a small object, for the rows that are read next."""
+        self._bodies[name] = body
+        while len(self._bodies) > _BODIES:
+            self._bodies.popitem(last=False)
+
+    def kept(self, name: str) -> memoryview | None:
+        """A small object whose footer was read just before."""
+        return self._bodies.pop(name, None)
 
     def modified(self, name: str) -> int:
         """When a file was written [microseconds UTC]."""
@@ -300,6 +314,8 @@ def read_footer(store: Store, file: DataFile) -> Footer:
         length = _length(raw)
         if len(raw) < length <= file.size:
             raw = _fetched(source, file.size - length, file.size)
+        if store.remote and len(raw) == file.size:
+            store.keep(file.path, raw)
     return _parsed(raw, file)
 
 
@@ -381,6 +397,8 @@ def read_groups(
     store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None = None
 ) -> pa.Table:
     """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
+    if (whole := store.kept(file.path)) is not None:
+        return _rows(whole, file, footer, groups, names)
     # As long as the file, with just these row groups in it: untouched pages cost no memory.
     body = np.zeros(file.size, dtype=np.uint8).data
     with errors.reading(_what(file)), store.open(file.path) as source:

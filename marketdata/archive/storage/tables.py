@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.format import check, marked
+from marketdata.archive.storage.format import check, marked, outdated
 from marketdata.archive.storage.parquet import (
     FAR,
     WRITE_EFFORT,
@@ -51,17 +51,28 @@ _Known = TypeVar("_Known")
 # Footers of files in memory, and attempts of a commit beside other writers.
 _FOOTERS = 4096
 _TRIES = 100
+# So many files that were written are in memory, of less than so many bytes there.
+_MANY, _SMALL = 64, 250_000
 # A log is read so often before it counts as damaged.
 _MOST_READS = 3
 # After so many commits the state of the table is written as one file: opening it reads this and the commits since.
-_CHECKPOINT, _CHECKPOINT_REMOTE = 10, 5
+_CHECKPOINT = 10
+# A shorter log has none.
+_FEWEST = 5
 _REBUILD = "Run archive.rebuild() to make it again from the data files."
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
 # replaced file back, or hide one, makes it differ.
 _FILES = "marketdata.files-1"
-# Also there: an id of the commit's own, by which its writer recognises it when the answer to it was lost.
+# Also there: the number and an id of the commit, by which its writer recognises it when the answer to it was lost.
 _COMMIT = "marketdata.commit"
+# Also there: what the commit says of its points. So many of the last ones are remembered.
+_NOTE = "marketdata.note"
+_NOTES = 64
+
+
+# New files, files to drop, and a note.
+Plan = tuple[Sequence["DataFile"], Sequence["DataFile"]] | tuple[Sequence["DataFile"], Sequence["DataFile"], str]
 
 
 @dataclass(frozen=True)
@@ -91,9 +102,16 @@ class Table:
     """
 
     def __init__(
-        self, uri: str, schema: pa.Schema, options: dict[str, str] | None = None, *, as_of: int | None = None
+        self,
+        uri: str,
+        schema: pa.Schema,
+        options: dict[str, str] | None = None,
+        *,
+        as_of: int | None = None,
+        interval: int = _CHECKPOINT,
     ) -> None:
         self.uri = uri
+        self._interval = interval
         self.remote = is_url(uri)
         self._nothing = Version(-1, (), schema)
         self._version = self._nothing
@@ -106,6 +124,11 @@ class Table:
         self._seen: tuple[int, ...] | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._spans: OrderedDict[str, Spans] = OrderedDict()
+        self._notes: OrderedDict[int, str] = OrderedDict()
+        # Rows of small files that were written, to be joined with others.
+        self._written: OrderedDict[str, pa.Table] = OrderedDict()
+        # Called before a checkpoint is written, which lets earlier commits of the log go.
+        self.before_checkpoint: Callable[[], None] = lambda: None
         # In how many `steady` blocks it is, and whether the newest version was looked for in them.
         self._steady, self._looked = 0, False
         self._lock = threading.RLock()
@@ -116,6 +139,11 @@ class Table:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.uri, self._nothing.schema, self._options)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is known to exist, in this format and whole."""
+        return self._version.number >= 0 and self.damage is None and outdated(self._version.schema) is None
 
     @property
     def store(self) -> Store:
@@ -297,6 +325,30 @@ class Table:
         except (ValueError, TypeError, StopIteration):
             return {_FILES: "unreadable"}
 
+    def note(self, number: int) -> str | None:
+        """The note of a commit, which is empty where it has none; None if the log no longer has the commit."""
+        if number not in self._notes and self.remote and self._follows():
+            with errors.reading(f"The commit log of {self.uri}"), self._lock:
+                # One request a commit. The library counts versions from its own; the ids of the commits have them.
+                for found in self._handle.history(self._version.number - number + 1):
+                    version = str(found.get(_COMMIT, "")).partition("-")[0]
+                    if version.isdigit():
+                        self._noted(int(version), str(found.get(_NOTE, "")))
+        if number not in self._notes:
+            found = self._info(number)
+            if found is None:
+                return None
+            if found.get(_FILES) == "unreadable":
+                raise ArchiveCorruptError(f"Commit {number} of {self.uri} is damaged.", hint=errors.REPAIR)
+            self._noted(number, str(found.get(_NOTE, "")))
+        return self._notes[number]
+
+    def _noted(self, number: int, note: str) -> None:
+        with self._lock:
+            self._notes[number] = note
+            while len(self._notes) > _NOTES:
+                self._notes.popitem(last=False)
+
     def _damaged(self, what: str) -> None:
         """Use the last version whose log is whole, with a warning."""
         with errors.reading(f"The commit log of {self.uri}"):
@@ -330,6 +382,7 @@ class Table:
         if self.damage is not None:
             raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it.", hint=_REBUILD)
         if number >= 0:
+            self._mark_format()
             return
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -349,8 +402,29 @@ class Table:
             self._flush(0)
             self._open()
 
+    def _mark_format(self) -> None:
+        """Mark a table of an earlier format, which earlier programs are then not to write to."""
+        from deltalake.exceptions import DeltaError
+
+        with errors.writing(f"Marking the format of {self.uri}"), self._lock:
+            while (marks := outdated(self._version.schema)) is not None:
+                try:
+                    self._handle.update_incremental()
+                    self._handle.alter.set_column_metadata(*marks, commit_properties=_properties())
+                except DeltaError as problem:
+                    if errors.errno_of(problem) is not None:
+                        raise
+                self.reopen()
+                self.version()
+
     def commit(
-        self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], *, data_change: bool = True
+        self,
+        version: Version,
+        adds: Sequence[DataFile],
+        drops: Iterable[DataFile],
+        note: str = "",
+        *,
+        data_change: bool = True,
     ) -> Version | None:
         """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
         from deltalake.exceptions import DeltaError
@@ -368,12 +442,12 @@ class Table:
                 self._handle.update_incremental()  # to the last commit of its own, or beyond
             if self._handle.version() != version.number:
                 return None
-            identity, mine = uuid.uuid4().hex, {file.path for file in adds}
+            identity, mine = f"{after.number}-{uuid.uuid4().hex}", {file.path for file in adds}
             self._offered |= mine
             try:
                 self._handle.create_write_transaction(
                     actions, "append", self._handle.schema(),
-                    commit_properties=_properties({_FILES: after.fingerprint, _COMMIT: identity}),
+                    commit_properties=_properties({_FILES: after.fingerprint, _COMMIT: identity, _NOTE: note}),
                     post_commithook_properties=_no_hooks(),
                 )  # fmt: skip
             except (DeltaError, OSError):
@@ -391,10 +465,9 @@ class Table:
             # The handle follows when it is needed again.
             self._version = after
             self._seen = self._newest()
+            self._noted(after.number, note)
         # Not all tables of an archive at the same write.
-        if (after.number + len(self.uri.rpartition("/")[2])) % (
-            _CHECKPOINT_REMOTE if self.remote else _CHECKPOINT
-        ) == 0:
+        if (after.number + len(self.uri.rpartition("/")[2])) % self._interval == 0:
             with contextlib.suppress(ArchiveError):  # the commit is made, and a later one writes it
                 self.checkpoint()
         return after
@@ -407,15 +480,15 @@ class Table:
 
     def plan(
         self,
-        make: Callable[[Version], tuple[Sequence[DataFile], Sequence[DataFile]] | None],
+        make: Callable[[Version], Plan | None],
         *,
         data_change: bool = True,
     ) -> Version:
         """Commit the plan of ``make`` for the newest version, made again whenever another commit came first.
 
-        ``make`` returns (new files, files to drop), or None for nothing to do; new files of a refused plan are deleted
-        unless the next plan has them. Returns the version committed, or the newest; ArchiveBusyError if others keep
-        committing.
+        ``make`` returns (new files, files to drop, a note), or None for nothing to do; new files of a refused plan are
+        deleted unless the next plan has them. Returns the version committed, or the newest; ArchiveBusyError if others
+        keep committing.
         """
         self.create()
         tried: Sequence[DataFile] = ()
@@ -428,7 +501,7 @@ class Table:
                 tried = adds
                 if wanted is None:
                     return version
-                done = self.commit(version, adds, wanted[1], data_change=data_change)
+                done = self.commit(version, *wanted, data_change=data_change)
                 if done is not None:
                     tried = ()
                     return done
@@ -460,6 +533,8 @@ class Table:
                 for file, spans in write_rows(self.store, rows, weights, effort):
                     out.append(file)
                     self._remember(self._spans, file, spans)
+                if len(out) == 1 and rows.nbytes < _SMALL:
+                    self._remember(self._written, out[0], rows, _MANY)
         except BaseException:
             self.discard(out)
             raise
@@ -473,11 +548,16 @@ class Table:
         with self._past():
             return self._remember(self._footers, file, read_footer(self.store, file))
 
-    def _remember(self, known: OrderedDict[str, _Known], file: DataFile, found: _Known) -> _Known:
+    def read_small(self, file: DataFile) -> pa.Table:
+        """Rows of a file that was perhaps written by this process."""
+        known = self._written.get(file.path)
+        return self.read(file) if known is None else known
+
+    def _remember(self, known: OrderedDict[str, _Known], file: DataFile, found: _Known, most: int = _FOOTERS) -> _Known:
         """What is known of a file, for the files that were read or written last."""
         with self._lock:
             known[file.path] = found
-            while len(known) > _FOOTERS:
+            while len(known) > most:
                 known.popitem(last=False)
         return found
 
@@ -577,8 +657,9 @@ class Table:
         """Write the state of the table as one file; without it, opening the table reads each commit twice."""
         from deltalake import DeltaTable
 
-        if self._as_of is not None or self.version().number < _CHECKPOINT_REMOTE or self.damage is not None:
+        if self._as_of is not None or self.version().number < _FEWEST or self.damage is not None:
             return
+        self.before_checkpoint()
         with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
             self._handle.update_incremental()
             self._handle.create_checkpoint()
@@ -596,6 +677,8 @@ class Table:
             self._handle, self._version, self.damage = None, self._nothing, None
             self._footers.clear()
             self._spans.clear()
+            self._notes.clear()
+            self._written.clear()
 
 
 def _properties(metadata: dict[str, str] | None = None) -> Any:
