@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,15 @@ def test_records_name_the_slip(tmp_path: Path) -> None:
         md.Archive(tmp_path).add(markets=[{"market_id": "m", "token_ids": '["1"]', "token_labels": '["Yes"]'}])
     with pytest.raises(md.ConfigError, match=r"no market_id; it has \['slug'\]"):
         md.Archive(tmp_path).add(markets=[{"slug": "m"}])
+
+
+def test_imports_name_the_slip(tmp_path: Path) -> None:
+    """No file, and a clock that no message has: nothing is imported, so that the file can be imported by another."""
+    archive, path = md.Archive(tmp_path / "a", frame="polars"), tmp_path / "feed.jsonl"
+    message = {"event_type": "book", "asset_id": "1", "market": "m", "timestamp": 1767225600000, "bids": [], "asks": []}
+    path.write_text(json.dumps(message))
+    with pytest.raises(md.ConfigError, match=r"paths=\[\] names nothing"):
+        archive.add_files([])
+    with pytest.raises(md.ConfigError, match=r"no time for clock='seen'; its fields are .*asset_id"):
+        archive.add_files(path, clock="seen")
+    assert archive.add_files(path)["points"].to_list() == [1]

@@ -257,6 +257,8 @@ class Archive(Generic[Frame]):
         [['markets', 1]]
         """
         some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+        if not some:
+            raise ConfigError("names nothing; pass paths of files and folders.", argument="paths", value=paths)
         for one in some:
             if not isinstance(one, str | os.PathLike):
                 raise ConfigError("is refused; allowed are paths of files and folders.", argument="paths", value=one)

@@ -78,20 +78,27 @@ class MessageReader:
         venue = _time(message["timestamp"]) if message.get("timestamp") is not None else None
         if seen is None:
             seen = next((_time(message[name]) for name in RECEIVED if message.get(name) is not None), venue)
-        own = {"timestamp": venue, "received": seen}
-        ts = own[self._clock] if self._clock in own else _time(message[self._clock])
         if seen is not None:
             self._heard.append(seen)
         if kind not in (_BOOK, _CHANGE):
             self._about(kind, message)
             self._batch.left_out[kind] += 1
             return
+        own = {"timestamp": venue, "received": seen}
+        ts = own[self._clock] if self._clock in own else self._other_time(message)
         if ts is None or seen is None:
             raise ValueError("a message without a time")
         if kind == _BOOK:
             self._book(message, ts, seen, outer)
         else:
             self._change(message, ts, seen)
+
+    def _other_time(self, message: Mapping[str, Any]) -> int:
+        """The time by a clock that is a field; ConfigError if the first message that needs one does not have it."""
+        if self._clock not in message and not self._rows:
+            problem = f"has no time for clock={self._clock!r}; its fields are {sorted(message)}."
+            raise ConfigError(problem, argument="clock", value=self._clock)
+        return _time(message[self._clock])
 
     def _book(self, message: Mapping[str, Any], ts: int, seen: int, outer: Mapping[str, Any]) -> None:
         token = self._token(message, message, outer)
