@@ -78,7 +78,7 @@ class ConfigError(MarketDataError, ValueError):
     ``value`` is its text, cut to 60 characters, empty where it may be a secret.
     """
 
-    def __init__(self, problem: str = "", *, argument: str | None = None, value: Any = ..., hint: str = "") -> None:
+    def __init__(self, problem: str = "", *, argument: str | None = None, value: object = ..., hint: str = "") -> None:
         self.value = "" if value is ... else _short(value)
         self._shown = f"{argument}={self.value} " if self.value else f"{argument} " if argument else ""
         super().__init__(f"{self._shown}{problem}", argument=argument, hint=hint)
@@ -89,7 +89,7 @@ class ConfigError(MarketDataError, ValueError):
         return super().problem.removeprefix(self._shown)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -54,6 +54,7 @@ class Resolution(StrEnum):
 
 # Lengths of time [microseconds]; `times` is above this layer.
 _SECOND, _DAY = 1_000_000, 86_400_000_000
+# Microseconds of a unit.
 _UNITS = {"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": _DAY, "w": 7 * _DAY}
 # The epoch was a Thursday.
 _MONDAY = 4 * _DAY

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 # Lengths of time [microseconds].
 SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
+# Time 0; the first time, and the one after the last [microseconds].
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
 _LAST = 253_402_300_800 * SECOND  # 10000-01-01
@@ -32,8 +33,10 @@ _ISO = re.compile(
 _BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(\d\d(?:[.,]\d{1,18})?)?)?(Z|[+-]\d\d(?:\d\d)?)?", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
+# Seconds of a unit.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
+# What is a time, for hints of errors.
 ALLOWED = (
     "an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, "
     "a datetime (without a zone: UTC), or Unix seconds"
@@ -105,7 +108,7 @@ def unix_micros(value: Any) -> int:
     raise ValueError(f"{value!r} is not a Unix time of the years 1973 to 5138")
 
 
-def to_micros(value: Any, name: str) -> int:
+def to_micros(value: object, name: str) -> int:
     """Microseconds since the epoch of the time argument ``name``; ConfigError outside of the years 1 to 9999.
 
     A datetime, date (midnight UTC), ISO text, Unix seconds [s] as a number or a text of 9 to 11 digits (never
@@ -121,7 +124,7 @@ def to_micros(value: Any, name: str) -> int:
     return micros
 
 
-def to_duration(value: Any, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
+def to_duration(value: object, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
     """Microseconds of ``name``, a timedelta, text ("2h") or number of seconds (if ``numbers``); else ConfigError."""
     micros = _duration(value)
     if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MILLISECONDS_FROM:
@@ -135,7 +138,7 @@ def to_duration(value: Any, name: str, *, least: str = "0s", most: str | None = 
     return int(micros)
 
 
-def _duration(value: Any) -> Any:
+def _duration(value: object) -> Any:
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
     match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None

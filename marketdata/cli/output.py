@@ -122,7 +122,7 @@ def _note(rows: int, empty: str = "there are no rows.") -> None:
         typer.echo(f"marketdata: {empty}", err=True)
 
 
-def record(value: Mapping[str, Any], *, as_json: bool, text: str) -> None:
+def record(value: Mapping[str, object], *, as_json: bool, text: str) -> None:
     """Print one record: the text in a terminal, JSON in a pipe."""
     if as_json or not sys.stdout.isatty():
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_text))
@@ -157,7 +157,7 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     return out
 
 
-def _is_whole(name: str, kind: Any) -> bool:
+def _is_whole(name: str, kind: pl.DataType) -> bool:
     """Whether cells are never cut: what is copied, or told from others by its end, and what is no text."""
     import polars as pl
 
@@ -211,7 +211,7 @@ def _decimals(value: float, digits: int) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -239,5 +239,5 @@ def _json_list(values: pl.Series) -> str:
     return json.dumps(values.to_list(), ensure_ascii=False)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)

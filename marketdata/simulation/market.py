@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from marketdata.simulation.price_process import PricePath
 from marketdata.simulation.universe import MarketSpec
 from marketdata.times import MINUTE, to_micros, to_text
 
+# When every history ends [microseconds UTC].
 END = to_micros("2026-01-01", "END")
 _CHUNK_LEVELS = 4_000_000  # levels in memory at a time
 _SPARSE_STEP = 60  # minutes between two observations of a market of very many tokens
@@ -28,7 +28,7 @@ class SimulatedMarket:
     path: PricePath
     volume: Floats
 
-    def record_fields(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, str | float | None]:
         """Dates, status and outcome, as fields of its record."""
         ts, winner = self.path.ts, self.path.winner
         over = winner is not None

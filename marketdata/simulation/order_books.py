@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class OrderBooks:
         """The other token of a pair: a bid for Yes at p is an ask for No at 1 - p, of the same size."""
         return OrderBooks(UNIT - self.prices[:, ::-1], self.sizes[:, ::-1], self.asks, self.bids)
 
-    def take(self, rows: NDArray[Any]) -> OrderBooks:
+    def take(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
         """Some of the books."""
         return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class PricePath:
     activity: Floats
     winner: int | None
 
-    def take(self, kept: NDArray[Any]) -> PricePath:
+    def take(self, kept: Ints | NDArray[np.bool_]) -> PricePath:
         """The path at some of its minutes."""
         return PricePath(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
 

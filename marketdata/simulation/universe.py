@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 from marketdata.points.columns import Token
 
+# Slug, title and topic of each series, and what an event of a topic is called.
 SERIES = (
     ("simulated-ruritania-elections", "Simulated: Elections of Ruritania", "politics"),
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
+_TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
 # Events of a series after each other; tokens of a market that no page can serve.
 EVENTS_PER_SERIES = 2
 MANY_TOKENS = 210
@@ -82,9 +83,6 @@ def market_specs(event: EventSpec, markets: int, seed: int, *, three: bool, wide
     return out
 
 
-_TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
-
-
 def _pair(event: EventSpec, k: int) -> tuple[str, tuple[str, str]]:
     nth = event.number * 7 + k
     if event.series[2] == "politics":
@@ -115,7 +113,7 @@ def _token_id(name: str) -> str:
     return str(10**76 + number % (9 * 10**76))
 
 
-def market_record(spec: MarketSpec, event: EventSpec, **more: Any) -> dict[str, Any]:
+def market_record(spec: MarketSpec, event: EventSpec, **more: object) -> dict[str, object]:
     """A market as a row of a markets frame."""
     return {
         "market_id": spec.market_id,

@@ -14,6 +14,7 @@ from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import to_micros, to_text
 
+# The first time [microseconds UTC], and the ids of markets.
 _START = to_micros("2026-01-01", "start")
 _NAMES = ("rain", "snow", "wind", "frost")
 # How the mid of the first token moves, in cents, and then again.
@@ -36,7 +37,7 @@ def _head(tokens: tuple[Token, ...], buckets: int, resolution: str) -> tuple[tup
     return tokens, np.arange(len(tokens) + 1) * buckets, np.tile(ts, len(tokens))
 
 
-def _mids(markets: int, buckets: int) -> Any:
+def _mids(markets: int, buckets: int) -> Ints:
     """The mid in cents, one row per token: that of No is 100 less that of Yes."""
     moves = np.resize(np.array(_MOVES, dtype=np.int64), buckets)
     yes = [40 + 10 * m + moves for m in range(markets)]

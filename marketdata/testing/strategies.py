@@ -99,7 +99,7 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def encodings(draw: st.DrawFn, page: Any) -> bytes:
+def encodings(draw: st.DrawFn, page: object) -> bytes:
     """Strategy of bytes: a ``page`` as JSON text in one of the ways JSON may be written; see `pages`."""
     comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
     colon = draw(st.sampled_from([":", ": ", " :  "]))

@@ -11,13 +11,13 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
-from marketdata.adapters.frame import Column, Frame
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
 from marketdata.points.arguments import number
 from marketdata.points.columns import Columns, Ints, Side
-from marketdata.points.fees import Schedule, schedule
+from marketdata.points.fees import Charge, Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import own_times, refuse_off_grid
@@ -26,6 +26,7 @@ from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import to_text
 
+# The columns of a frame of fills.
 _FILLS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 
 
@@ -167,7 +168,7 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes
     return out
 
 
-def _charge(fees: Schedule) -> Any:
+def _charge(fees: Schedule) -> Charge:
     return lambda price, shares, _book: fees(price, shares)
 
 
@@ -177,7 +178,7 @@ def _runs(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
 
 
 def _tokens(
-    fills: Any, quotes: dict[tuple[str, str], Quotes], known: Payoffs | None, width: BucketWidth
+    fills: Native, quotes: dict[tuple[str, str], Quotes], known: Payoffs | None, width: BucketWidth
 ) -> dict[tuple[str, str], rules.Token]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILLS)
@@ -212,7 +213,7 @@ def _tokens(
     return out
 
 
-def _events(given: Any, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _events(given: Native, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     data = columns_of(given, ("market_id", "event_id", "event_slug"))
     name = "event_id" if "event_id" in data else "event_slug"
     require("events, a frame of market records,", ["market_id", name], data)
@@ -226,7 +227,7 @@ def _by(
     name: str,
     paths: Mapping[tuple[str, str], Path],
     group_of: Mapping[tuple[str, str], str],
-) -> Any:
+) -> Native:
     """A frame of the sums of the tokens of each market or event, from its first fill on."""
     tokens = defaultdict(list)
     for key, group in sorted(group_of.items(), key=lambda one: one[1]):

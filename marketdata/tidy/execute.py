@@ -11,7 +11,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
-from marketdata.adapters.frame import Column, Texts
+from marketdata.adapters.frame import Column, Native, Texts
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Floats, Ints
@@ -157,7 +157,7 @@ def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, resolution: str)
     )
 
 
-def _orders(given: Any, delay: int) -> list[Order]:
+def _orders(given: Native, delay: int) -> list[Order]:
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
     ts, size = table.times("ts").tolist(), table.numbers("size").tolist()
     sides = list(table.raw("side"))
@@ -180,7 +180,7 @@ def _orders(given: Any, delay: int) -> list[Order]:
     return out
 
 
-def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dict[str, list[Any] | Column]:
+def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dict[str, list[str] | Column]:
     """A row per fill, of the token of each ledger."""
     fills = [fill for ledger in ledgers for fill in ledger.fills]
     at, signal_ts, side, *numbers, status = zip(*fills, strict=True) if fills else [()] * len(Fill._fields)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number
 from marketdata.points.fees import Schedule
@@ -13,6 +14,7 @@ from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_micros
 
+# Fields of market records: a schedule of fees, whether there are any; and the columns of a table of rates.
 _SCHEDULES = ("feeSchedule", "fee_schedule", "fd")
 _SWITCHES = ("feesEnabled", "fees_enabled")
 _TABLE = ("category", "since", "rate", "source")
@@ -28,6 +30,7 @@ class CategoryRate(NamedTuple):
     source: str
 
 
+# A date on which a source states rates, and the source.
 _JUNE = ("2026-06-17", "github.com/DarriEy/Auramaur/pull/141, after docs.polymarket.com/trading/fees")
 CATEGORIES: tuple[CategoryRate, ...] = (
     CategoryRate("crypto", _JUNE[0], 0.07, _JUNE[1]),
@@ -108,7 +111,7 @@ class Fees(Schedule):
         return cls(f"by market, of {len(found)} markets", markets=found)
 
 
-def _own_rate(market: str, record: Mapping[str, Any]) -> float | None:
+def _own_rate(market: str, record: Mapping[str, object]) -> float | None:
     if any(record.get(name) is False for name in _SWITCHES):
         return 0.0
     for name in _SCHEDULES:
@@ -130,7 +133,7 @@ def _own_rate(market: str, record: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     """JSON, or the text if it is none."""
     try:
         return json.loads(text)
@@ -138,7 +141,7 @@ def _decoded(text: str) -> Any:
         return text
 
 
-def _rates(categories: Any, at: int) -> dict[str, float]:
+def _rates(categories: Native | Sequence[CategoryRate], at: int) -> dict[str, float]:
     """The rate of each category at a time."""
     if isinstance(categories, list | tuple):
         columns = dict(zip(_TABLE, zip(*categories, strict=True), strict=True))

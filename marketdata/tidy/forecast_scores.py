@@ -14,7 +14,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import at_once, in_memory, is_dask, is_in_memory, read, run
 from marketdata.adapters.engines import is_engine
-from marketdata.adapters.frame import Column, Frame, Passed, Texts
+from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
 from marketdata.points.arguments import number, whole
@@ -23,7 +23,7 @@ from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
 from marketdata.points.scores import Forecasts, Runs
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Payoffs, Tokens, resolution_times, tokens_of
+from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, resolution_times, tokens_of
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import SECOND, to_duration
@@ -218,7 +218,7 @@ class _Groups(NamedTuple):
 
 class _Options(NamedTuple):
     of: str
-    outcomes: Any
+    outcomes: Outcomes
     groups: _Groups
     share: float | None
     resamples: int
@@ -226,7 +226,7 @@ class _Options(NamedTuple):
 
 
 def _options(
-    of: str, outcomes: Any, by: By, horizons: Horizons, interval: float | None, resamples: int = 1, seed: int = 0
+    of: str, outcomes: Outcomes, by: By, horizons: Horizons, interval: float | None, resamples: int = 1, seed: int = 0
 ) -> _Options:
     """The arguments of a score, checked before a frame is read."""
     if of not in get_args(Of):
@@ -248,7 +248,7 @@ def _edges(horizons: Horizons) -> tuple[int, ...]:
     return edges
 
 
-def _columns_by(outcomes: Any, by: By) -> tuple[list[str], Frame | None, dict[str, int], Ints]:
+def _columns_by(outcomes: Outcomes, by: By) -> tuple[list[str], Frame | None, dict[str, int], Ints]:
     """Columns of a frame of outcomes or records, the group of each market, in order, and a row of each group."""
     names = [by] if isinstance(by, str) else list(by or ())
     if not names:
@@ -287,7 +287,7 @@ def _scored(frame: F, options: _Options, score: _Score) -> F:
     return run(frame, means, _KINDS, together="market")
 
 
-def _counting(frame: Any, options: _Options, *, together: bool) -> Counted:
+def _counting(frame: Native, options: _Options, *, together: bool) -> Counted:
     """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
     count = partial(_counted, outcomes=options.outcomes, of=options.of, together=together)
     if is_in_memory(frame):
@@ -296,7 +296,7 @@ def _counting(frame: Any, options: _Options, *, together: bool) -> Counted:
     return lambda _: known
 
 
-def _counted(tokens: Tokens, *, outcomes: Any, of: str, together: bool) -> Payoff:
+def _counted(tokens: Tokens, *, outcomes: Outcomes, of: str, together: bool) -> Payoff:
     tokens = list(tokens)
     known = Payoffs(outcomes, tokens)
     payoffs = known.payoff
@@ -343,7 +343,7 @@ def _markets(tokens: Sequence[Token]) -> list[str]:
     return list(dict.fromkeys(token.market_id for token in tokens))
 
 
-def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Any:
+def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Native:
     tokens, runs = _runs(frame, counted, groups, score.clip)
     by_token = "token_id" in ids
     first, points, outcome, lost = runs.means(score.loss, runs.token if by_token else runs.market)
@@ -353,7 +353,7 @@ def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str
     return frame.build({**columns, "points": points, score.name: lost}, len(first))
 
 
-def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | None, bins: int | None = None) -> Any:
+def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | None, bins: int | None = None) -> Native:
     """A frame of the forecasts that count, those of a token at one price as one; or of sums of those of a market."""
     tokens, runs = _runs(frame, counted, groups, clip)
     some = runs.by_price() if bins is None else runs.binned(bins)
@@ -361,21 +361,21 @@ def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | Non
     return frame.build(columns | dict(zip(_REST, some[1:], strict=True)), len(some.p))
 
 
-def _in_two_steps(frame: F, small: Callable[[Frame], Any], finish: Callable[[Any], Any]) -> F:
+def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[Native], Native]) -> F:
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask(frame) or is_engine(frame):
         return at_once(run(frame, small, _KINDS, together="market"), finish)
     return run(frame, lambda own: finish(small(own)), _KINDS, together="all")
 
 
-def _read(part: Any) -> tuple[Frame, Forecasts]:
+def _read(part: Native) -> tuple[Frame, Forecasts]:
     """The rows of `_small`."""
     frame = in_memory(part)
     group, *numbers = (frame.numbers(c) for c in _REST)
     return frame, Forecasts(frames.ranks(frame, "market_id"), group.astype(np.int64), *numbers)
 
 
-def _overall(part: Any, *, options: _Options, score: _Score) -> Any:
+def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
     frame, forecasts = _read(part)
     # Without columns to group by all are one group, of no forecast too.
     groups = forecasts.by_group() if options.groups.names else {0: forecasts}
@@ -399,7 +399,7 @@ def _warn_of_few(few: Sequence[int], groups: int, what: str) -> None:
     )
 
 
-def _curves(part: Any, *, options: _Options, bins: int) -> Any:
+def _curves(part: Native, *, options: _Options, bins: int) -> Native:
     frame, forecasts = _read(part)
     groups = forecasts.by_group()
     group, at = np.divmod(np.array([*groups], np.int64), bins)
@@ -409,7 +409,7 @@ def _curves(part: Any, *, options: _Options, bins: int) -> Any:
     return _built(frame, keys, ("points", "forecast", "outcome", *ends), rows)
 
 
-def _built(frame: Frame, keys: dict[str, Column], names: Sequence[str], rows: Sequence[Sequence[float]]) -> Any:
+def _built(frame: Frame, keys: dict[str, Column], names: Sequence[str], rows: Sequence[Sequence[float]]) -> Native:
     """A frame of results, each behind what names its group."""
     for name, values in zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True):
         keys[name] = values.astype(np.int64) if name in ("markets", "points") else values

@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
-from marketdata.adapters.frame import NO_TIME, Column
+from marketdata.adapters.frame import NO_TIME, Column, Native
 from marketdata.adapters.frames import times
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
@@ -19,7 +19,10 @@ from marketdata.tidy.records import columns_of
 from marketdata.times import to_datetime, to_micros
 
 F = TypeVar("F")
+# A frame of outcomes or of market records, or what each market resolved to.
+Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
+# Columns of market records: what all have, of which one says the outcome, and when markets ended.
 _RECORDS = ("market_id", "token_ids", "token_labels")
 _RESOLVED = ("resolved_token_id", "resolved_token_label", "payoffs")
 _TIMES = ("ends_at", "closed_at", "resolved_at")
@@ -58,7 +61,7 @@ def outcomes(markets: F) -> F:
     return as_kind_of(markets, columns, len(columns["market_id"]))  # type: ignore[no-any-return]
 
 
-def resolution_times(given: Any) -> dict[str, int]:
+def resolution_times(given: Native) -> dict[str, int]:
     """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
     data = columns_of(given, _FIELDS, _ALLOWED)
     if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
@@ -85,7 +88,7 @@ class Payoffs:
     have not resolved. NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
     """
 
-    def __init__(self, given: Any, tokens: Tokens) -> None:
+    def __init__(self, given: Outcomes, tokens: Tokens) -> None:
         labels: dict[str, dict[str, str | None]] = defaultdict(dict)
         for market, token, label in tokens:
             labels[market][token] = label
@@ -95,7 +98,7 @@ class Payoffs:
         self.open: set[str] = set()
         self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
 
-    def _from_mapping(self, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
+    def _from_mapping(self, given: Mapping[str, object]) -> dict[tuple[str, str], float]:
         if given and self.labels and not any(str(market) in self.labels for market in given):
             raise ConfigError(
                 f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.labels))!r}; the "
@@ -106,7 +109,7 @@ class Payoffs:
         paid = [self._shares(market, value) for market, value in shares.items()]
         return self._of_winners(winners) | {token: payoff for one in paid for token, payoff in one.items()}
 
-    def _shares(self, market: str, given: Mapping[Any, Any]) -> dict[tuple[str, str], float]:
+    def _shares(self, market: str, given: Mapping[str, object]) -> dict[tuple[str, str], float]:
         """The payoffs of tokens of a market, by id or label."""
         out = {}
         for name, payoff in given.items():
@@ -115,7 +118,7 @@ class Payoffs:
                 out[market, token] = _in_range(payoff, market)
         return out
 
-    def _winner(self, market: str, value: Any) -> str | None:
+    def _winner(self, market: str, value: object) -> str | None:
         if value is None:
             return None
         tokens = self.labels.get(market, {})
@@ -152,7 +155,7 @@ class Payoffs:
             for token in self.labels.get(market, ())
         }
 
-    def _from_frame(self, given: Any) -> dict[tuple[str, str], float]:
+    def _from_frame(self, given: Native) -> dict[tuple[str, str], float]:
         allowed = f"{_ALLOWED}, and a mapping of market id to the token that won"
         data = columns_of(given, _FIELDS, allowed)
         if "token_ids" in data:
@@ -228,7 +231,7 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_TIMES))}
 
 
-def _payoffs(market: str, tokens: list[str], won: str | None, shares: Any) -> list[float | None]:
+def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[object] | None) -> list[float | None]:
     """The payoff of each token of a record, from its payoffs or the token that won."""
     if won is not None and won not in tokens:
         raise NotTidyError(f"Market {market!r} resolved to {won!r}, which is none of its tokens: {tokens}.")
@@ -242,7 +245,7 @@ def _payoffs(market: str, tokens: list[str], won: str | None, shares: Any) -> li
     return out
 
 
-def tokens_of(frame: Any) -> list[tuple[str, str, str | None]]:
+def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     """(market_id, token_id, token_label) of each token of a frame of any kind; a lazy frame is queried for them."""
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
@@ -259,7 +262,7 @@ def _table(columns: Mapping[str, list[Any]]) -> dict[str, Column]:
     return {c: kinds[c](v) if c in kinds else v for c, v in columns.items()}
 
 
-def _floats(values: list[Any]) -> Column:
+def _floats(values: list[float | None]) -> Column:
     return np.array([np.nan if v is None else v for v in values], float)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Frame, Texts
+from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -22,7 +22,10 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
 
+# Messages of a market channel, one or several.
+Messages = Mapping[str, object] | list[Mapping[str, object]] | tuple[Mapping[str, object], ...]
 Clock = Literal["timestamp", "received"]
+# Columns of a frame of changes: those that it must have, and others that it may have.
 _WANTED = ("ts", "token_id", "side", "price", "size")
 _STATED = ("best_bid", "best_ask")
 _RECEIVED, _EVENT, _IS_SNAPSHOT = "received_at", "event", "is_snapshot"
@@ -138,7 +141,7 @@ def _pair(best: tuple[float, float]) -> str:
     return f"{best[0]:g} / {best[1]:g}"
 
 
-def _of_messages(messages: Any, clock: str) -> rule.Changes:
+def _of_messages(messages: Messages, clock: str) -> rule.Changes:
     reader = MessageReader(clock)
     reader.add(list(messages) if isinstance(messages, tuple) else messages)
     batch = reader.collected()
@@ -207,7 +210,7 @@ def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
     return tuple(Token(market or str(token), token, label) for market, token, label in ids), which.astype(np.int32)
 
 
-def _frame(like: Frame, changes: rule.Changes) -> Any:
+def _frame(like: Frame, changes: rule.Changes) -> Native:
     """Changes as a frame, the rows of each token in their order."""
     return like.build(
         {

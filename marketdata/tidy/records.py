@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import NO_TIME, Column, Values
+from marketdata.adapters.frame import NO_TIME, Column, Native, Values
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
@@ -20,7 +20,7 @@ from marketdata.times import parse_iso
 FrameOf = RecordKind | Literal["tokens"]
 
 
-def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Any:
+def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Native:
     """A frame with one row per record: ids are texts, ``tokens`` become the lists ``token_ids token_labels``.
 
     Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns, as JSON
@@ -31,9 +31,9 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     return frames.new(frame).build({name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows))
 
 
-def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, Any]:
+def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, object]:
     own = "token_id" if kind == "tokens" else ID_NAMES[kind]
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for name, value in record.items():
         if name == "id":
             out[own] = None if value is None else str(value)
@@ -45,7 +45,7 @@ def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _are_tokens(value: Any) -> bool:
+def _are_tokens(value: object) -> bool:
     return value is None or (
         isinstance(value, list) and all(isinstance(t, Mapping) and t.get("id") is not None for t in value)
     )
@@ -77,7 +77,7 @@ def _dates(values: list[str | None]) -> Column | None:
         return None
 
 
-def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
+def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """The wanted columns that a frame of records has, as lists, null as None; ConfigError or NotTidyError else."""
     try:
         source = in_memory(frame)
@@ -94,6 +94,6 @@ def columns_of(frame: Any, names: Iterable[str], allowed: str = "a frame of mark
     return {c: [None if is_missing(v) else _text(c, v) for v in values] for c, values in lists.items()}
 
 
-def _text(name: str, value: Any) -> Any:
+def _text(name: str, value: object) -> object:
     """An id that is a number as text."""
     return str(value) if name.endswith("_id") and isinstance(value, int) else value

@@ -37,6 +37,7 @@ _OF_NUMBERS = b"0123456789.+-eE"
 _SNAPSHOT = b'{"t":"T::Z","bids":[%b],"asks":[%b]}'
 _LEVEL = b"[,],"
 _is_time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
+# Times before it are those of the reference decoder, which refuses them [microseconds].
 _YEAR_1 = np.datetime64("0001-01-01", "us").astype(np.int64)
 
 

@@ -17,6 +17,9 @@ from marketdata.points.views import VIEWS, View, ViewSpec
 from marketdata.times import Range, parse_iso
 
 T = TypeVar("T")
+# A loaded object.
+Json = dict[str, Any]
+# Numbers and times that are texts: with a zone, and with digits that microseconds do not hold.
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
 _BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
@@ -46,7 +49,7 @@ def load(body: bytes, notes: Counter[str] | None = None) -> Any:
         raise ContractError(f"The answer is not JSON: {str(problem)[:200]}. It starts: {start!r}") from None
 
 
-def read_points(view: View, top: dict[str, Any], grouped: bool, rng: Range | None, notes: Counter[str]) -> Data:
+def read_points(view: View, top: Json, grouped: bool, rng: Range | None, notes: Counter[str]) -> Data:
     """The points of a loaded body (``grouped``: by label); ContractError with the path of the first wrong value."""
     reader = _Reader(rng, notes)
     data = top.get("data")
@@ -79,9 +82,9 @@ class _Reader:
         self.rng = rng
         self.notes = notes
 
-    def rows(self, view: View, groups: list[tuple[Token, str, list[Any]]]) -> Data:
+    def rows(self, view: View, groups: list[tuple[Token, str, list[object]]]) -> Data:
         ts: list[int] = []
-        points: list[tuple[str, dict[str, Any]]] = []
+        points: list[tuple[str, Json]] = []
         for _, path, group in groups:
             for k, raw in enumerate(group):
                 where = f"{path}[{k}]"
@@ -100,7 +103,7 @@ class _Reader:
             out = Series(*head, self.numbers(points, VIEWS[view]))
         return out.of_tokens([token for token, _, _ in groups], head[1])
 
-    def books(self, points: list[tuple[str, dict[str, Any]]]) -> tuple[Ints, Floats, Floats]:
+    def books(self, points: list[tuple[str, Json]]) -> tuple[Ints, Floats, Floats]:
         counts: list[int] = []
         levels: list[tuple[float, float]] = []
         for where, point in points:
@@ -126,7 +129,7 @@ class _Reader:
             self.notes["level_with_more_than_two_numbers"] += 1
         return self.number(pair[0], f"{path}[0]"), self.number(pair[1], f"{path}[1]")
 
-    def numbers(self, points: list[tuple[str, dict[str, Any]]], spec: ViewSpec) -> dict[str, Floats]:
+    def numbers(self, points: list[tuple[str, Json]], spec: ViewSpec) -> dict[str, Floats]:
         """The named fields as float columns, then every further field that is a number."""
         more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in spec.fields)
         out = {
@@ -174,7 +177,7 @@ class _Reader:
             _off(path, "is beyond the range of a number")
         return number
 
-    def time(self, point: dict[str, Any], where: str) -> int:
+    def time(self, point: Json, where: str) -> int:
         value: Any = point.get("t")
         path = f"{where}.t"
         if type(value) in (int, float):
@@ -218,7 +221,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Json:
     out = dict(pairs)
     if len(out) != len(pairs):
         twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)

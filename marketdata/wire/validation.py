@@ -12,6 +12,7 @@ from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
 
+# Resolutions of the interface; and the notes that say that a value was changed.
 _NAMES = frozenset(str(r) for r in Resolution)
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
 

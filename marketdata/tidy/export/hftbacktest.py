@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number
 from marketdata.points.columns import Books
@@ -69,7 +70,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     return out
 
 
-def book_columns(frame: Any, width: BucketWidth) -> Books:
+def book_columns(frame: Native, width: BucketWidth) -> Books:
     """Tidy books of any frame kind as columns, in tidy order; ConfigError if a row is no bucket of this width."""
     books = to_columns("books", frame)
     assert isinstance(books, Books)

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books, Floats, Token
 from marketdata.points.fees import schedule
 from marketdata.points.schema import require
 from marketdata.resolution import BucketWidth
@@ -19,6 +18,10 @@ from marketdata.tidy.export.hftbacktest import book_columns
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_micros
 
+# Prices and sizes of levels, as texts.
+Pairs = list[tuple[str, str]]
+# An instrument, a time [ns], bids and asks.
+Written = tuple[str, int, Pairs, Pairs]
 # Levels of a side in OrderBookDepth10, and decimals of a price or quantity.
 _DEPTH10 = 10
 _MOST_DIGITS = 9
@@ -63,7 +66,7 @@ def to_nautilus_depth(
     places = _decimals(books, digits)
     none = _order("NO_ORDER_SIDE", *(f"{0:.{n}f}" for n in places))
     for name, at, *levels in _texts(books, width, venue, places):
-        out: dict[str, Any] = {"type": "OrderBookDepth10", "instrument_id": name}
+        out: dict[str, object] = {"type": "OrderBookDepth10", "instrument_id": name}
         counts = {}
         for side, order_side, found in (("bid", "BUY", levels[0]), ("ask", "SELL", levels[1])):
             orders = [_order(order_side, *level) for level in found[:_DEPTH10]]
@@ -72,7 +75,7 @@ def to_nautilus_depth(
         yield {**out, **counts, "flags": 0, "sequence": 0, "ts_event": at, "ts_init": at}
 
 
-def _order(side: str, price: str, size: str) -> dict[str, Any]:
+def _order(side: str, price: str, size: str) -> dict[str, str | int]:
     return {"type": "BookOrder", "side": side, "price": price, "size": size, "order_id": 0}
 
 
@@ -183,7 +186,7 @@ def write_nautilus_catalog(
     return {"instruments": len(instruments), "quotes": len(quotes), "books": len(depths)}
 
 
-def _nanoseconds(value: Any, name: str) -> int:
+def _nanoseconds(value: object, name: str) -> int:
     return 0 if value is None else to_micros(value, name) * 1000
 
 
@@ -196,7 +199,9 @@ def _decimals(books: Books, digits: tuple[int, int] | None) -> tuple[int, int]:
     return digits or found
 
 
-def _texts(books: Books, width: BucketWidth, venue: str, places: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+def _texts(
+    books: Books, width: BucketWidth, venue: str, places: tuple[int, int]
+) -> Iterator[tuple[str, int, Pairs, Pairs]]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
     named: dict[str | None, Token] = {}
     for token in books.tokens:
@@ -218,7 +223,7 @@ def _texts(books: Books, width: BucketWidth, venue: str, places: tuple[int, int]
         )
 
 
-def _digits(values: NDArray[Any]) -> int:
+def _digits(values: Floats) -> int:
     """The fewest decimals that represent every value; one more than allowed if none do."""
     fits = (n for n in range(_MOST_DIGITS + 1) if np.allclose(values, np.round(values, n), rtol=1e-12, atol=1e-12))
     return next(fits, _MOST_DIGITS + 1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Books, Data, Token
 from marketdata.points.views import View
@@ -25,6 +26,12 @@ class Book(NamedTuple):
 
     bids: NDArray[np.float64]
     asks: NDArray[np.float64]
+
+
+Value = Book | float | dict[str, float | None] | None
+# The time of a value, which of the streams it is of, and its view and token.
+Entry = tuple[int, int, View, Token, Value]
+Source = Native | Iterable[Native]
 
 
 class ReplayEvent(NamedTuple):
@@ -63,19 +70,19 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
     ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
     width = BucketWidth.of(resolution)
-    given: list[tuple[View, Any]] = [("books", books), ("prices", prices), ("metrics", metrics)]
+    given: list[tuple[View, Source]] = [("books", books), ("prices", prices), ("metrics", metrics)]
     streams = [_stream(rank, view, source, width) for rank, (view, source) in enumerate(given) if source is not None]
     if not streams:
         raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
     return _timed(streams, width.micros)
 
 
-def _timed(streams: list[Iterator[tuple[int, int, View, Token, Any]]], width: int) -> Iterator[ReplayEvent]:
+def _timed(streams: list[Iterator[Entry]], width: int) -> Iterator[ReplayEvent]:
     for ts, _, view, token, value in heapq.merge(*streams, key=lambda item: item[:2]):
         yield ReplayEvent(to_datetime(ts + width), to_datetime(ts), view, *token, value)
 
 
-def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[tuple[int, int, View, Token, Any]]:
+def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterator[Entry]:
     last, seen = None, set[Token]()
     for frame in _frames(source):
         columns = to_columns(view, frame)
@@ -97,13 +104,13 @@ def _stream(rank: int, view: View, source: Any, width: BucketWidth) -> Iterator[
             yield ts, rank, view, token, read(i)
 
 
-def _frames(source: Any) -> Iterable[Any]:
+def _frames(source: Source) -> Iterable[Native]:
     if isinstance(source, Iterator | list | tuple):
         return source
     return [source]
 
 
-def _reader(view: View, columns: Data) -> Any:
+def _reader(view: View, columns: Data) -> Callable[[int], Value]:
     """The value of the i-th entry."""
     if isinstance(columns, Books):
         levels = np.stack(columns.levels(), axis=1)
