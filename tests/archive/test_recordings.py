@@ -359,6 +359,15 @@ def test_a_stopped_import_continues_as_if_it_had_not_been(tmp_path: Path, write:
     assert stopped.version("books") == version
 
 
+def test_a_side_that_is_none_is_refused(archive: Archive[Any], tmp_path: Path) -> None:
+    """A row of neither bids nor asks is no bid: the file is an error that says what sides are called."""
+    path = incremental(tmp_path / "feed.csv", EVENTS)
+    path.write_text(path.read_text().replace(",ask,", ",yes,", 1))
+    with pytest.raises(md.ConfigError, match=r"'feed.csv': side has the value 'yes'; allowed are buy, bid"):
+        archive.add_files(path)
+    assert archive.coverage().is_empty()
+
+
 def test_a_journal_that_cannot_be_written_is_an_error_of_the_archive(archive: Archive[Any], tmp_path: Path) -> None:
     """It says what could not be written; once it can be, the import continues."""
     file = lines(tmp_path / "feed.jsonl", EVENTS)

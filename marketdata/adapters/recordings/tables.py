@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import simdjson
+from numpy.typing import NDArray
 
 from marketdata.adapters.recordings.batch import Batch, Rows
 from marketdata.adapters.recordings.columns import (
@@ -90,10 +91,14 @@ def _interleaved(
     return Changes(named, token[of], ts[of], seen[of], event, side, price, size, stated)
 
 
-def _sides(column: pl.Series) -> Any:
-    """Sides as numbers; one that is missing is that of bids."""
+def _sides(column: pl.Series) -> NDArray[np.int8]:
+    """Sides as numbers; one that is missing, as in rows of whole books, is that of bids; ConfigError for no side."""
     texts = column.cast(pl.String).str.to_lowercase()
-    return texts.replace_strict(_SIDES, default=BIDS, return_dtype=pl.Int8).fill_null(BIDS).to_numpy().copy()
+    found = texts.replace_strict(_SIDES, default=None, return_dtype=pl.Int8)
+    wrong = texts.filter(found.is_null() & (texts != ""))
+    if len(wrong):
+        raise ConfigError(f"{column.name} has the value {wrong[0]!r}; allowed are {', '.join(_SIDES)}.")
+    return found.fill_null(BIDS).to_numpy().copy()
 
 
 def incremental(file: RecordingFile, clock: str) -> Iterator[Batch]:
