@@ -309,7 +309,7 @@ OVER_TIME = {
     "book": lambda b, p, m, **o: plot.book(b, **o),
     "overview": lambda b, p, m, **o: plot.overview(b, m, **o),
     "outcomes": lambda b, p, m, **o: plot.outcomes(p, **o),
-    "account": lambda b, p, m, **o: plot.account(account_of(pl.from_pandas(b)), **o),
+    "account": lambda b, p, m, **o: plot.account(account_of(testing.books("polars")), **o),
     "coverage": lambda b, p, m, **o: plot.coverage(COVERED, **o),
 }
 COVERED = pd.DataFrame(

@@ -41,7 +41,6 @@ from marketdata.plot.chart import (
 )
 from marketdata.points import schema
 from marketdata.points.arguments import choice
-from marketdata.points.resample import run_ends
 from marketdata.tidy import forecast_scores, shapes
 from marketdata.tidy.cross_token import probabilities
 from marketdata.tidy.frames import to_frame
@@ -137,10 +136,10 @@ def prices(
     table = in_memory(frame, ["prices"])
     counts = [c for c in ("price_count",) if c in table.names]
 
-    def marks(token: _Token, how: _Look) -> Iterator[Line]:
+    def marks(token: _Token, colour: str, legend: str | None) -> Iterator[Line]:
         ts, price, *rest = _broken(token.ts, *(token.columns[c] for c in ("price", *counts)))
         details = [Detail("points", values, ",.0f") for values in rest]
-        yield Line(ts, price, how.name, how.colour, how.width, legend=how.legend, details=details)
+        yield Line(ts, price, token.label, colour, _width(colour), legend=legend, details=details)
 
     tokens = _tokens(table, ["price", *counts])
     rows = _by_market(tokens, "price", marks, markets, look, both=both, log_odds=log_odds)
@@ -559,18 +558,6 @@ class _Token:
     columns: dict[str, Array]
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Appearance and name of one token."""
-
-    name: str
-    colour: str
-    width: float
-    legend: str | None
-    own: bool
-    """Whether the colour is its own."""
-
-
 def _touch(frame: Any) -> Any:
     """Best bids and offers in memory; of books only these are read into it."""
     return collected(frame if schema.kind_of(names_of(frame), ["bbo", "books"]) == "bbo" else bbo(frame))
@@ -579,7 +566,7 @@ def _touch(frame: Any) -> Any:
 def _by_market(
     tokens: Iterable[_Token],
     value: str,
-    marks: Callable[[_Token, _Look], Iterable[Line | Band]],
+    marks: Callable[[_Token, str, str | None], Iterable[Line | Band]],
     markets: Questions,
     look: LookOverTime,
     *,
@@ -599,11 +586,11 @@ def _by_market(
     panels = []
     for market_id, own in in_time:
         panel = Panel(f"{value} [probability]", y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
-        looks = _looks(own, value, first_tokens.get(market_id))
+        ordered = sorted(own, key=lambda t: (t.token_id != first_tokens.get(market_id), *_rank(t.label, t.token_id)))
         # The other of two outcomes is the same line upside down.
-        for token, how in looks[:1] if len(looks) == 2 and not both else looks:
-            panel.marks.extend(marks(token, how))
-        if len(looks) > len(PALETTE):
+        for named in _coloured(ordered[:1] if len(ordered) == 2 and not both else ordered, value):
+            panel.marks.extend(marks(*named))
+        if len(own) > len(PALETTE):
             most = max(np.nanmax(t.columns[value], initial=0.0) for t in own)
             panel.y_range = (-0.02 * most, 1.02 * most) if most else panel.y_range
         if log_odds:
@@ -645,16 +632,19 @@ def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
         yield _Token(market, token or "", label or _shortened(token or "", 13), ts[a:b], own)
 
 
-def _looks(tokens: Sequence[_Token], value: str, first: str | None) -> list[tuple[_Token, _Look]]:
-    """The tokens of one market in the order in which they are drawn, the ``first`` if known, each with its look."""
-    ordered = sorted(tokens, key=lambda t: (t.token_id != first, *_rank(t.label, t.token_id)))
-    if len(ordered) <= len(PALETTE):
-        return [(t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(ordered, PALETTE, strict=False)]
-    ordered.sort(key=lambda t: -_last(t.columns[value]))
+def _coloured(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, str, str | None]]:
+    """Tokens in the order in which they are drawn with colour and legend; of many the greatest at the end are named."""
+    if len(tokens) <= len(PALETTE):
+        return [(t, c, t.label) for t, c in zip(tokens, PALETTE, strict=False)]
+    ordered = sorted(tokens, key=lambda t: -_last(t.columns[value]))
     most, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
-    entry = f"{len(rest)} further tokens"
-    further = [(t, _Look(t.label, FURTHER, 0.5, entry if t is rest[0] else None, own=False)) for t in rest]
-    return [*further, *((t, _Look(t.label, c, 0.9, t.label, own=True)) for t, c in zip(most, PALETTE, strict=True))]
+    entries = [f"{len(rest)} further tokens", *[None] * (len(rest) - 1)]
+    further = [(t, FURTHER, entry) for t, entry in zip(rest, entries, strict=True)]
+    return [*further, *((t, c, t.label) for t, c in zip(most, PALETTE, strict=True))]
+
+
+def _width(colour: str) -> float:
+    return 0.5 if colour == FURTHER else 0.9
 
 
 def _last(values: Array) -> float:
@@ -763,17 +753,13 @@ def _stacked(tokens: Sequence[_Token], questions: Mapping[str, str] | None) -> I
         yield Line(ts, edge, name, colour, 0.6, legend=legend, details=[Detail("share", share, ".1%")])
 
 
-def _band_marks(token: _Token, look: _Look) -> Iterator[Line | Band]:
+def _band_marks(token: _Token, colour: str, legend: str | None) -> Iterator[Line | Band]:
     ts, mid, bid, bid_size, ask, ask_size = _broken(token.ts, *(token.columns[c] for c in _TOUCH))
-    if look.own:
-        yield Band(ts, bid, ask, look.colour, 0.4)
-    details = [
-        Detail("bid", bid),
-        Detail("size", bid_size, ",.0f"),
-        Detail("ask", ask),
-        Detail("size", ask_size, ",.0f"),
-    ]
-    yield Line(ts, mid, look.name, look.colour, look.width, legend=look.legend, details=details)
+    if colour != FURTHER:
+        yield Band(ts, bid, ask, colour, 0.4)
+    sizes = Detail("size", bid_size, ",.0f"), Detail("size", ask_size, ",.0f")
+    details = [Detail("bid", bid), sizes[0], Detail("ask", ask), sizes[1]]
+    yield Line(ts, mid, token.label, colour, _width(colour), legend=legend, details=details)
 
 
 def _depth_panel(label: str, one: pl.DataFrame | None, bins: int) -> Panel:
@@ -842,27 +828,23 @@ def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
 
 def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
     """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
-    panel = Panel("", y_range=None, thousands="y")
+    panel = Panel("", thousands="y")
     table = in_memory(frame, ["metrics"])
-    for one in _tokens(table, ["volume"] if "volume" in table.names else []):
-        there = ~np.isnan(one.columns.get("volume", np.full(len(one.ts), np.nan)))
-        hours, value = one.ts[there].astype("M8[h]"), one.columns["volume"][there] if there.any() else np.empty(0)
-        if not len(value):
+    for one in _tokens(table, ["volume"]) if "volume" in table.names else ():
+        points = pl.DataFrame({"ts": one.ts, "volume": one.columns["volume"]}).filter(pl.col("volume").is_not_nan())
+        if points.is_empty():
             continue
-        starts = np.flatnonzero(np.r_[True, hours[1:] != hours[:-1]])
-        if is_total := bool((np.diff(value) >= 0).all()):
-            before = np.r_[value[0], value[starts[1:] - 1]]
-            shown = value[run_ends(starts, len(value)) - 1] - before
-        else:
-            shown = np.add.reduceat(value, starts) / np.diff(np.r_[starts, len(value)])
-        unit = ("USD" if simulated else "unit of the service") + (
-            " traded per hour" if is_total else ", mean of the hour"
-        )
-        panel.y_label = f"volume\n[{unit}]"
-        at, hour = hours[starts].astype("M8[us]"), np.timedelta64(3_600_000_000, "us")
-        x = np.column_stack((at, at, at + hour * 9 // 10, at + hour * 9 // 10)).ravel()
-        y = np.column_stack((0 * shown, shown, shown, 0 * shown)).ravel()
-        panel.marks.append(Band(x, np.zeros(len(y)), y, PALETTE[0], 0.8))
+        volume = pl.col("volume")
+        hours = points.group_by_dynamic("ts", every="1h").agg(mean=volume.mean(), last=volume.last())
+        is_total = bool((points["volume"].diff().drop_nulls() >= 0).all())
+        rise = hours["last"] - hours["last"].shift(1, fill_value=points["volume"][0])
+        shown = (rise if is_total else hours["mean"]).to_numpy()
+        unit = "USD" if simulated else "unit of the service"
+        panel.y_label = f"volume\n[{unit}{' traded per hour' if is_total else ', mean of the hour'}]"
+        start = hours["ts"].to_numpy()
+        end = start + np.timedelta64(3_240_000_000, "us")  # a tenth of an hour is left between two
+        x, y = np.column_stack((start, start, end, end)).ravel(), np.column_stack((0 * shown, shown, shown, 0 * shown))
+        panel.marks.append(Band(x, np.zeros(y.size), y.ravel(), PALETTE[0], 0.8))
         break
     return panel
 
