@@ -83,10 +83,18 @@ class Track:
         rng, is_active = self._info.parts(rest)[0]
         window, pages = replace(rest, rng=rng), 1
         if is_active:
-            free = max(1, workers - sum(part.fetched is None for part in self.parts))
+            busy = sum(part.fetched is None for part in self.parts)
             begin = max(rng.start, min(self._first, rng.end - 1))
             left = replace(window, rng=Range(begin, rng.end))
-            buckets, pages = self._spans.width(left.buckets, free, rest.limit, _CHAIN, many=self._is_one_of_many)
+            buckets, pages = self._spans.width(
+                left.buckets,
+                workers,
+                rest.limit,
+                _CHAIN,
+                whole=self.window.buckets,
+                busy=busy,
+                many=self._is_one_of_many,
+            )
             window = replace(window, rng=Range(rng.start, left.part(begin, buckets).rng.end))
         if window.rng.end < rest.rng.end:
             self.rest.insert(0, Range(window.rng.end, rest.rng.end))

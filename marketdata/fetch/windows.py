@@ -105,7 +105,7 @@ class Spans:
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of windows
         self._pages: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # and of full pages
-        self._share = 1.0
+        self._share, self._per_bucket = 1.0, 1
 
     @property
     def known(self) -> bool:
@@ -117,27 +117,31 @@ class Spans:
         self._seen.append((points, buckets))
         self._pages.extend(pages)
         every, seen = self._sums(self._seen)
-        self._share = min(1.0, every / seen / max(1, per_bucket))
+        self._share, self._per_bucket = min(1.0, every / seen / max(1, per_bucket)), max(1, per_bucket)
 
-    def width(self, left: int, workers: int, limit: int, most: int = 1, *, many: bool = False) -> tuple[int, int]:
-        """Buckets of the next of so many windows at once, of ``left`` buckets, and how many pages that should be.
+    def width(
+        self, left: int, workers: int, limit: int, most: int = 1, *, whole: int = 0, busy: int = 0, many: bool = False
+    ) -> tuple[int, int]:
+        """Buckets of the next window, of ``left`` buckets of ``whole``, and how many pages that should be.
 
-        ``most`` pages a window; ``many``: other markets keep workers busy, so that windows may be long.
+        ``most`` pages a window, for so many ``workers`` at once, of which some are ``busy``; ``many``: other markets
+        keep them busy, so that windows may be long.
         """
         points, buckets = self._sums(self._seen)
         page = self._sums(self._pages)[0] / len(self._pages) if self._pages else limit
         span = page * buckets / max(1, points)
         deviation = self._deviation(page)
-        if many or left / span >= _LONG:
-            workers = min(workers, max(1, int(left / span / _CHAIN)))  # the last page of a window is seldom full
-        pages = math.ceil(left / span / workers)
+        every = max(left, whole) / span
+        if many or every >= _LONG:
+            workers = min(workers, int(every / _CHAIN))  # the last page of a window is seldom full
+        pages = math.ceil(left / span / max(1, workers - busy))
         if not deviation and (not many or len(self._seen) >= _ENOUGH):
             pages = 1  # every bucket has its points, so that each window is one full page
         pages = max(1, min(most, pages))
         if pages * span >= left:
             return left, pages
         # Narrower by what chance adds, so that the last page does not run over; where that is much, it may.
-        margin = _MARGIN * deviation * math.sqrt(pages)
+        margin = _MARGIN * deviation * math.sqrt(pages * (1 + pages / max(1, len(self._pages))))
         return max(1, min(left, int(span * (pages - (margin if margin < _WORTH else 0))))), pages
 
     def _deviation(self, page: float) -> float:
@@ -145,7 +149,7 @@ class Spans:
         spans = [span for _, span in self._pages]
         if len(spans) >= _ENOUGH:
             return pstdev(spans) / fmean(spans)
-        return math.sqrt((1 - self._share) / page)
+        return math.sqrt((1 - self._share) * self._per_bucket / page)
 
     @staticmethod
     def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -467,13 +467,21 @@ def test_what_came_of_a_window_is_kept(
 
 
 @pytest.mark.fault("N37")
-@pytest.mark.parametrize("share", [1.0, 0.9, 0.5, 0.2, 0.05, 0.01, "bursts", "growing"])
+@pytest.mark.parametrize(
+    ("names", "share"),
+    [
+        *(("abcd", share) for share in (1.0, 0.9, 0.5, 0.2, 0.05, 0.01, "bursts", "growing")),
+        *(("a", share) for share in (1.0, 0.9, 0.7, 0.5, 0.01)),
+    ],
+)
 @pytest.mark.parametrize("rate", [None, 60_000])
-def test_requests_over_pages(server: FaultServer, transport: Transport, share: Any, rate: int | None) -> None:
+def test_requests_over_pages(
+    server: FaultServer, transport: Transport, names: str, share: Any, rate: int | None
+) -> None:
     """At most 1.05 requests a page, and two more, at any density; of fewer than 20 pages one more a market, and two."""
     draw, count = random.Random(3), 1440 * 3
     oracles = {}
-    for name in "abcd":
+    for name in names:
         bursts = [draw.randrange(count) for _ in range(15)]
         there = {
             t
