@@ -40,6 +40,7 @@ class Track:
         self._spans = Spans()
         self._seen: list[Data] = []  # what came and is requested again
         self._first = window.rng.start  # before this, a page had no points
+        self._whole = 0  # buckets from the first point on
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -91,7 +92,7 @@ class Track:
                 workers,
                 rest.limit,
                 _CHAIN,
-                whole=self.window.buckets,
+                whole=self._whole,
                 busy=busy,
                 many=self._is_one_of_many,
             )
@@ -118,6 +119,7 @@ class Track:
         buckets = min(window.buckets, sum(buckets for _, buckets in came.spans) if points else window.buckets)
         self._spans.see(points, buckets, came.labels, came.spans)
         self._first = int(came.columns.ts.min()) if len(came.columns) else window.rng.start
+        self._whole = self._whole or replace(window, rng=Range(self._first, self.window.rng.end)).buckets
         seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
         self._seen = [columns for columns in seen if len(columns)]
         self.parts.remove(part)

@@ -203,10 +203,10 @@ class Scheduler:
                 error = raised
             with self._change:
                 self._fail(error)
+                self._start()  # other threads first: they take what is to be yielded next
                 task = self._take() if not self._stop.is_set() and self._active <= self._workers else None
                 if task is None:
                     self._active -= 1
-                self._start()
                 self._change.notify_all()
 
     def _look_up(self, job: Job) -> None:
