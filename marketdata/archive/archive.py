@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import hashlib
 import os
 import re
 import threading
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, recordings, sql, universe
+from marketdata.archive.coverage.intervals import gaps
 from marketdata.archive.coverage.policy import whole_minutes
+from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, fetched_frame, wanted_range
 from marketdata.archive.query import Missing, checked_views
@@ -594,6 +597,16 @@ class Archive(Generic[Frame]):
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
         """Ranges [microseconds UTC] that may have points of a market, whatever the coverage; see `columns`."""
         return query.stored_ranges(self._store.points[choice("view", view, VIEWS)], market_id, rng)
+
+    def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
+        """A text that is another one once the points of a final range have changed; None if it is not final."""
+        store = self._store
+        final = (r.range for r in store.coverage.records(view, market_id) if r.state == CoverageState.FINAL)
+        if gaps(final, rng):
+            return None
+        # A file never changes, so other points are in other files.
+        paths = sorted(file.path for file in query.files_of(store.points[view].version(), [market_id], rng))
+        return hashlib.sha256(repr(paths).encode()).hexdigest()
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; see `pull`."""

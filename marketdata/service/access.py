@@ -20,14 +20,15 @@ from marketdata.service.exchange import Exchange
 from marketdata.service.fair_queue import FairQueue
 from marketdata.service.rate_limit import FailedAttempts, RateLimiter
 
-# Paths that need a key, beside those below /v1.
-WITH_KEY = (b"/v1", b"/coverage")
+# Paths that need a key, and beginnings of such paths.
+WITH_KEY, BELOW = (b"/v1", b"/coverage"), (b"/v1/", b"/days/")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
 # From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
 _IDS = count(secrets.randbits(63))
-_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+# Clients that know the route of whole days see by the last one that this service has it.
+_ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"), (b"x-days", b"1")]
 
 
 class Access:
@@ -98,7 +99,7 @@ class Access:
                     raise HTTPException(400, "Invalid host header")
         except HTTPException as found:
             problem = found
-        needs_key = problem is None and (exchange.path in WITH_KEY or exchange.path.startswith(b"/v1/"))
+        needs_key = problem is None and (exchange.path in WITH_KEY or exchange.path.startswith(BELOW))
         given = exchange.headers.get(b"x-api-key", ()) if needs_key else ()
         key = given[0] if len(given) == 1 else b""
         grant = self._keys.find(key) if key else None

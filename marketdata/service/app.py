@@ -15,7 +15,7 @@ from marketdata.service.dependencies import Parts
 from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
-from marketdata.service.routes import discovery, history, start_page, utility
+from marketdata.service.routes import days, discovery, history, start_page, utility
 
 VERSION = "0.1.1"
 
@@ -40,7 +40,7 @@ def create_app(
         redoc_url=None,
     )
     app.state.parts = Parts(source, pages, cursors, listings, rate_limiter, clock, simulated)
-    for routes in (history, discovery, utility):
+    for routes in (history, discovery, utility, days):
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))
     app.add_exception_handler(RequestValidationError, _not_valid)

@@ -73,6 +73,10 @@ class ServedArchive(Protocol):
         """Which ranges are covered."""
         ...
 
+    def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
+        """A text that changes with the points of a range that is final, None for one that is not."""
+        ...
+
 
 class Subject(NamedTuple):
     """The history that a series of chunks is of."""

@@ -102,9 +102,10 @@ class Exchange:
         self.messages.append(message)
 
     def answer(self, further: Iterable[Header]) -> bytes:
-        """The bytes of the answer."""
+        """The bytes of the answer; of the further headers those that it does not have."""
         start, *parts = self.messages
-        headers = [*start["headers"], *further, (b"x-request-id", self.id.encode())]
+        own = {name for name, _ in start["headers"]}
+        headers = [*start["headers"], *(h for h in further if h[0] not in own), (b"x-request-id", self.id.encode())]
         if not self.goes_on:
             headers.append((b"connection", b"close"))
         lines = [_LINES[start["status"]], *(b"%s: %s" % header for header in headers), b"\r\n"]

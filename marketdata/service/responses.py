@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import orjson
 from fastapi.responses import Response
 
-from marketdata.points.columns import Books
+from marketdata.points.columns import Books, Token
 from marketdata.points.views import VIEWS
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
@@ -53,23 +54,30 @@ def points(page: ServedPage) -> list[Any]:
 
 def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
     """Label to token id, and label to points (interface 2.2 and 2.5)."""
-    label_of = {token_id: label for label, token_id in tokens.items()}
     data: dict[str, list[Any]] = {label: [] for label in tokens}
     for part in page.rows:
         columns = part.chunk.columns
         edges = np.searchsorted(part.index, columns.bounds).tolist()
-        for token, (a, b) in zip(columns.tokens, pairwise(edges), strict=True):
-            if a == b:
-                continue
-            label = label_of.get(token.token_id or "")
-            if label is None:
-                # The record of the market does not have this token.
-                known = token.token_label is None or token.token_label in tokens
-                label = (token.token_id if known else token.token_label) or ""
-                if token.token_id:
-                    tokens = {**tokens, label: token.token_id}
+        some = [(t, a, b) for t, (a, b) in zip(columns.tokens, pairwise(edges), strict=True) if a < b]
+        labels, tokens = served_labels([token for token, *_ in some], tokens)
+        for label, (_, a, b) in zip(labels, some, strict=True):
             data.setdefault(label, []).extend(_points(part, part.index[a:b]))
     return tokens, data
+
+
+def served_labels(found: Sequence[Token], tokens: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The label of each token, and label to token id, with the tokens that the record of the market does not have."""
+    label_of = {token_id: label for label, token_id in tokens.items()}
+    out: list[str] = []
+    for token in found:
+        label = label_of.get(token.token_id or "")
+        if label is None:
+            known = token.token_label is None or token.token_label in tokens
+            label = (token.token_id if known else token.token_label) or ""
+            if token.token_id:
+                tokens = {**tokens, label: token.token_id}
+        out.append(label)
+    return out, tokens
 
 
 def gzipped(body: bytes) -> bytes:
@@ -111,7 +119,8 @@ def _times(ts: Index) -> list[str]:
     return out
 
 
-def _accepts_gzip(accepted: str) -> bool:
+def accepts_gzip(accepted: str) -> bool:
+    """Whether a value of Accept-Encoding allows gzip."""
     for part in accepted.lower().split(","):
         name, _, quality = part.partition(";")
         if name.strip() in {"gzip", "*"}:
@@ -121,7 +130,11 @@ def _accepts_gzip(accepted: str) -> bool:
 
 def json_response(body: object, accepted: str) -> Response:
     """A response of an object as JSON, compressed if ``accepted`` (Accept-Encoding) and worth it."""
-    content, headers = to_json(body), {"Vary": "Accept-Encoding"}
-    if len(content) >= GZIP_FROM and _accepts_gzip(accepted):
+    return packed_response(to_json(body), "application/json", accepted, {"Vary": "Accept-Encoding"})
+
+
+def packed_response(content: bytes, media_type: str, accepted: str, headers: dict[str, str]) -> Response:
+    """A response of bytes, compressed if ``accepted`` (Accept-Encoding) and worth it."""
+    if len(content) >= GZIP_FROM and accepts_gzip(accepted):
         content, headers["Content-Encoding"] = gzipped(content), "gzip"
-    return Response(content, media_type="application/json", headers=headers)
+    return Response(content, media_type=media_type, headers=headers)

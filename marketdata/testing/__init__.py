@@ -11,7 +11,7 @@ from marketdata.clock import SYSTEM, Clock
 from marketdata.testing.samples import books, markets, metrics, prices
 
 # The headers of an answer that a replay needs; no other is stored.
-_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
+_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-days", "x-simulated"})
 _ONE = threading.Lock()
 
 

@@ -60,7 +60,11 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
 
     A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder.
     """
-    columns, envelope, notes = _read(view, body, rng, fast=fast)
+    return page_of(*_read(view, body, rng, fast=fast))
+
+
+def page_of(columns: Data, envelope: Envelope, notes: Counter[str]) -> Page:
+    """A page of points as they were read, checked."""
     columns = check(columns, envelope.resolution, notes)
     if isinstance(envelope, MarketEnvelope):
         labels: dict[str, str | None] = dict(envelope.tokens)
@@ -118,12 +122,13 @@ def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _
                 pass
     notes: Counter[str] = Counter()
     top = reference_decoder.load(body, notes)
-    envelope = _envelope(view, top)
+    envelope = envelope_of(view, top)
     columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
     return _Read(columns, envelope, notes)
 
 
-def _envelope(view: View, top: object) -> Envelope:
+def envelope_of(view: View, top: object) -> Envelope:
+    """What an answer has beside its points; ContractError if it does not follow the interface."""
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
     model: type[Envelope] = MetricsEnvelope
@@ -185,7 +190,7 @@ def _without_points(body: bytes) -> tuple[Envelope, _Head, bytes, bytes]:
         raise _UnusualPageError
     head = _head(body[:begin])
     rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
-    envelope = _envelope("books", head.top | rest)
+    envelope = envelope_of("books", head.top | rest)
     if not rest.keys().isdisjoint(head.top) or grouped != isinstance(envelope, MarketEnvelope):
         raise _UnusualPageError
     return envelope, head, body[:begin], body[end:]

@@ -29,6 +29,7 @@ class MemoryArchive:
         self._records: dict[str, list[dict[str, Any]]] = {"series": [], "events": [], "markets": []}
         self.points: dict[tuple[str, str], dict[tuple[str | None, int], Any]] = defaultdict(dict)
         self._version = 0
+        self.final: set[int] = set()  # days
         self.reads: list[tuple[str, str, Range | None, str]] = []
 
     def add_record(self, kind: str, **record: Any) -> None:
@@ -78,6 +79,9 @@ class MemoryArchive:
         time = pl.Datetime("us", "UTC")
         schema = {"view": pl.String, "market_id": pl.String, "start": time, "end": time, "state": pl.String}
         return pl.DataFrame(rows, schema={**schema, "rows": pl.Int64}, orient="row")
+
+    def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
+        return str(self._version) if rng.start in self.final else None
 
     def columns(
         self,

@@ -234,8 +234,8 @@ def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
     chunks = arriving()
     first = next(chunks, b"")
     chunks = itertools.chain([first], chunks)
-    # A recorder or a proxy may undo gzip and leave its header; gzip never begins like this.
-    zipped = "gzip" in name and not first.startswith((b"{", b"["))
+    # A recorder or a proxy may undo gzip and leave its header; gzip never begins as JSON and Arrow streams do.
+    zipped = "gzip" in name and not first.startswith((b"{", b"[", b"\xff\xff\xff\xff"))
     parts: list[bytes] = []
     try:
         for out in _inflated(chunks) if zipped else chunks:

@@ -116,6 +116,7 @@ class Transport:
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
         self.latency: float | None = None
+        self.offers_days: bool | None = None  # by the last answer, whether whole days can be requested at once
         self._dated: tuple[float, float] | None = None
         self._usage_requested = False
         self._count = ForkLock()
@@ -138,15 +139,17 @@ class Transport:
         stop: threading.Event | None = None,
         deadline: float | None = None,
         counts: Counts | None = None,
+        root: str = "/v1",
+        accept: str = "application/json",
     ) -> Any:
-        """The answer to ``GET /v1/<segments>?<params>``, or what ``read`` makes of it.
+        """The answer to ``GET <root>/<segments>?<params>``, or what ``read`` makes of it.
 
         The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. An answer that
         ``read`` refuses (ContractError) is requested once more. ``deadline``: no retry begins later [s after the call];
         ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete
         answer comes; ContractError if it does not follow the interface.
         """
-        path = target(segments, params)
+        path = target(segments, params, root)
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
         stop = stop or STOP.get()
@@ -168,7 +171,7 @@ class Transport:
                         count.requests += 1
                         count.retries += tried > 0
                 tried += 1
-                outcome = self._attempt(path, tried, read)
+                outcome = self._attempt(path, tried, read, accept)
                 if not isinstance(outcome, Failure):
                     self.outage.count(failed=False)
                     self.quota.give_back(spent)
@@ -273,12 +276,12 @@ class Transport:
             self._clock.sleep(wait, stop)
         return cost
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
+    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
         """What ``read`` makes of the answer to one request, or a Failure; errors of libraries are not chained."""
         # They contain the header with the key.
         whole, policy, key = self.base_url + path, self.policy, self.keys.get()
         url = whole.partition("?")[0]
-        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        headers = {"X-API-Key": key, "Accept": accept, "Accept-Encoding": "gzip", "User-Agent": _AGENT}
         began = time.monotonic()
         token = ATTEMPT.set((began + policy.total, policy.silence))
         reused = False
@@ -307,6 +310,7 @@ class Transport:
             return failed
         finally:
             ATTEMPT.reset(token)
+        self.offers_days = head.get("X-Days") == "1"
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
         if status != 200 or kind in ("text/html", "application/xhtml+xml"):

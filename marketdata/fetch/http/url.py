@@ -84,9 +84,9 @@ def check_segment(segment: str) -> str:
     return segment
 
 
-def target(segments: Sequence[str], params: Mapping[str, object] | None) -> str:
+def target(segments: Sequence[str], params: Mapping[str, object] | None, root: str = "/v1") -> str:
     """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
     given = {k: str(v) for k, v in (params or {}).items() if v is not None}
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in given.items())
-    return f"/v1/{path}" + (f"?{query}" if query else "")
+    return f"{root}/{path}" + (f"?{query}" if query else "")
