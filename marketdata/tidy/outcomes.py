@@ -57,8 +57,12 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    columns = _table(_of_records(columns_of(markets, _FIELDS)))
-    return as_kind_of(markets, columns, len(columns["market_id"]))  # type: ignore[no-any-return]
+    data = _of_records(columns_of(markets, _FIELDS))
+    columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
+    columns["payoff"] = np.array(data["payoff"], float)
+    for c in _TIMES:
+        columns[c] = times(np.array([NO_TIME if t is None else to_micros(t, c) for t in data[c]], np.int64))
+    return as_kind_of(markets, columns, len(data["market_id"]))  # type: ignore[no-any-return]
 
 
 def resolution_times(given: Native) -> dict[str, int]:
@@ -255,16 +259,3 @@ def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     texts = (own.texts(c, rows) if c in ids else [None] * len(rows) for c in ID_COLUMNS)
     found = {(str(market), str(token), label) for market, token, label in zip(*texts, strict=True)}
     return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))
-
-
-def _table(columns: Mapping[str, list[Any]]) -> dict[str, Column]:
-    kinds = {"payoff": _floats, **dict.fromkeys(_TIMES, _times)}
-    return {c: kinds[c](v) if c in kinds else v for c, v in columns.items()}
-
-
-def _floats(values: list[float | None]) -> Column:
-    return np.array([np.nan if v is None else v for v in values], float)
-
-
-def _times(values: list[Any]) -> Column:
-    return times(np.array([NO_TIME if v is None else to_micros(v, "a time") for v in values], np.int64))
