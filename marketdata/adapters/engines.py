@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning
 from marketdata.points.schema import ID_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Function = Callable[[Any], Any]
+Function = Callable[[Native], Native]
 # Rows that a verb gets at a time, if tokens are not longer: fewer cost calls, more memory.
 _ROWS = 500_000
 _BATCH = 100_000
@@ -30,19 +31,19 @@ _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 
-def is_spark(frame: Any) -> bool:
+def is_spark(frame: object) -> bool:
     """Whether a frame is one of Spark, which has been imported then."""
     spark: Any = sys.modules.get("pyspark.sql")
     return spark is not None and isinstance(frame, spark.DataFrame)
 
 
-def is_engine(frame: Any) -> bool:
+def is_engine(frame: object) -> bool:
     """Whether a frame is one of Spark or DuckDB."""
     duckdb: Any = sys.modules.get("duckdb")
     return is_spark(frame) or (duckdb is not None and isinstance(frame, duckdb.DuckDBPyRelation))
 
 
-def apply(frame: Any, function: Function, keys: Sequence[str], *, whole: bool = False) -> Any:
+def apply(frame: Native, function: Function, keys: Sequence[str], *, whole: bool = False) -> Native:
     """A function of Arrow tables for rows of equal keys, in their order, without keys for any rows; ``whole``: all."""
     keys = [c for c in keys if c in frame.columns]
     if is_spark(frame):
@@ -50,7 +51,9 @@ def apply(frame: Any, function: Function, keys: Sequence[str], *, whole: bool = 
     return _relation(frame, _from_duckdb(frame, function, keys, whole=whole))
 
 
-def apply_to_both(left: Any, right: Any, function: Callable[[Any, Any], Any], keys: Sequence[str]) -> Any:
+def apply_to_both(
+    left: Native, right: Native, function: Callable[[Native, Native], Native], keys: Sequence[str]
+) -> Native:
     """A function of two Arrow tables for the rows of equal keys of two frames."""
     named = [
         dict(zip(f.columns, (side + c for c in f.columns), strict=True))
@@ -60,25 +63,25 @@ def apply_to_both(left: Any, right: Any, function: Callable[[Any, Any], Any], ke
     return apply(both, partial(_apart, function=function, named=named), [f"{_KEY}_{i}" for i in range(len(keys))])
 
 
-def selected(frame: Any, names: Sequence[str]) -> Any:
+def selected(frame: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame."""
     if list(frame.columns) == list(names):
         return frame
     return frame.select(*(names if is_spark(frame) else map(_quoted, names)))
 
 
-def small(frame: Any, table: pl.DataFrame) -> Any:
+def small(frame: Native, table: pl.DataFrame) -> Native:
     """Rows of polars as a frame in the session or connection of another one."""
     rows = table.to_arrow()
     return frame.sparkSession.createDataFrame(rows) if is_spark(frame) else _relation(frame, rows)
 
 
-def collected(frame: Any) -> pl.DataFrame:
+def collected(frame: Native) -> pl.DataFrame:
     """The rows as a polars frame."""
     return pl.DataFrame(pl.from_arrow(frame.toArrow() if is_spark(frame) else frame.to_arrow_table()))
 
 
-def in_order_of(frame: Any, names: Sequence[str]) -> Any:
+def in_order_of(frame: Native, names: Sequence[str]) -> Native:
     """The rows sorted by some columns."""
     return frame.orderBy(*names) if is_spark(frame) else frame.order(", ".join(map(_quoted, names)))
 
@@ -97,7 +100,7 @@ def plain_types(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
 
 
-def check_session(frame: Any) -> None:
+def check_session(frame: Native) -> None:
     """ConfigError if the Spark session of a frame is not in UTC."""
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     if zone not in _UTC_NAMES:
@@ -169,7 +172,7 @@ def _applied(
         yield from rows.cast(types[1]).to_batches()
 
 
-def _in_spark(frame: Any, function: Function, keys: Sequence[str], *, whole: bool) -> Any:
+def _in_spark(frame: Native, function: Function, keys: Sequence[str], *, whole: bool) -> Native:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     check_session(frame)
@@ -201,7 +204,7 @@ def _order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
     return [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in names and c not in keys)]
 
 
-def _from_duckdb(frame: Any, function: Function, keys: Sequence[str], *, whole: bool) -> pa.Table:
+def _from_duckdb(frame: Native, function: Function, keys: Sequence[str], *, whole: bool) -> pa.Table:
     import pyarrow as pa
 
     schema = frame.limit(0).to_arrow_table().schema
@@ -250,7 +253,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _united_in_spark(frames: Sequence[Any], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Any:
+def _united_in_spark(frames: Sequence[Native], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Native:
     from pyspark.sql import functions
 
     parts = [
@@ -264,8 +267,8 @@ def _united_in_spark(frames: Sequence[Any], named: Sequence[dict[str, str]], key
     return parts[0].unionByName(parts[1], allowMissingColumns=True)
 
 
-def _united_in_duckdb(frames: Sequence[Any], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Any:
-    def part(place: int) -> Any:
+def _united_in_duckdb(frames: Sequence[Native], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Native:
+    def part(place: int) -> Native:
         texts = [f'CAST({_quoted(c)} AS VARCHAR) AS "{_KEY}_{i}"' for i, c in enumerate(keys)]
         columns = [f"{_quoted(c)} AS {_quoted(new)}" for c, new in named[place].items()]
         return frames[place].project(", ".join([*texts, f"{place} AS {_OF}", *columns]))
@@ -273,18 +276,18 @@ def _united_in_duckdb(frames: Sequence[Any], named: Sequence[dict[str, str]], ke
     return _union(part(0), part(1))
 
 
-def _union(one: Any, other: Any) -> Any:
+def _union(one: Native, other: Native) -> Native:
     __marketdata_rows = other  # found by a name that no table of a user has
     return one.query("__one", "SELECT * FROM __one UNION ALL BY NAME SELECT * FROM __marketdata_rows")
 
 
-def _relation(frame: Any, rows: pa.Table) -> Any:
+def _relation(frame: Native, rows: pa.Table) -> Native:
     """Arrow rows in the connection of a relation."""
     __marketdata_rows = rows  # found by a name that no table of a user has
     return frame.query("__frame", "SELECT * FROM __marketdata_rows")
 
 
-def _apart(rows: pa.Table, function: Callable[[Any, Any], Any], named: Sequence[dict[str, str]]) -> Any:
+def _apart(rows: pa.Table, function: Callable[[Native, Native], Native], named: Sequence[dict[str, str]]) -> Native:
     import pyarrow.compute as pc
 
     parts = (

@@ -137,7 +137,7 @@ class Frame:
         found = self.integers(name) if name == "ts" else self._read(name, normalization.micros)
         return _present(found, name, NO_TIME, "a time: drop")
 
-    def codes(self, name: str) -> NDArray[Any]:
+    def codes(self, name: str) -> NDArray[np.integer]:
         """A column of ids as integers, equal where the texts are; NotTidyError if one but of a label is missing."""
         found = self.integers(name)
         return found if name == "token_label" else _present(found, name, -1, "one: fill or drop")

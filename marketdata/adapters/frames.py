@@ -26,7 +26,7 @@ from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
-from marketdata.points.resample import group_starts
+from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, check_names
 
 if TYPE_CHECKING:
@@ -237,11 +237,15 @@ def _nulls_last(frame: Frame) -> Ints:
 
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
     """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
-    first = which = np.zeros(len(frame), np.int64)
-    for name in names:
-        _, own = order.distinct(frame.codes(name) if name in ID_COLUMNS else frame.integers(name))
+    if not names:
+        return np.zeros(min(len(frame), 1), np.int64), np.zeros(len(frame), np.int64)
+    codes = [frame.codes(name) if name in ID_COLUMNS else frame.integers(name) for name in names]
+    starts = group_starts(*codes)
+    first, which = order.distinct(codes[0][starts])
+    for more in codes[1:]:
+        _, own = order.distinct(more[starts])
         first, which = order.distinct(which * (int(own.max(initial=0)) + 1) + own)
-    return first if names else first[:1], which
+    return starts[first], np.repeat(which, run_ends(starts, len(frame)) - starts)
 
 
 def ranks(frame: Frame, name: str) -> Ints:

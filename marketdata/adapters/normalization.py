@@ -47,7 +47,7 @@ def times(raw: Raw, name: str) -> pl.Series:
     return whole.cast(pl.Datetime("us", "UTC"))  # type: ignore[no-any-return]
 
 
-def not_times(name: str, found: Any) -> str:
+def not_times(name: str, found: object) -> str:
     """The message about a column that should have times."""
     return (
         f"{name} contains {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
@@ -91,7 +91,7 @@ def check_ids(schema: Mapping[str, Any]) -> None:
             raise NotTidyError(_not_text(name, schema[name]))
 
 
-def _not_text(name: str, found: Any) -> str:
+def _not_text(name: str, found: object) -> str:
     return f"{name} contains {found}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
 
 
@@ -229,7 +229,7 @@ def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
     return series.cat.to(dtype) if hasattr(series.cat, "to") else series.cast(dtype)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """None, NaN, NaT and pandas' NA."""
     if value is None:
         return True

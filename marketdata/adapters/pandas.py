@@ -12,8 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters import polars
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Passed, Texts, Values
-from marketdata.adapters.normalization import from_codes
+from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
+from marketdata.adapters.normalization import Raw, from_codes
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID
@@ -26,7 +26,7 @@ _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> Raw:
         """See `Frame`."""
         import pandas as pd
 
@@ -67,7 +67,7 @@ class PandasFrame(Frame):
         plain = np.asarray(array)
         return _plain(plain) if self.rows is None else plain[self.rows]
 
-    def fast(self, name: str) -> NDArray[Any] | None:
+    def fast(self, name: str) -> NDArray[np.integer] | None:
         """See `Frame`."""
         if name not in (*TEXTS, "ts", "level") or not self.is_tidy(name):
             return None
@@ -98,14 +98,14 @@ class PandasFrame(Frame):
             return texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
         return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
 
-    def build(self, columns: Mapping[str, Column], height: int) -> Any:
+    def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""
         import pandas as pd
 
         out = {c: _column(c, v, self.native[c].dtype if c in self.names else None) for c, v in columns.items()}
         return pd.DataFrame(out, index=pd.RangeIndex(height), copy=False)
 
-    def matrix(self, ts: Ints, names: list[str], values: Any) -> Any:
+    def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
         """See `Frame`."""
         import pandas as pd
 
@@ -113,7 +113,7 @@ class PandasFrame(Frame):
         return pd.DataFrame(values, index=index, columns=pd.Index(names, dtype="str"))
 
 
-def _column(name: str, column: Any, wanted: Any) -> Any:
+def _column(name: str, column: Column, wanted: Any) -> Any:
     import pandas as pd
 
     if isinstance(column, pl.Series):
@@ -127,7 +127,10 @@ def _column(name: str, column: Any, wanted: Any) -> Any:
             return array.copy()
         if not len(rows) or rows.min() >= 0:
             return array.take(rows)
-        return column.frame.native[[column.name]].reset_index(drop=True).reindex(rows)[column.name].array
+        # A plain array becomes one that has a null, as a column does in a join.
+        return pd.api.extensions.take(
+            array.to_numpy() if isinstance(array, pd.arrays.NumpyExtensionArray) else array, rows, allow_fill=True
+        )
     if isinstance(column, list):
         if name not in TEXTS:
             return pd.array(column, dtype="str")
@@ -182,7 +185,7 @@ def _lists(column: pl.Series, wanted: Any) -> Any:
     return pd.Series(column.to_list(), dtype=object)
 
 
-def _texts(codes: Any, texts: list[Any], wanted: Any) -> Any:
+def _texts(codes: NDArray[np.integer], texts: list[str | None], wanted: Any) -> Any:
     import pandas as pd
 
     if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
@@ -240,7 +243,7 @@ def _code_width(count: int) -> np.dtype[Any]:
     return np.dtype(f"u{_WIDTHS[kind]}")
 
 
-def _plain(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
     """An array that polars takes, if possible without a copy."""
     if values.dtype.byteorder not in "=|<":
         values = values.astype(values.dtype.newbyteorder("="))

@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from marketdata.adapters.frame import Native
+
 _HOME = "__home"
 _HOME_OF = "partition of "
 _GAP = "\x1f"
 
 
-def apply(frame: Any, function: Callable[[Any], Any], keys: Sequence[str] | None, *, whole: bool = False) -> Any:
+def apply(
+    frame: Native, function: Callable[[Native], Native], keys: Sequence[str] | None, *, whole: bool = False
+) -> Native:
     """A function of pandas frames on each partition; ``keys`` first brings equal ones together, ``whole`` all rows."""
     if whole:
         frame = frame.repartition(npartitions=1)
@@ -25,7 +29,7 @@ def apply(frame: Any, function: Callable[[Any], Any], keys: Sequence[str] | None
     return _mapped(frame, function)
 
 
-def home(keys: Sequence[str], number: int, count: int) -> Any:
+def home(keys: Sequence[str], number: int, count: int) -> Native:
     """The index of a partition: of rows whose equal keys are in no other one."""
     import numpy as np
     import pandas as pd
@@ -33,13 +37,13 @@ def home(keys: Sequence[str], number: int, count: int) -> Any:
     return pd.Index(np.full(count, number), name=_HOME_OF + " ".join(keys))
 
 
-def _is_home(frame: Any, keys: Sequence[str]) -> bool:
+def _is_home(frame: Native, keys: Sequence[str]) -> bool:
     name = str(frame.index.name)
     together = name.removeprefix(_HOME_OF).split()
     return frame.known_divisions and name.startswith(_HOME_OF) and set(together) <= set(keys)
 
 
-def _brought_together(frame: Any, keys: Sequence[str]) -> Any:
+def _brought_together(frame: Native, keys: Sequence[str]) -> Native:
     """Rows of equal keys in one partition; over the partitions the keys rise."""
     count = frame.npartitions
     # The verb itself refuses a frame that lacks the ids.
@@ -59,19 +63,19 @@ def _is_list(dtype: Any) -> bool:
     return "list" in str(dtype)
 
 
-def _mapped(frame: Any, function: Callable[[Any], Any]) -> Any:
+def _mapped(frame: Native, function: Callable[[Native], Native]) -> Native:
     meta = _whole(function, frame._meta)  # noqa: SLF001 as Dask itself reads it
     at_home = frame.known_divisions and str(frame.index.name).startswith(_HOME_OF)
     return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=not at_home)
 
 
-def _with_home(frame: Any) -> Any:
+def _with_home(frame: Native) -> Native:
     import numpy as np
 
     return frame._meta.assign(**{_HOME: np.empty(0, np.int64)})  # noqa: SLF001
 
 
-def _names(part: Any, keys: list[str]) -> Any:
+def _names(part: Native, keys: list[str]) -> Native:
     """One text per row that is equal where the keys are, and sorts as they do: a null is last."""
     import pandas as pd
 
@@ -82,7 +86,7 @@ def _names(part: Any, keys: list[str]) -> Any:
     return out.astype("str")
 
 
-def _homed(part: Any, every: Any, keys: list[str], count: int) -> Any:
+def _homed(part: Native, every: Any, keys: list[str], count: int) -> Native:
     """Neighbouring names share a home, 0 to count - 1."""
     import numpy as np
 
@@ -91,7 +95,7 @@ def _homed(part: Any, every: Any, keys: list[str], count: int) -> Any:
     return part.assign(**{_HOME: place * count // max(len(ordered), 1)})
 
 
-def _whole(function: Callable[[Any], Any], part: Any) -> Any:
+def _whole(function: Callable[[Native], Native], part: Native) -> Native:
     out = function(part.reset_index(drop=True)).reset_index(drop=True)
     if str(part.index.name).startswith(_HOME_OF) and {*part.index.name.removeprefix(_HOME_OF).split()} <= {
         *out.columns

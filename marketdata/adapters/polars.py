@@ -34,7 +34,7 @@ class PolarsFrame(Frame):
     """A polars DataFrame."""
 
     native: pl.DataFrame
-    _integers: dict[str, NDArray[Any]] | None = None
+    _integers: dict[str, NDArray[np.integer]] | None = None
 
     def raw(self, name: str) -> Raw:
         """See `Frame`."""
@@ -48,18 +48,19 @@ class PolarsFrame(Frame):
         found = self.native[name].to_numpy()
         return found if self.rows is None else found[self.rows]
 
-    def fast(self, name: str) -> NDArray[Any] | None:
+    def fast(self, name: str) -> NDArray[np.integer] | None:
         """See `Frame`."""
         if self._integers is None:
             # All in one step, for each step of polars costs as much as a look at 100,000 rows.
-            columns = [pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in _INTEGERS if self._has(c)]
+            columns = [
+                pl.col(c).fill_null(0) if c == "level" else pl.col(c)
+                for c in _INTEGERS
+                if c in self.names and self.is_tidy(c)
+            ]
             table = self.native.select(column.to_physical() for column in columns)
             self._integers = {c.name: c.to_numpy() for c in table if not c.null_count()}
         found = self._integers.get(name)
         return found if found is None or self.rows is None else found[self.rows]
-
-    def _has(self, name: str) -> bool:
-        return name in self.native.columns and self.is_tidy(name)
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""

@@ -155,8 +155,10 @@ def take(
         price, size = side.price[rows], side.size[rows]
         amount = price * size if money else size
         left = amounts[books] - there[books]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(left < amount, left / price if money else left, size)
+        part = np.minimum(left, size)
+        if money:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part = np.where(left < amount, left / price, size)
         shares[books] += part
         paid[books] += part * price
         there[books] += amount

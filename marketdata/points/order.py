@@ -209,14 +209,17 @@ def wrong_rows(rows: LevelRows) -> tuple[Ints, Ints]:
     half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for first in range(0, len(price), _BLOCK):
         block = slice(first, first + _BLOCK)
-        half.append(np.flatnonzero(np.isnan(price[block]) != np.isnan(size[block])) + first)
+        # A sum is NaN where a number is: most blocks need no second look.
+        if np.isnan(price[block].sum() + size[block].sum()):
+            half.append(np.flatnonzero(np.isnan(price[block]) != np.isnan(size[block])) + first)
         start, last = max(first, 1), min(first + _BLOCK, len(price))
         here = slice(start, last)
         with np.errstate(invalid="ignore"):
             step = price[here] - price[start - 1 : last - 1]
         # The price of an ask rises from level to level, that of a bid falls.
-        step *= side[here] * 2.0 - 1.0
-        fine = step >= 0
+        is_ask = side[here] != 0
+        fine = (step >= 0) & is_ask
+        fine |= (step <= 0) & ~is_ask
         fine |= level[here] == 0
         worse.append(np.flatnonzero(~fine) + start)
     return np.concatenate(half), np.concatenate(worse)

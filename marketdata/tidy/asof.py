@@ -12,7 +12,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import collected, in_query, is_dask, is_lazy, kind_name, names_of, opened, read, run
 from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_engine
-from marketdata.adapters.frame import Column, Frame, Passed
+from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import order
 from marketdata.points.asof import Keyed, latest
@@ -47,7 +47,7 @@ def available_at(frame: F, resolution: str) -> F:
     return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
-def _available_at(frame: Frame, width: BucketWidth) -> Any:
+def _available_at(frame: Frame, width: BucketWidth) -> Native:
     rows = frames.rows(frame)
     known = frames.times(rows.ts + width.micros)
     names = [c for c in frame.names if c != KNOWN]
@@ -111,9 +111,9 @@ def asof_join(
         raise ConfigError(
             f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
         )
-    joined: Any
+    joined: Native
     if is_lazy(left):
-        query: Any = left
+        query: Native = left
         joined = in_query(query, lambda rows, others: _joined(rows, others, how), right)
     elif is_engine(left):
         joined = _in_engine(left, right, how)
@@ -131,12 +131,12 @@ class _Join(NamedTuple):
     suffix: str
 
 
-def _joined(left: Any, right: Any, how: _Join) -> Any:
+def _joined(left: Native, right: Native, how: _Join) -> Native:
     both = opened(left), opened(right)
     return _found(*both, keys=_keys(both[0].names, both[1].names, how), how=how)
 
 
-def _in_engine(left: Any, right: Any, how: _Join) -> Any:
+def _in_engine(left: Native, right: Native, how: _Join) -> Native:
     """The join of each token; of data about no market ``right`` is read into memory."""
     keys, ids = _keys(names_of(left), names_of(right), how), [c for c in ID_COLUMNS[:2] if c in names_of(left)]
     if keys:
@@ -184,17 +184,16 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
     return out
 
 
-def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> Any:
+def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> Native:
     on, tolerance, suffix = how.on, how.tolerance, how.suffix
     left.check_numbers()
     right.check_numbers()
     known = _known(right, how.width)
     moments = left.times(on)
     codes = _codes(left, right, keys)
-    kept = order.sorted_by(codes[1], known)
-    _refuse_doubles(right, kept, [codes[1][kept], known[kept]], [*keys, KNOWN])
-    sought = Keyed(codes[0], moments, order.sorted_by(codes[0], moments))
-    rows = latest(sought, Keyed(codes[1], known, kept), exact=how.exact)
+    those = Keyed(codes[1], known, order.sorted_by(codes[1], known))
+    _refuse_doubles(right, those, [*keys, KNOWN])
+    rows = latest(Keyed(codes[0], moments, order.sorted_by(codes[0], moments)), those, exact=how.exact)
     known = np.append(known, _NO_TIME)
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
@@ -209,12 +208,12 @@ def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> A
     return frames.rows_to_frame(left, place, values)
 
 
-def _refuse_doubles(right: Frame, rows: Ints, keys: Sequence[Ints], names: Sequence[str]) -> None:
-    """Refuse different rows with equal keys; the keys are those of these rows, and rise."""
-    same = order.same_as_before(*keys)
+def _refuse_doubles(right: Frame, rows: Keyed, names: Sequence[str]) -> None:
+    """Refuse different rows with equal keys at one time."""
+    same = order.same_as_before(rows.key, rows.at)
     if not same.any():
         return
-    ordered = right.take(rows)
+    ordered = right.take(rows.order)
     if (same & ~order.same_as_before(*(ordered.comparable(c) for c in right.names))).any():
         raise NotTidyError(
             f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
@@ -262,7 +261,7 @@ def gaps(frame: F, resolution: str) -> F:
     )
 
 
-def _gaps(frame: Frame, width: BucketWidth) -> Any:
+def _gaps(frame: Frame, width: BucketWidth) -> Native:
     rows = frames.rows(frame)
     ts = width.floor(rows.ts)
     step = np.diff(ts, prepend=ts[:1])

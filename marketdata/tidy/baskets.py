@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import baskets
 from marketdata.points.arguments import number
 from marketdata.points.baskets import Event, Legs
-from marketdata.points.columns import Books
+from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.fees import ALLOWED, Schedule, schedule
 from marketdata.points.schema import refuse_cents, require
 from marketdata.tidy.records import columns_of
@@ -59,7 +58,7 @@ def events_of(given: Any) -> list[Event]:
     return [Event(event, markets, said == {True}) for event, (markets, said) in sorted(found.items())]
 
 
-def refuse_unused(by: str, **given: Any) -> None:
+def refuse_unused(by: str, **given: object) -> None:
     """ConfigError for arguments that the chosen ``by`` does not use."""
     if by not in ("market", "event"):
         raise ConfigError(f"by={by!r} does not exist; allowed are 'market', 'event'.")
@@ -68,31 +67,31 @@ def refuse_unused(by: str, **given: Any) -> None:
         raise ConfigError(f"by={by!r} does not use {', '.join(f'{name}=' for name in unused)}; leave it out.")
 
 
-def known_fees(fees: Any) -> Schedule:
+def known_fees(fees: object) -> Schedule:
     """The fees of a basket, which have to be said."""
     if fees is None:
         raise ConfigError(f"An edge is net of fees, and none is not assumed: give fees=; {ALLOWED}.")
     return schedule(fees)
 
 
-def size_of(size: Any) -> float | None:
+def size_of(size: object) -> float | None:
     """The number of sets, if it is given."""
     return None if size is None else number("size", size)
 
 
-def overround(frame: Frame, events: Sequence[Event]) -> Any:
+def overround(frame: Frame, events: Sequence[Event]) -> Native:
     """See `cross_token.overround`."""
     legs, books = _legs(frame, events)
     return _to_frame(frame, legs, baskets.prices(legs, books))
 
 
-def arbitrage(frame: Frame, events: Sequence[Event], fees: Schedule, size: float | None) -> Any:
+def arbitrage(frame: Frame, events: Sequence[Event], fees: Schedule, size: float | None) -> Native:
     """See `cross_token.arbitrage`."""
     legs, books = _legs(frame, events)
     return _to_frame(frame, legs, baskets.costs(legs, books, fees, size))
 
 
-def probabilities(frame: Frame, events: Sequence[Event]) -> Any:
+def probabilities(frame: Frame, events: Sequence[Event]) -> Native:
     """See `cross_token.probabilities`."""
     series, value = probability_of(frame)
     legs = Legs.of(events, series.tokens, series.token, series.ts)
@@ -108,7 +107,7 @@ def _legs(frame: Frame, events: Sequence[Event]) -> tuple[Legs, Books]:
     return Legs.of(events, books.tokens, books.token, books.ts), books
 
 
-def _to_frame(frame: Frame, legs: Legs, values: Mapping[str, NDArray[Any]]) -> Any:
+def _to_frame(frame: Frame, legs: Legs, values: Mapping[str, Floats | Ints]) -> Native:
     event, ts, _ = legs.groups()
     names = [legs.events[i].event_id for i in event.tolist()]
     return frame.build({"ts": frames.times(ts), "event_id": names, **values}, len(names))

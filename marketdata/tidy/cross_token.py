@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import run
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
 from marketdata.points.arguments import whole
@@ -41,7 +41,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
 
 
-def _mirrored(frame: Frame, counts: Counts) -> Any:
+def _mirrored(frame: Frame, counts: Counts) -> Native:
     rows = frames.level_rows(frame)
     refuse_cents("price", rows.levels.price)
     entries, levels = rules.complement(*rows, counts)
@@ -149,7 +149,7 @@ def arbitrage(
     return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
 
 
-def _free_money(frame: Frame, counts: Counts) -> Any:
+def _free_money(frame: Frame, counts: Counts) -> Native:
     return _to_frame(frame, rules.free_money(_best(frame), counts), ("buy_all", "sell_all", "size", "gain"))
 
 
@@ -160,7 +160,7 @@ def _best(frame: Frame) -> Series:
     return best
 
 
-def _to_frame(frame: Frame, found: Series, names: Sequence[str]) -> Any:
+def _to_frame(frame: Frame, found: Series, names: Sequence[str]) -> Native:
     values = {"ts": frames.times(found.ts), **found.values}
     return frames.to_frame(frame, found, values, ["ts", "market_id", *names])
 
@@ -184,7 +184,7 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
-def _sums(frame: Frame, counts: Counts) -> Any:
+def _sums(frame: Frame, counts: Counts) -> Native:
     return _to_frame(frame, rules.sums(_best(frame), counts), ("tokens", *rules.SUMS, "overround"))
 
 
@@ -211,6 +211,6 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
     return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
 
-def _scaled(frame: Frame, counts: Counts) -> Any:
+def _scaled(frame: Frame, counts: Counts) -> Native:
     series, value = probability_of(frame)
     return frames.to_frame(frame, series, {"probability": rules.shares(series, value, counts)})

@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import run, series_of
-from marketdata.adapters.frame import Column, Frame
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
 from marketdata.points.order import distinct
@@ -43,7 +43,7 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, partial(_with_time_left, ends=ends), _KINDS, together="row", further=True)
 
 
-def _with_time_left(frame: Frame, ends: dict[str, int]) -> Any:
+def _with_time_left(frame: Frame, ends: dict[str, int]) -> Native:
     require("A tidy frame", ["market_id"], frame.names)
     names = [c for c in frame.names if c != _LEFT]
     first, market = distinct(frame.codes("market_id"))
@@ -93,7 +93,7 @@ def around(
     return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
 
 
-def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Any:
+def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Native:
     keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
     further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
     twice = sorted({*further, _MOMENT, _OFFSET} & set(frame.names))

@@ -54,7 +54,7 @@ def _features(books: Books, given: list[tuple[str, dict[str, Any]]]) -> Values:
     return out
 
 
-def _listed(measures: Any) -> list[Any]:
+def _listed(measures: object) -> list[object]:
     if isinstance(measures, str) or not isinstance(measures, Iterable):
         raise ConfigError(f"measures={measures!r} is refused; allowed is a list of names, or pairs of name and dict.")
     listed = list(measures)
@@ -63,7 +63,7 @@ def _listed(measures: Any) -> list[Any]:
     return listed
 
 
-def _given(measure: Any) -> tuple[str, dict[str, Any]]:
+def _given(measure: object) -> tuple[str, dict[str, Any]]:
     match measure:
         case str() as name:
             arguments: Mapping[str, Any] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import has_grid, kind_name, run
-from marketdata.adapters.frame import Column, Frame, Levels, Texts
+from marketdata.adapters.frame import Column, Frame, Levels, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
@@ -24,7 +24,7 @@ Fill = Literal["null", "forward"] | None
 _FILLS = ("null", "forward")
 
 
-def check_fill(frame: Any, fill: Fill) -> None:
+def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
     if fill not in (None, *_FILLS):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
@@ -35,7 +35,7 @@ def check_fill(frame: Any, fill: Fill) -> None:
         )
 
 
-def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Any:
+def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
     columns = frames.series(frame) if frame.kind != "books" else frames.books(frame)
     ts = columns.ts
@@ -86,7 +86,7 @@ def align(
     return run(frame, aligned, ["series"], together="all", further=True, watch=grid.watch)
 
 
-def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Any:
+def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Native:
     frame.check_numbers()
     columns = frames.series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
     ts = columns.ts + later
@@ -98,7 +98,7 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
     return _on_grid(frame, replace(columns, ts=ts), grid, fill)
 
 
-def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Any:
+def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
     values = _times_and_ids(frame, entries)
     rows = np.append(columns.rows, -1)[shown]
@@ -114,7 +114,7 @@ def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
     return {"ts": frames.times(entries.ts), **{c: frames.column(frame, entries, c) for c in frame.ids}}
 
 
-def _books(frame: Frame, grid: Ints, fill: Fill) -> Any:
+def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
     """A snapshot of each token at each time of the grid; one that is missing is a marker row for each side."""
     rows, levels, bids, asks = frames.level_rows(frame)
     starts = bids.begins

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Column, Frame, Texts
+from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
@@ -17,14 +17,14 @@ from marketdata.points.views import VIEWS, View, view_of
 FrameKind = Literal["pandas", "polars"]
 
 
-def frame_kind(value: Any) -> FrameKind:
+def frame_kind(value: object) -> FrameKind:
     """The ``frame`` argument, if it is "pandas" or "polars"; else a ConfigError."""
     if value not in ("pandas", "polars"):
         raise ConfigError(f"frame={value!r} does not exist; allowed are 'pandas' and 'polars'.")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
-def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Any:
+def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
     like = frames.new(frame) if isinstance(frame, str) else frame
     columns = columns.sort()
@@ -43,7 +43,7 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Any:
     return like.build({"ts": values.pop("ts"), **ids, **values}, len(codes))
 
 
-def to_columns(view: View, frame: Any, *, lookup: bool = False) -> Data:
+def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     """Columns of a frame of any kind, in tidy order, with its further numeric columns; marker rows become empty sides.
 
     Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing

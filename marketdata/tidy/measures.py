@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import run
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Frame, Native
 from marketdata.points.book import Measure, bbo
 from marketdata.points.columns import Series
 from marketdata.points.schema import BBO, Kind
@@ -29,7 +29,7 @@ def of_levels(frame: F, *measures: Measure) -> F:
     return run(frame, partial(_measured, measures=measures, whole=True), KINDS[:2], together="snapshot")
 
 
-def _measured(frame: Frame, measures: tuple[Measure, ...], *, whole: bool) -> Any:
+def _measured(frame: Frame, measures: tuple[Measure, ...], *, whole: bool) -> Native:
     books = frames.books(frame, whole=whole)
     values = {name: column for measure in measures for name, column in measure(books).items()}
     return frames.to_frame(frame, books, values)
@@ -43,7 +43,7 @@ def top(frame: Frame) -> Series:
     return books.series(bbo(books))
 
 
-def _best_rows(frame: Frame) -> Any:
+def _best_rows(frame: Frame) -> Native:
     """The best two levels of each side, which measures of the top look at, and every marker row."""
     rows = np.arange(len(frame))
     if frame.kind == "books":

@@ -64,7 +64,7 @@ class _View:
     def column(self, name: str) -> NDArray[np.float64]:
         return self.frame.numbers(name)[self.order]
 
-    def finding(self, check: str, severity: str, meaning: str, of: int, rows: Any) -> _CheckResult:
+    def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> _CheckResult:
         rows = np.asarray(rows)
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
         return _CheckResult(check, severity, meaning, of, self.order[at.astype(np.int64)])

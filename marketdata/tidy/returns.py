@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import run
-from marketdata.adapters.frame import Frame
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
 from marketdata.points.columns import Series
@@ -71,7 +71,7 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     return run(frame, partial(_ohlc, width=grid.width, value=value), KINDS, further=True, watch=grid.watch)
 
 
-def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Any:
+def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Native:
     series, chosen = value_of(frame, value)
     bars = rules.ohlc(series, chosen, width)
     return frames.to_frame(frame, bars, {"ts": frames.times(bars.ts), **bars.values})
@@ -103,7 +103,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 
-def _returns(frame: Frame, value: str | None, how: How, width: BucketWidth | None) -> Any:
+def _returns(frame: Frame, value: str | None, how: How, width: BucketWidth | None) -> Native:
     series, chosen = value_of(frame, value)
     return frames.to_frame(frame, series, {"returns": rules.returns(series, chosen, how, width)})
 
@@ -123,6 +123,6 @@ def log_odds(frame: F, value: str | None = None) -> F:
     return run(frame, partial(_log_odds, value=value), KINDS, further=True)
 
 
-def _log_odds(frame: Frame, value: str | None) -> Any:
+def _log_odds(frame: Frame, value: str | None) -> Native:
     series, chosen = value_of(frame, value)
     return frames.to_frame(frame, series, {"log_odds": rules.log_odds(series.values[chosen])})

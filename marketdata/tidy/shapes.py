@@ -13,7 +13,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import is_lazy, run
 from marketdata.adapters.engines import is_engine
-from marketdata.adapters.frame import Column, Frame, Levels
+from marketdata.adapters.frame import Column, Frame, Levels, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import ladder as rules
 from marketdata.points.arguments import whole
@@ -46,7 +46,7 @@ def ladder(frame: F, ts: Any) -> F:
     return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
 
 
-def _ladder(frame: Frame, moment: int) -> Any:
+def _ladder(frame: Frame, moment: int) -> Native:
     entries, columns = rules.ladder(frames.books(frame), moment)
     level = Levels(columns.pop("level").astype(np.int32), np.zeros(len(entries), bool))
     values: dict[str, Column] = {"ts": frames.times(entries.ts), "level": level, **columns}
@@ -79,7 +79,7 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")
 
 
-def _wide(frame: Frame, levels: int | None) -> Any:
+def _wide(frame: Frame, levels: int | None) -> Native:
     books = frames.books(frame)
     most = int(max(books.counts.max(initial=0), 1)) if levels is None else levels
     sides = {BID: books.bids, ASK: books.asks}
@@ -99,7 +99,7 @@ def from_wide(frame: F) -> F:
     return run(frame, _tidy, ["series"], further=True)
 
 
-def _tidy(frame: Frame) -> Any:
+def _tidy(frame: Frame) -> Native:
     names = _wide_names(levels := _levels(frame.names))
     series = frames.series(frame, names)
     pairs = np.full((len(series), 2, levels, 2), np.nan)
@@ -118,7 +118,7 @@ def _tidy(frame: Frame) -> Any:
     return _of_rows(frame, frames.expanded(replace(books, place=series.place)), BOOKS)
 
 
-def _of_rows(frame: Frame, rows: frames.Rows, names: Sequence[str]) -> Any:
+def _of_rows(frame: Frame, rows: frames.Rows, names: Sequence[str]) -> Native:
     return frames.to_frame(frame, rows.entries, frames.level_values(rows.levels), names)
 
 
@@ -139,7 +139,7 @@ def explode(frame: F) -> F:
     return run(frame, _exploded, ["nested"], together="row", further=True)
 
 
-def _exploded(frame: Frame) -> Any:
+def _exploded(frame: Frame) -> Native:
     return _of_rows(frame, frames.level_rows(frame), _replaced(frame.names, LISTS, BOOKS[4:]))
 
 
@@ -160,7 +160,7 @@ def nest(frame: F) -> F:
     return run(frame, _nested, ["nested", "books"], further=True)
 
 
-def _nested(frame: Frame) -> Any:
+def _nested(frame: Frame) -> Native:
     names = frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
