@@ -38,6 +38,13 @@ class Texts(NamedTuple):
     codes: NDArray[np.integer]
     texts: list[str | None]
 
+    @classmethod
+    def of(cls, values: list[str | None]) -> Texts:
+        """A list of texts, its entries in their order."""
+        texts = sorted({text for text in values if text is not None})
+        place = {text: i for i, text in enumerate(texts)}
+        return cls(np.array([place.get(text, -1) if text is not None else -1 for text in values], np.int64), [*texts])
+
 
 class Levels(NamedTuple):
     """A column of levels, null where they are missing."""
@@ -62,7 +69,7 @@ class Passed(NamedTuple):
 
 
 # Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
-Column = NDArray[Any] | list[Any] | pl.Series | Lists | Texts | Levels | Values | Passed
+Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
 Rule = Callable[[normalization.Raw, str], pl.Series]
 
 

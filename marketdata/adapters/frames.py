@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters.frame import Column, Frame, Levels, Lists, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow, made
+from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow
 from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
@@ -37,13 +37,14 @@ S = TypeVar("S", bound=np.generic)
 
 
 class Rows(NamedTuple):
-    """Level rows in tidy order: an entry a row, their levels, and both sides of each snapshot.
+    """Level rows in tidy order: an entry a row, their levels, and times and both sides of the snapshots.
 
     In the sides the marker row of an empty one is a level.
     """
 
     entries: Columns
     levels: LevelRows
+    ts: Ints
     bids: Side
     asks: Side
 
@@ -112,9 +113,9 @@ def with_values(frame: Frame, entries: Columns, values: Sequence[str]) -> Series
 def books(frame: Frame, *, whole: bool = True) -> Books:
     """An entry for each snapshot of level rows, nested books or bbo; all levels checked, or the best two."""
     if frame.kind == "books":
-        entries, _, bids, asks = level_rows(frame, whole=whole)
+        entries, _, ts, bids, asks = level_rows(frame, whole=whole)
         starts = bids.begins
-        bounds, ts = np.searchsorted(starts, entries.bounds), entries.ts[starts]
+        bounds = np.searchsorted(starts, entries.bounds)
         return Books(
             entries.tokens,
             bounds,
@@ -153,7 +154,7 @@ def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = No
     if sides is None:
         new = ~order.same_as_before(*(ordered.comparable(c) for c in (*frame.keys, "ts", "side")))
         raise order.wrong_numbers(levels, new, ordered.missing_levels(), ordered.shown)
-    half, worse = order.wrong_rows(levels) if whole else order.wrong_tops(*sides)
+    half, worse = order.wrong_rows(levels) if whole else order.wrong_tops(*sides[1:])
     if len(half) or len(worse):
         raise order.wrong_levels(levels, half, worse, ordered.shown)
     return Rows(entries, levels, *sides)
@@ -330,7 +331,7 @@ def expanded(books: Books) -> Rows:
     levels, bids, asks = levels_of(books)
     edges = np.append(bids.begins, len(levels.ts))
     place = np.repeat(books.rows, np.diff(edges))
-    return Rows(Columns(books.tokens, edges[books.bounds], levels.ts, place=place), levels, bids, asks)
+    return Rows(Columns(books.tokens, edges[books.bounds], levels.ts, place=place), levels, books.ts, bids, asks)
 
 
 def levels_of(books: Books) -> tuple[LevelRows, Side, Side]:
@@ -410,11 +411,6 @@ def _at(values: NDArray[S], place: Ints | None) -> NDArray[S]:
 def times(ts: Ints) -> NDArray[np.datetime64]:
     """Microseconds as a column of times."""
     return np.asarray(ts, np.int64).view("M8[us]")
-
-
-def of_another(frame: Frame, name: str, rows: Ints) -> Column:
-    """Rows of a column of a frame that may be of another library."""
-    return made(name, Passed(frame, name, rows))
 
 
 def lists_are_tidy(frame: Frame, books: Books) -> bool:

@@ -116,8 +116,6 @@ class PandasFrame(Frame):
 def _column(name: str, column: Column, wanted: Any) -> Any:
     import pandas as pd
 
-    if isinstance(column, pl.Series):
-        return _of_polars(column, wanted)
     if isinstance(column, Passed):
         if not isinstance(column.frame, PandasFrame):
             return _of_polars(polars.made(name, column), wanted)
@@ -134,9 +132,7 @@ def _column(name: str, column: Column, wanted: Any) -> Any:
     if isinstance(column, list):
         if name not in TEXTS:
             return pd.array(column, dtype="str")
-        texts = sorted({text for text in column if text is not None})
-        place = {text: i for i, text in enumerate(texts)}
-        column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])
+        column = Texts.of(column)
     if isinstance(column, Texts):
         return _texts(*column, wanted)
     if isinstance(column, Values):
@@ -189,7 +185,7 @@ def _texts(codes: NDArray[np.integer], texts: list[str | None], wanted: Any) -> 
     import pandas as pd
 
     if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
-        return pd.Categorical.from_codes(codes, dtype=wanted, validate=False)
+        return pd.Categorical.from_codes(codes.copy(), dtype=wanted, validate=False)
     # Entries may be equal, missing or in no order, as those of tokens are.
     present = sorted({text for text in texts if text is not None})
     side = texts == [BID, ASK]

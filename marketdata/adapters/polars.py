@@ -89,11 +89,7 @@ class ArrowFrame(PolarsFrame):
 def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Series:
     """A column of polars; texts in the wanted type, if they can be of it."""
     if isinstance(column, list) and name in ID_COLUMNS:
-        texts = sorted({text for text in column if text is not None})
-        place = {text: i for i, text in enumerate(texts)}
-        column = Texts(np.array([place.get(text, -1) for text in column], np.int64), [*texts])
-    if isinstance(column, pl.Series):
-        return column if wanted is None else _as(column, wanted)
+        column = Texts.of(column)
     if isinstance(column, Passed):
         return _passed(column)
     if isinstance(column, Texts):
@@ -114,14 +110,6 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
         return (times.set(pl.Series(missing), None) if missing.any() else times).cast(pl.Datetime("us", "UTC"))
     # Most columns have no NaN, and to look costs less than the pass that makes nulls.
     return pl.Series(name, column, nan_to_null=column.dtype.kind == "f" and bool(np.isnan(column).any()))
-
-
-def _as(texts: pl.Series, wanted: pl.DataType) -> pl.Series:
-    """Texts in the type of a native column, if they can be of it."""
-    if isinstance(wanted, pl.Enum):
-        known = {*texts.cast(pl.String).drop_nulls().unique()} <= {*wanted.categories}
-        return texts.cast(pl.String).cast(wanted) if known else texts
-    return texts.cast(pl.String).cast(wanted) if wanted in (pl.String, pl.Categorical) else texts
 
 
 def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:

@@ -114,8 +114,8 @@ def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
     return same
 
 
-def snapshots(rows: LevelRows, groups: Ints) -> tuple[Side, Side] | None:
-    """Bids and asks of each snapshot of tokens that begin at ``groups``; None where rows are in no tidy order.
+def snapshots(rows: LevelRows, groups: Ints) -> tuple[Ints, Side, Side] | None:
+    """Time, bids and asks of each snapshot of tokens that begin at ``groups``; None where rows are in no tidy order.
 
     The marker row of an empty side is a level. Snapshots begin with their bids, be there any or none.
     """
@@ -136,7 +136,8 @@ def snapshots(rows: LevelRows, groups: Ints) -> tuple[Side, Side] | None:
     after = np.append(tops, len(rows.ts))[1:][opens]
     asks = np.where(is_ask[opens], starts, after) if is_ask[opens].any() else after
     ends = run_ends(starts, len(rows.ts))
-    return Side(starts, asks - starts, rows.price, rows.size), Side(asks, ends - asks, rows.price, rows.size)
+    levels = rows.price, rows.size
+    return times[opens], Side(starts, asks - starts, *levels), Side(asks, ends - asks, *levels)
 
 
 def _tops(rows: LevelRows) -> tuple[Ints, Ints, NDArray[np.bool_]] | None:

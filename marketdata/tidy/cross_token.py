@@ -44,7 +44,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 def _mirrored(frame: Frame, counts: Counts) -> Native:
     rows = frames.level_rows(frame)
     refuse_cents("price", rows.levels.price)
-    entries, levels = rules.complement(*rows, counts)
+    entries, levels = rules.complement(rows.entries, rows.levels, rows.bids, rows.asks, counts)
     return frames.to_frame(frame, entries, frames.level_values(levels), BOOKS)
 
 

@@ -116,7 +116,7 @@ def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
     """A snapshot of each token at each time of the grid; one that is missing is a marker row for each side."""
-    rows, levels, bids, asks = frames.level_rows(frame)
+    rows, levels, _, bids, asks = frames.level_rows(frame)
     starts = bids.begins
     entries, shown, observed = on_grid(rows.take(starts), grid, forward=fill == "forward")
     there = shown >= 0

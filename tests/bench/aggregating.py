@@ -18,6 +18,7 @@ import marketdata.polars
 from bench.made import books, prices
 from bench.measure import Table, compare, interleaved, peak_bytes, ratio
 from marketdata.adapters.dispatch import opened
+from marketdata.adapters.frame import Passed
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.tidy.frames import to_frame
 
@@ -119,7 +120,7 @@ def through_polars(frame: pd.DataFrame, line: Callable[[pl.DataFrame], pl.DataFr
     """A line of polars on a pandas frame, with the columns converted as verbs do."""
     own = opened(frame)
     table = line(pl.DataFrame([own.raw(c).alias(c) for c in own.names]))
-    out: pd.DataFrame = own.build({column.name: column for column in table}, table.height)
+    out: pd.DataFrame = own.build({c: Passed(opened(table), c, None) for c in table.columns}, table.height)
     return out
 
 
