@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters.frame import Column, Frame, Levels, Lists, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow
+from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow, made
 from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
@@ -411,6 +411,11 @@ def _at(values: NDArray[S], place: Ints | None) -> NDArray[S]:
 def times(ts: Ints) -> NDArray[np.datetime64]:
     """Microseconds as a column of times."""
     return np.asarray(ts, np.int64).view("M8[us]")
+
+
+def of_another(frame: Frame, name: str, rows: Ints) -> Passed:
+    """Rows of a column of a frame that may be of another library, in the type that polars has for it."""
+    return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))}), [name]), name, None)
 
 
 def lists_are_tidy(frame: Frame, books: Books) -> bool:

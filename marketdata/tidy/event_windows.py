@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import run, series_of
-from marketdata.adapters.frame import Column, Frame, Native, Passed
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
 from marketdata.points.order import distinct
@@ -109,6 +109,6 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
     offset = entries.ts[rows] - moment
     if width is not None:
         offset = offset // width.micros * width.micros
-    values: dict[str, Column] = {c: Passed(moments, c, at) for c in further}
+    values: dict[str, Column] = {c: frames.of_another(moments, c, at) for c in further}
     values |= {_MOMENT: frames.times(moment), _OFFSET: offset / SECOND}
     return frames.rows_to_frame(frame, entries.rows[rows], values)
