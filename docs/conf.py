@@ -6,7 +6,9 @@ test compares it with a new run.
 
 from __future__ import annotations
 
+import inspect
 import os
+import pydoc
 import re
 import shutil
 import subprocess
@@ -78,7 +80,9 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 # Pages without siblings have no section to navigate, and wide tables need the room.
-html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "analytics", "_made/call_map")}
+html_sidebars = {
+    name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "analytics", "_made/call_map")
+}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
@@ -167,6 +171,13 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
 _INTERNAL = ("decisions/", "_made/call_map", "_made/fault_matrix")
 
 
+def _plain_function(name: str) -> str:
+    """The page of a function as Markdown: its signature and docstring."""
+    one = pydoc.locate(name)
+    signature = inspect.signature(one) if callable(one) else ""
+    return f"# {name}\n\n```python\n{name}{signature}\n```\n\n{inspect.getdoc(one)}\n"
+
+
 def _plain_pages(app: Any, problem: Exception | None) -> None:
     """Every page as Markdown beside its HTML, and ``llms.txt``, the list of them with what each is about."""
     if problem is not None or app.builder.name != "html":
@@ -174,13 +185,14 @@ def _plain_pages(app: Any, problem: Exception | None) -> None:
     lines = [f"# {project}", "", "> Historical prediction-market data as tidy pandas and polars frames.", ""]
     for name in sorted(app.env.found_docs):
         source = Path(app.env.doc2path(name))
-        if source.suffix != ".md" or name.startswith(_INTERNAL):
+        if name.startswith(_INTERNAL) or source.suffix == ".ipynb":
             continue
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8") if source.suffix == ".md" else _plain_function(source.stem)
         copy = Path(app.outdir) / f"{name}.md"
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text, encoding="utf-8")
-        about = re.search(r"^# .*\n\n([A-Z][^\n]*(?:\n[^\n]+)*)", text, re.MULTILINE)
+        words = re.sub(r"^```.*?^```\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
+        about = re.search(r"^# .*\n\n([A-Z][^\n]*(?:\n[^\n]+)*)", words, re.MULTILINE)
         first = " ".join(about[1].split()).split(". ")[0].rstrip(".") if about else ""
         lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)" + (f": {first}" if first else ""))
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

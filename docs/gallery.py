@@ -56,7 +56,7 @@ def grid(source: str) -> str:
     cards, names = [], []
     for first, *_ in sections(source)[1]:
         names.append(f"_made/gallery/{first.name}")
-        about = " ".join(first.text.split()).split(". ")[0].rstrip(".")
+        about = re.split(r"[.;] ", " ".join(first.text.split()))[0].rstrip(".")
         cards.append(
             f":::{{grid-item-card}} {first.heading}\n:img-top: {names[-1]}_small.png\n"
             f":img-alt: {first.heading}, drawn\n:link: {names[-1]}\n:link-type: doc\n{about}.\n:::\n"
