@@ -272,23 +272,18 @@ class Scheduler:
 
 def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None:
     """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
-    todo, errors, lock = deque(calls), [], threading.Lock()
-    stop = Stop(STOP.get())
+    todo, errors, stop = iter(calls), list[BaseException](), Stop(STOP.get())
 
     def work() -> None:
         STOP.set(stop)
-        while not stop.is_set():
-            with lock:
-                if not todo:
-                    return
-                call = todo.popleft()
-            try:
+        try:
+            while not stop.is_set() and (call := next(todo, None)) is not None:
                 call()
-            except BaseException as error:
-                errors.append(error)
-                stop.set()
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
 
-    many = min(len(todo), worker_count(transport.pacer, transport.latency))
+    many = min(len(calls), worker_count(transport.pacer, transport.latency))
     threads: list[threading.Thread] = []
     try:
         threads += (start(work, THREAD) for _ in range(many))

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import DATE, MINUTE, START, Oracle, cut, expected, fetch, minutes, rows
 
+from marketdata.client import Client
 from marketdata.client.markets import Markets
 from marketdata.clock import Clock
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
@@ -631,6 +632,17 @@ def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: FaultServer,
     server.answer = answer
     came += fetch(transport, *caught.value.resume.windows)
     assert sorted(rows(came)) == expected(oracle.points)
+
+
+@pytest.mark.fault("P20")
+def test_some_tokens_of_a_wide_market_complete_no_range(server: FaultServer) -> None:
+    """Where a token of a wide market fails, no range is given out for writing as if the other tokens were all."""
+    _, answer = wide(500, lambda k: 7)
+    server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
+    got: list[Any] = []
+    with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):
+        got += client.iter_columns([("prices", "slug", minutes(500))])
+    assert got == []
 
 
 @pytest.mark.fault("N14")
