@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +26,6 @@ _RATE = 1_000_000  # requests a minute: no plan limits this service
 # Rows of a table.
 _ROWS = 12
 _DAY = Resolution.D1.micros
-_MOST_POINTS = 100_000  # more are cut to a week, so that the demo stays short
 _MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
 _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
@@ -135,9 +135,9 @@ def discover(client: Client, archive: Archive) -> Scope:
             _left_out(len(events) - 1, "further events")
             _left_out(len(listed) - len(shown) - len(wide), "markets without books")
             _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are requested token by token")
-            parts = {view: Part(shown, _last_week(view, stored[view], shown)) for view in VIEWS}
+            parts = {view: _last_week(view, stored[view], shown) for view in VIEWS}
             return Scope(f"event {slug}: {title}", parts, _first_pair(client, shown))
-    every = {view: _densest_week(view, markets) for view, markets in stored.items()}
+    every = {view: _last_week(view, markets, markets) for view, markets in stored.items()}
     counts = ", ".join(f"{len(part.markets)} with {view}" for view, part in every.items())
     most = max(every["books"].markets, key=lambda i: stored["books"][i].points)
     return Scope(f"every market that has data: {counts}", every, most)
@@ -230,31 +230,14 @@ def _days(stored: dict[str, Stored]) -> Range:
     return Range(start // _DAY * _DAY, -(-end // _DAY) * _DAY)
 
 
-def _densest_week(view: View, stored: dict[str, Stored]) -> Part:
-    """The markets and days with points, or of very many points the week with the most."""
-    whole, total = _days(stored), sum(one.points for one in stored.values())
-    if total <= _MOST_POINTS:
-        return Part(list(stored), whole)
-    weeks = [Range(start, start + 7 * _DAY) for start in range(whole.start, whole.end, _DAY)]
-    week = max(
-        weeks,
-        key=lambda week: sum(
-            one.points for one in stored.values() if week.start <= one.rng.start and one.rng.end <= week.end
-        ),
-    )
-    inside = [i for i, one in stored.items() if one.rng.start < week.end and week.start < one.rng.end]
-    part = Part(inside, week)
-    first, last = (f"{time:%Y-%m-%d}" for time in part.times)
-    print(f"  Left out: {view} before {first} and from {last} on; of {total:,} points a week is shown.")
-    _left_out(len(stored) - len(inside), f"markets without {view} in it")
-    return part
-
-
-def _last_week(view: View, stored: dict[str, Stored], markets: list[str]) -> Range:
-    """The last week in which any of the markets has data, in whole days."""
+def _last_week(view: View, stored: dict[str, Stored], markets: Collection[str]) -> Part:
+    """The last week of data of some markets, in whole days, and those that have any in it."""
     whole = _days({i: stored[i] for i in markets})
+    week = Range(max(whole.start, whole.end - 7 * _DAY), whole.end)
+    inside = [i for i in markets if stored[i].rng.end > week.start]
     _left_out((whole.end - whole.start) // _DAY - 7, f"days of {view}: only the last week is shown")
-    return Range(max(whole.start, whole.end - 7 * _DAY), whole.end)
+    _left_out(len(markets) - len(inside), f"markets without {view} in it")
+    return Part(inside, week)
 
 
 def _left_out(count: int, what: str) -> None:
