@@ -57,10 +57,19 @@ class ChartFigure(Figure):
 @contextmanager
 def style(theme: Theme) -> Iterator[None]:
     """Have figures that are made in the block look like ours."""
+    import matplotlib.pyplot as plt
+
+    # Loads the backend, which changes settings: the end of the block would take them back, and notebooks show nothing.
+    plt.draw_if_interactive()
+    with rc_context(_settings(theme)):
+        yield
+
+
+def _settings(theme: Theme) -> Any:
     sides = {f"{axis}tick.{name}": value for axis in "xy" for name, value in (
         ("color", theme.frame), ("labelcolor", theme.ink), ("labelsize", "small"), ("major.size", 3),
     )}  # fmt: skip
-    settings: Any = {
+    return sides | {
         "figure.facecolor": theme.ground,
         "figure.edgecolor": theme.ground,
         "axes.facecolor": theme.ground,
@@ -77,19 +86,18 @@ def style(theme: Theme) -> Iterator[None]:
         "legend.frameon": False,
         "legend.fontsize": "small",
     }
-    with rc_context(settings | sides):
-        yield
 
 
 def draw(chart: Chart) -> Axes | Figure:
     """Draw all panels on a new figure: a page that pyplot does not know, or one of pyplot, of which the first Axes."""
-    with style(chart.theme):
-        if chart.is_page:
+    if chart.is_page:
+        with rc_context(_settings(chart.theme)):
             page = ChartFigure(figsize=chart.size, layout="constrained")
             _fill_figure(page, chart)
             return page
-        import matplotlib.pyplot as plt
+    import matplotlib.pyplot as plt
 
+    with style(chart.theme):
         figure = plt.figure(figsize=chart.size, layout="constrained")
         return _fill_figure(figure, chart)[0] if len(chart.panels) > 1 else draw_on(figure.add_subplot(), chart)
 
