@@ -41,8 +41,9 @@ SCHEMA = pa.schema(
 )
 _KEY, _TIMES = ["view", "market_id"], ["start", "end", "fetched_at"]
 _ORDER = [*_KEY, "start", "seq", "commit"]
-# No records; times are microseconds.
-_NONE = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())).with_columns(pl.col(_TIMES).dt.epoch("us"))
+# No records; times are microseconds. Nothing is computed here: a process that is forked later cannot use the threads of
+# polars that would do it.
+_NONE = pl.DataFrame(schema={f.name: pl.String if pa.types.is_string(f.type) else pl.Int64 for f in SCHEMA})
 # Of format 1: a range without points had a state of its own, and counted the answers before.
 _EMPTY = "empty_observed"
 # From so many files on, in a folder or an object store, they are joined.
