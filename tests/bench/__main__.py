@@ -19,6 +19,7 @@ SECTIONS = (
     "covering",
     "fetching",
     "serving",
+    "days",
     "storing",
     "rebuilding",
     "many_markets",
