@@ -282,7 +282,7 @@ def test_a_point_without_neighbours_is_a_dot(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("chart", ["prices", "price_band"])
 def test_prices_are_spaced_by_log_odds(chart: str, backend: str) -> None:
-    """Ticks are probabilities as far apart as their log-odds; values beyond the ticks are within the chart."""
+    """Ticks are probabilities as far apart as their log-odds, from the least to the greatest price."""
     books = testing.books(buckets=3)
     frame = testing.prices().assign(price=[0.02, 0.5, 1.0] * 2) if chart == "prices" else books
     figure = getattr(plot, chart)(frame, log_odds=True, backend=backend)
