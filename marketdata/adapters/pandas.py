@@ -31,7 +31,7 @@ class PandasFrame(Frame):
         import pandas as pd
 
         column, rows = self.native[name], self.rows
-        if isinstance(column.dtype, pd.ArrowDtype | pd.StringDtype) and rows is not None:
+        if isinstance(column.dtype, pd.ArrowDtype) and rows is not None:
             whole = PandasFrame(self.native[[name]], [name]).raw(name)  # some types of Arrow have no gather
             return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
         column = column if rows is None else pd.Series(column.array.take(rows), copy=False)
