@@ -21,7 +21,7 @@ from marketdata.service.cache import ServedArchive
 from marketdata.service.listings import ListingQuery, Listings, Order, SortField
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
-from marketdata.service.responses import json_response
+from marketdata.service.responses import packed_response, to_json
 from marketdata.times import DAY, Range, parse_iso, parse_seconds
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -94,8 +94,8 @@ class RequestContext:
     accepted: str
 
     def json(self, body: object) -> Response:
-        """A response of a body, or of an object as JSON, compressed where that is worth it."""
-        return json_response(body, self.accepted)
+        """A response of an object as JSON, compressed where that is worth it."""
+        return packed_response(to_json(body), "application/json", self.accepted, {"Vary": "Accept-Encoding"})
 
 
 async def read_context(request: Request) -> RequestContext:

@@ -71,12 +71,18 @@ class Pages:
         self.coverage = CoverageCache(source)
         self.cache = ChunkCache(cache_bytes)
         # The pages of a pagination are of one market and one range.
-        self._market = lru_cache(CACHED)(lambda _, id_or_slug: source.find_market(id_or_slug))
+        self._market = lru_cache(CACHED)(lambda _, id_or_slug: self._find_market(id_or_slug))
         self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
 
-    def market(self, id_or_slug: str) -> dict[str, Any] | None:
-        """The record of a market, which is not to be changed."""
+    def market(self, id_or_slug: str) -> tuple[str, dict[str, str]]:
+        """The id of a market, and label to token id, which is not to be changed; HTTPException 404 without one."""
         return self._market(self._source.version("markets"), id_or_slug)
+
+    def _find_market(self, id_or_slug: str) -> tuple[str, dict[str, str]]:
+        record = self._source.find_market(id_or_slug)
+        if record is None:
+            raise errors.market_not_found(id_or_slug)
+        return str(record["id"]), labels_of(record)
 
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.

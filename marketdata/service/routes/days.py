@@ -12,10 +12,9 @@ from fastapi.responses import Response
 from marketdata.points.columns import Data, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.service import errors
 from marketdata.service.cache import CachedChunk
 from marketdata.service.dependencies import Context, IdOrSlug, read_context, read_time
-from marketdata.service.pagination import PageRows, ServedPage, labels_of
+from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.service.responses import (
     accepts_gzip,
     packed_response,
@@ -47,11 +46,8 @@ def get_day(
     start = read_time(date, "date")
     rng = Range(start, start + DAY)
     context.grant.plan.check(view, resolution, start, context.parts.clock())
-    source, record = context.parts.source, context.parts.pages.market(id_or_slug)
-    if record is None:
-        raise errors.market_not_found(id_or_slug)
-    market_id, tokens = str(record["id"]), labels_of(record) if VIEWS[view].has_tokens else {}
-    if len(tokens) * DAY // resolution.micros > MAX_POINTS:
+    source, (market_id, tokens) = context.parts.source, context.parts.pages.market(id_or_slug)
+    if VIEWS[view].has_tokens and len(tokens) * DAY // resolution.micros > MAX_POINTS:
         raise HTTPException(400, f"A day of this market has more than {MAX_POINTS} points; request its pages instead.")
     is_stream = ARROW_STREAM in request.headers.get("accept", "")
     headers = {"Vary": "Accept, Accept-Encoding"}

@@ -18,8 +18,8 @@ from marketdata.service.dependencies import (
     RequestContext,
     TokenId,
 )
-from marketdata.service.pagination import ServedPage, labels_of
-from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, json_response, points, points_by_label
+from marketdata.service.pagination import ServedPage
+from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, points, points_by_label
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
@@ -29,22 +29,19 @@ def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: Requ
     """Books, prices or metrics of a market; HTTPException 403, 404 or 400 (interface section 7)."""
     # On every page: a cursor carries no rights.
     context.grant.plan.check(view, query.resolution, query.range.start, context.parts.clock())
-    record = context.parts.pages.market(id_or_slug)
-    if record is None:
-        raise errors.market_not_found(id_or_slug)
-    market = {"market_id": str(record["id"]), "resolution": query.resolution}
+    market_id, tokens = context.parts.pages.market(id_or_slug)
+    market = {"market_id": market_id, "resolution": query.resolution}
     if not VIEWS[view].has_tokens:
-        page, metadata = _page(Subject(view, market["market_id"], None, query.resolution, 1), query, context.parts)
-        return json_response({**market, "data": points(page), "metadata": metadata}, context.accepted)
-    tokens = labels_of(record)
+        page, metadata = _page(Subject(view, market_id, None, query.resolution, 1), query, context.parts)
+        return context.json({**market, "data": points(page), "metadata": metadata})
     if len(tokens) > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
     if len(tokens) > query.limit:
         raise errors.limit_too_small(len(tokens))
-    subject = Subject(view, market["market_id"], None, query.resolution, len(tokens))
+    subject = Subject(view, market_id, None, query.resolution, len(tokens))
     page, metadata = _page(subject, query, context.parts)
     tokens, data = points_by_label(page, tokens)
-    return json_response({**market, "tokens": tokens, "data": data, "metadata": metadata}, context.accepted)
+    return context.json({**market, "tokens": tokens, "data": data, "metadata": metadata})
 
 
 def _token_page(view: View, token_id: str, query: HistoryQuery, context: RequestContext) -> Response:
@@ -56,7 +53,7 @@ def _token_page(view: View, token_id: str, query: HistoryQuery, context: Request
     token = {"market_id": str(found[0]["id"]), "token_id": token_id, "token_label": found[1]}
     page, metadata = _page(Subject(view, str(found[0]["id"]), token_id, query.resolution, 1), query, context.parts)
     body = {**token, "resolution": query.resolution, "data": points(page), "metadata": metadata}
-    return json_response(body, context.accepted)
+    return context.json(body)
 
 
 def _page(subject: Subject, query: HistoryQuery, parts: Parts) -> tuple[ServedPage, dict[str, Any]]:
