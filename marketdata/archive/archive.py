@@ -599,7 +599,7 @@ class Archive(Generic[Frame]):
         return query.stored_ranges(self._store.points[choice("view", view, VIEWS)], market_id, rng)
 
     def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
-        """A text that is another one once the points of a final range have changed; None if it is not final."""
+        """A text that changes with the points of a range [microseconds UTC]; None if it is not final; see `columns`."""
         store = self._store
         final = (r.range for r in store.coverage.records(view, market_id) if r.state == CoverageState.FINAL)
         if gaps(final, rng):
