@@ -19,7 +19,7 @@ from marketdata.archive.query import read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
-from marketdata.archive.storage.tables import LOG_FOLDER, Table, Version
+from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
@@ -83,22 +83,17 @@ def _batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
     """Join some files; 0 if another writer has replaced one of them, as its rows are newer."""
-    made: list[DataFile] = []
-    joined = 0
 
-    def make(version: Version) -> tuple[Sequence[DataFile], Sequence[DataFile]] | None:
-        nonlocal joined
-        joined = 0
-        if not set(batch) <= set(version.files):
-            return None
-        if not made:
-            rows = to_table(from_tables(view, [table.read(file) for file in batch]).sort())
-            made.extend(table.put(rows, level_weights(rows, view), COMPACT_EFFORT))
-        joined = len(batch) - len(made)
-        return made, batch
+    def is_there(version: Version) -> bool:
+        return set(batch) <= set(version.files)
 
-    table.plan(make, data_change=False)
-    return joined
+    if not is_there(table.version()):
+        return 0
+    rows = to_table(from_tables(view, [table.read(file) for file in batch]).sort())
+    with table.draft():
+        made = table.put(rows, level_weights(rows, view), COMPACT_EFFORT)
+        found = table.plan(lambda version: (made, batch) if is_there(version) else None, data_change=False)
+    return len(batch) - len(made) if set(made) <= set(found.files) else 0
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
@@ -278,16 +273,22 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
             damaged = True
     if not damaged:
         return
-    made: list[DataFile] = []
-    if name in store.points:
-        view = choice("view", name, VIEWS)
-        rows = to_table(from_tables(view, kept).sort())
-        made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
-    elif kept:
-        rows = pa.concat_tables(kept)
-        made = table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+
+    def make(version: Version) -> Plan | None:
+        made: list[DataFile] = []
+        if file not in version.files:
+            return None
+        if name in store.points:
+            view = choice("view", name, VIEWS)
+            rows = to_table(from_tables(view, kept).sort())
+            made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
+        elif kept:
+            rows = pa.concat_tables(kept)
+            made = table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+        return made, [file]
+
     with store.writer(name):
-        table.plan(lambda version: (made, [file]) if file in version.files else None)
+        table.plan(make)
 
 
 def _add_records(store: ArchiveStore, lost: Container[str]) -> None:

@@ -289,7 +289,6 @@ class ArchiveStore:
         table = self.points[view]
         self.fix_base(self.base)  # what cannot be recorded is not written
         table.create(self.metadata_of(self.base))
-        new = self._put(view, columns)
         parts = {market: np.sort(part.ts) for market, part in by_market(columns).items()}
         growth = 0
 
@@ -309,12 +308,10 @@ class ArchiveStore:
             joined = _small(table, version, drops, _row_bytes(columns))
             return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined], note_of(records)
 
-        try:
+        with table.draft():
+            new = self._put(view, columns)
             with self.writer(view):
                 table.plan(plan)
-                new = []
-        finally:
-            table.discard(new)
         return growth
 
     def record(self, view: View, make: Callable[[Version], Mapping[str, Sequence[CoverageRecord]]]) -> None:
@@ -330,15 +327,11 @@ class ArchiveStore:
     def _put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, some at a time: their rows take as much memory again."""
         table, new = self.points[view], list[DataFile]()
-        try:
-            for part in _portions(columns):
-                rows = to_table(part)
-                known = set(table.version().schema.names)
-                table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
-                new += table.put(rows, level_weights(rows, view))
-        except BaseException:
-            table.discard(new)
-            raise
+        for part in _portions(columns):
+            rows = to_table(part)
+            known = set(table.version().schema.names)
+            table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
+            new += table.put(rows, level_weights(rows, view))
         return new
 
     def _changes(
@@ -368,18 +361,14 @@ class ArchiveStore:
     def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
         """New files of the rows that stay of others, some at a time."""
         out, batch = list[DataFile](), list[pa.Table]()
-        try:
-            for n, part in enumerate(parts):
-                batch.append(part)
-                if n + 1 < len(parts) and sum(some.nbytes for some in batch) < _BATCH_BYTES:
-                    continue
-                rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
-                if rows.num_rows:
-                    out += self.points[view].put(rows, level_weights(rows, view))
-                batch = []
-        except BaseException:
-            self.points[view].discard(out)
-            raise
+        for n, part in enumerate(parts):
+            batch.append(part)
+            if n + 1 < len(parts) and sum(some.nbytes for some in batch) < _BATCH_BYTES:
+                continue
+            rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
+            if rows.num_rows:
+                out += self.points[view].put(rows, level_weights(rows, view))
+            batch = []
         return out
 
 

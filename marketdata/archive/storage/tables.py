@@ -94,6 +94,13 @@ class Version:
         return hashlib.blake2b("\n".join(lines).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
+class _Written(threading.local):
+    """The files that a thread has written and not committed."""
+
+    def __init__(self) -> None:
+        self.files: set[DataFile] = set()
+
+
 class Table:
     """A Delta table that is created by the first write.
 
@@ -132,6 +139,7 @@ class Table:
         # In how many `steady` blocks it is, and whether the newest version was looked for in them.
         self._steady, self._looked = 0, False
         self._lock = threading.RLock()
+        self._drafts = _Written()
         # Files of commits in an object store that may be made, or may yet be made.
         self._offered: set[str] = set()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
@@ -461,6 +469,7 @@ class Table:
                 if found.get(_COMMIT) != identity:
                     return None
             self._offered -= mine
+            self._drafts.files.difference_update(adds)
             self._flush(after.number)
             # The handle follows when it is needed again.
             self._version = after
@@ -486,58 +495,51 @@ class Table:
     ) -> Version:
         """Commit the plan of ``make`` for the newest version, made again whenever another commit came first.
 
-        ``make`` returns (new files, files to drop, a note), or None for nothing to do; new files of a refused plan are
-        deleted unless the next plan has them. Returns the version committed, or the newest; ArchiveBusyError if others
-        keep committing.
+        ``make`` returns (new files, files to drop, a note), or None for nothing to do. Returns the version committed,
+        or the newest; ArchiveBusyError if others keep committing.
         """
         self.create()
-        tried: Sequence[DataFile] = ()
-        try:
-            for attempt in range(_TRIES):
+        for attempt in range(_TRIES):
+            with self.draft():
                 version = self.version()
                 wanted = make(version)
-                adds = () if wanted is None else wanted[0]
-                self.discard([f for f in tried if f not in adds])
-                tried = adds
-                if wanted is None:
-                    return version
-                done = self.commit(version, *wanted, data_change=data_change)
+                done = version if wanted is None else self.commit(version, *wanted, data_change=data_change)
                 if done is not None:
-                    tried = ()
                     return done
-                self._looked = False
-                # The loser waits, longer each time, so that all get their turn.
-                time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
-        finally:
-            self.discard(tried)
+            self._looked = False
+            # The loser waits, longer each time, so that all get their turn.
+            time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
 
-    def discard(self, files: Sequence[DataFile]) -> None:
-        """Delete files of a refused commit, but none that the newest version names or a lost commit may name."""
-        if not files:
-            return
+    @contextlib.contextmanager
+    def draft(self) -> Iterator[None]:
+        """Delete at its end what this thread has written in the block and not committed.
+
+        No file is deleted that the newest version names, or a commit whose answer was lost may name.
+        """
+        outside = frozenset(self._drafts.files)
         try:
-            named = {file.path for file in self.version().files} | self._offered
-        except Exception:
-            return
-        if self.damage is None:
-            for file in files:
-                if file.path not in named:
-                    self.store.delete(file.path)
+            yield
+        finally:
+            left = self._drafts.files - outside
+            self._drafts.files &= outside
+            # Where the version cannot be read the files stay, for `vacuum`.
+            with contextlib.suppress(Exception):
+                named = {file.path for file in self.version().files} | self._offered if left else set()
+                for file in left if self.damage is None else ():
+                    if file.path not in named:
+                        self.store.delete(file.path)
 
     def put(self, rows: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> list[DataFile]:
-        """Write rows to new files, for a commit to name; ``weights`` are level rows per row."""
+        """Write rows to new files, for a commit in the same `draft` to name; ``weights`` are level rows per row."""
         out: list[DataFile] = []
-        try:
-            with errors.writing(f"Writing to {self.uri}"):
-                for file, spans in write_rows(self.store, rows, weights, effort):
-                    out.append(file)
-                    self._remember(self._spans, file, spans)
-                if len(out) == 1 and rows.nbytes < _SMALL:
-                    self._remember(self._written, out[0], rows, _MANY)
-        except BaseException:
-            self.discard(out)
-            raise
+        with errors.writing(f"Writing to {self.uri}"):
+            for file, spans in write_rows(self.store, rows, weights, effort):
+                self._drafts.files.add(file)
+                out.append(file)
+                self._remember(self._spans, file, spans)
+            if len(out) == 1 and rows.nbytes < _SMALL:
+                self._remember(self._written, out[0], rows, _MANY)
         return out
 
     def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
