@@ -1007,12 +1007,9 @@ class Archive(Generic[Frame]):
         Examples
         --------
         >>> archive = md.simulate(events=1, days=1)
-        >>> (
-        ...     archive.compact() > 0,
-        ...     archive.vacuum(),
-        ...     len(archive.vacuum(retention_hours=0)) > 0,
-        ... )
-        (True, [], True)
+        >>> archive.add(prices=archive.prices(), replace=True)
+        >>> archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
+        ([], True)
         """
         return maintenance.vacuum(self._stored, retention_hours)
 

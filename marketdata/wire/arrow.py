@@ -58,8 +58,11 @@ def _names(columns: Data, attribute: str) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)
 
 
-def from_tables(view: View, tables: Iterable[pa.Table]) -> Data:
-    """Columns of the rows of all tables, one after the other, in their order."""
+def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool = False) -> Data:
+    """Columns of the rows of all tables, one after the other, in their order.
+
+    A further column that is null in every row is left out, as it is one of another market, unless all are of one.
+    """
     chunks = _joined([batch for table in tables for batch in table.to_batches() if batch.num_rows])
     if not chunks:
         return empty(view)
@@ -71,8 +74,7 @@ def from_tables(view: View, tables: Iterable[pa.Table]) -> Data:
         own = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
         values = {name: _values(chunks, name) for name in (*own, *names)}
-        # A further column of another market is null in every row of this one.
-        some = {name: column for name, column in values.items() if name in own or not np.isnan(column).all()}
+        some = {n: column for n, column in values.items() if of_one_market or n in own or not np.isnan(column).all()}
         out = Series((), np.zeros(1, np.int64), ts, some)
     return out.of_codes(tokens, codes)
 

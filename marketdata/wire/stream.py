@@ -33,7 +33,7 @@ def decode(view: View, body: bytes) -> Page:
         if (kind := table.schema.field("ts").type) != TS:
             raise ContractError(f"The Arrow stream has times of {kind} instead of {TS}.")
         top = reference_decoder.load(table.schema.metadata[_ENVELOPE])
-        columns = from_tables(view, [table])
+        columns = from_tables(view, [table], of_one_market=True)
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, ArchiveError) as problem:
         raise ContractError(f"The answer is no Arrow stream of {view}: {problem}") from None
     return page_of(columns, envelope_of(view, top), Counter())

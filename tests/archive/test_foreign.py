@@ -13,6 +13,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -53,6 +54,7 @@ def test_a_coverage_state_of_a_later_version_says_so(archive: Archive) -> None:
     from deltalake import DeltaTable, write_deltalake
 
     archive.add(books=rows())
+    ArchiveStore(archive.location, None).coverage.fold(["books"])
     table = f"{archive.location}/coverage"
     found = pa.table(DeltaTable(table).to_pyarrow_table())
     later = pa.array(["golden"] * found.num_rows)
