@@ -12,6 +12,8 @@ IDLE_SECONDS = 30.0
 STALL_SECONDS = 30.0
 GRACE_SECONDS = 10.0
 MAX_HEAD = 64 * 1024
+# Connections that wait to be accepted.
+BACKLOG = 2048
 # Bytes of answers that clients have not read yet, of all connections together; one answer of each connection.
 MAX_UNSENT = 64 * 2**20
 
@@ -34,11 +36,12 @@ class Connections:
 
     async def serve(self, end: asyncio.Event) -> None:
         """Answer until the event is set; then finish the answers in progress."""
-        accepting = asyncio.create_task(self._accept())
+        # One in each turn of the loop: a busy process leaves the next one to another. As many as before wait for it.
+        server = await asyncio.start_server(self._accept, sock=self._listener, limit=MAX_HEAD, backlog=1)
+        self._listener.listen(BACKLOG)
         await end.wait()
         self._ends = True
-        accepting.cancel()
-        self._listener.close()
+        server.close()
         for task in self._idle:
             assert task is not None
             task.cancel()
@@ -46,27 +49,12 @@ class Connections:
         for task in late:
             task.cancel()
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
-        while True:
-            # One in each turn of the loop: a busy process leaves the next one to another.
-            try:
-                accepted, _ = await loop.sock_accept(self._listener)
-            except OSError:
-                # Too many open files: until some are closed.
-                await asyncio.sleep(0.1)
-                continue
-            task = loop.create_task(self._connection(accepted))
-            self.open.add(task)
-            task.add_done_callback(self.open.discard)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._connection(reader, writer))
+        self.open.add(task)
+        task.add_done_callback(self.open.discard)
 
-    async def _connection(self, accepted: socket.socket) -> None:
-        try:
-            reader, writer = await asyncio.open_connection(sock=accepted, limit=MAX_HEAD)
-        except OSError:
-            accepted.close()
-            return
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         transport, goes_on, seconds = writer.transport, True, self.head_seconds
         address = (writer.get_extra_info("peername") or ("",))[0]
         try:

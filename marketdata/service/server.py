@@ -22,14 +22,13 @@ from marketdata.service.access import LOOPBACK_NAMES, Access
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES, ServedArchive
+from marketdata.service.connections import BACKLOG
 from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages, stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.workers import Worker, Workers
 
-# Connections that wait to be accepted.
-BACKLOG = 2048
 CURSOR_FILE = "_cursor.secret"
 # The parameter of mallopt in glibc.
 _M_MMAP_THRESHOLD = -3
