@@ -18,19 +18,22 @@ from typing import Any
 
 from marketdata.client.markets import Markets
 from marketdata.errors import (
+    AuthenticationError,
     BadRequestError,
     ContractError,
     MarketDataError,
     NetworkError,
     NotFoundError,
-    ParameterError,
     PayloadTooLargeError,
     PlanError,
+    RateLimitError,
+    RequestError,
 )
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.http.transport import Answer, Transport
+from marketdata.fetch.http.retry import RETRYABLE
+from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.http.workers import STOP, Stop, start
-from marketdata.fetch.reader import Fetched, collected
+from marketdata.fetch.reader import Fetched, Reader, collected
 from marketdata.fetch.scheduler import THREAD, Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.resolution import Resolution
@@ -41,14 +44,14 @@ from marketdata.wire.models import ARROW_STREAM
 _AT_ONCE = 4
 # So many days are worth a request that shows whether they are offered.
 _WORTH_ASKING = 4
-_REFUSED = (ContractError, BadRequestError, ParameterError, PlanError, NotFoundError, PayloadTooLargeError)
 
 
 class Days:
     """Whether and where a service offers days."""
 
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
+    def __init__(self, reader: Reader) -> None:
+        self.transport = reader.transport
+        self._reader = reader
         # Markets whose days are refused, such as too long ones; None: all of them.
         self._refused: set[str | None] = set() if importlib.util.find_spec("pyarrow") else {None}
 
@@ -74,25 +77,33 @@ class Days:
         segments, params = (day.id, day.view, to_text(day.rng.start)[:10]), {"resolution": str(day.resolution)}
         how: dict[str, Any] = {"stop": stop, "counts": report, "root": "/days", "accept": ARROW_STREAM}
         try:
-            fetched: Fetched = self.transport.get(segments, params, partial(_read, day), **how)
-        except _REFUSED as error:
+            fetched: Fetched = self.transport.get(segments, params, partial(self._read, day), **how)
+        except (AuthenticationError, RateLimitError):
+            raise  # pages would be answered so too
+        except (ContractError, RequestError, NetworkError) as error:
+            may_pass = error.status in RETRYABLE if isinstance(error, RequestError) else isinstance(error, NetworkError)
             is_about_market = isinstance(error, NotFoundError) and day.id in error.detail
-            if isinstance(error, BadRequestError | PayloadTooLargeError):
+            if stop.is_set():
+                raise
+            if may_pass or isinstance(error, BadRequestError):
                 self._refused.add(day.id)
             elif not isinstance(error, PlanError) and not is_about_market:
                 self._refused.add(None)
+            # A proxy may cut each answer that is as long as a day: a resume requests pages.
+            if may_pass and not isinstance(error, PayloadTooLargeError):
+                raise
             return None
         return fetched
 
+    def _read(self, day: Window, answer: Answer) -> Fetched:
+        from marketdata.wire.stream import decode
 
-def _read(day: Window, answer: Answer) -> Fetched:
-    from marketdata.wire.stream import decode
-
-    page = decode(day.view, answer.body)
-    fetched = collected(day, [page], answer.date)
-    if page.resolution != day.resolution or len(fetched.columns) != page.count:
-        raise ContractError(f"{day}: the answer has other points than those of the day, each once.")
-    return fetched
+        page = decode(day.view, answer.body)
+        self._reader.check(day, page)
+        fetched = collected(day, [page], answer.date)
+        if len(fetched.columns) != page.count:
+            raise ContractError(f"{day}: the answer has other points than those of the day, each once.")
+        return fetched
 
 
 def whole_days(window: Window) -> Range | None:

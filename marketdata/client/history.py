@@ -60,7 +60,7 @@ class History:
         self.markets = Markets(transport)
         self._options = options
         self._reader = Reader(transport)
-        self._days = Days(transport)
+        self._days = Days(self._reader)
 
     def fetch(
         self, windows: Sequence[Window], report: Report | None, *, in_order: bool = False, buffer: int | None = None

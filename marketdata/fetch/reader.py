@@ -197,11 +197,8 @@ class Reader:
             return self._follow(part, report, stop)
         return collected(window, part.pages, part.date)
 
-    def _page(self, part: Part, window: Window, miscounted: list[Data], answer: Answer) -> Page:
-        """The page of an answer; ContractError if it is invalid, or about something else than the pages before."""
-        before = miscounted.pop() if miscounted else None
-        page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
-        self.transport.check_cursor(page.next_cursor)
+    def check(self, window: Window, page: Page) -> None:
+        """ContractError for an answer about something else than was requested, or than the answers before."""
         if page.resolution != window.resolution:
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
         known = self._markets.setdefault((window.kind, window.id), page.market_id)
@@ -213,6 +210,13 @@ class Reader:
                 raise ContractError(f"{window}: token {label!r} was {tokens[label]!r} and is now {token!r}.")
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
+
+    def _page(self, part: Part, window: Window, miscounted: list[Data], answer: Answer) -> Page:
+        """The page of an answer; ContractError if it is invalid; see `check`."""
+        before = miscounted.pop() if miscounted else None
+        page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
+        self.transport.check_cursor(page.next_cursor)
+        self.check(window, page)
         if page.count not in (page.points, len(np.unique(page.columns.ts))):
             # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
             if not self._counts_otherwise and (before is None or not same(before, page.columns)):

@@ -26,7 +26,7 @@ def encode(columns: Data, envelope: bytes) -> bytes:
 
 
 def decode(view: View, body: bytes) -> Page:
-    """A stream as one page; ContractError if it is damaged or has other columns."""
+    """A stream as one page; ContractError if it is damaged, or has other columns or tokens."""
     try:
         table = pa.ipc.open_stream(body).read_all()
         table.validate(full=True)
@@ -36,4 +36,8 @@ def decode(view: View, body: bytes) -> Page:
         columns = from_tables(view, [table], of_one_market=True)
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, ArchiveError) as problem:
         raise ContractError(f"The answer is no Arrow stream of {view}: {problem}") from None
-    return page_of(columns, envelope_of(view, top), Counter())
+    page = page_of(columns, envelope_of(view, top), Counter())
+    for token in page.columns.tokens:
+        if (token.market_id, token.token_id) != (page.market_id, page.labels.get(token.token_label or "")):
+            raise ContractError(f"The Arrow stream has rows of {token}, which is not what its schema is about.")
+    return page

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 import requests
 from client.test_house import MARKET, fill
@@ -147,11 +148,13 @@ def test_another_implementation_sees_no_request_for_days() -> None:
     "broken",
     [
         lambda _: refuse(404, "Not Found"),
+        lambda _: refuse(405, "Method Not Allowed"),
+        lambda _: refuse(501, "Not Implemented"),
         lambda act: Act(act.status, act.body[:-100], act.headers),
         lambda act: Act(act.status, b"{}", act.headers),
         lambda act: Act(act.status, b"", act.headers),
     ],
-    ids=["not passed on", "cut", "json", "empty"],
+    ids=["not passed on", "not allowed", "not implemented", "cut", "json", "empty"],
 )
 def test_days_that_cannot_be_had_come_as_pages(front: tuple[Front, FaultServer], week: Any, broken: Any) -> None:
     """A proxy that does not pass days on, or damages them, costs a few requests, and later fetches none."""
@@ -178,6 +181,58 @@ def test_days_with_other_points_are_refused(front: tuple[Front, FaultServer], we
     client.usage()
     with no_waiting():
         assert_frame_equal(client.books(week[1], *WEEK), by_pages(week))
+
+
+@pytest.mark.parametrize("column", ["market_id", "token_id", "token_label"])
+def test_rows_of_other_tokens_are_refused(front: tuple[Front, FaultServer], week: tuple[Any, str], column: str) -> None:
+    """An answer whose rows are not those of the market that it names is not taken."""
+
+    def renamed(act: Act) -> Act:
+        table = pa.ipc.open_stream(act.body).read_all()
+        changed = table.set_column(table.column_names.index(column), column, pa.array(["7"] * len(table)))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, changed.schema) as writer:
+            writer.write_table(changed)
+        return Act(act.status, sink.getvalue().to_pybytes(), act.headers)
+
+    front[0].days = renamed
+    client = client_of(front[1].base_url, week)
+    client.usage()
+    with no_waiting():
+        assert_frame_equal(client.books(week[1], *WEEK), by_pages(week))
+
+
+def test_days_of_another_market_are_refused(front: tuple[Front, FaultServer], week: tuple[Any, str]) -> None:
+    """A day of another market than that of the pages before, as a cache in between may give, is not taken."""
+    passing, server = front
+    headers = {"X-API-Key": week[0].api_key, "Accept": "application/vnd.apache.arrow.stream"}
+    client = client_of(server.base_url, week)
+    other = next(slug for slug in client.markets()["slug"] if slug != week[1])
+
+    def of_another(act: Act) -> Act:
+        path = passing.asked_days[-1].replace(week[1], other)
+        found = requests.get(week[0].base_url + path + "?resolution=1m", headers=headers, timeout=20)
+        return Act(found.status_code, found.content, act.headers)
+
+    passing.days = of_another
+    client.books(week[1], "2025-12-28", "2025-12-28T01:00")
+    with no_waiting():
+        assert_frame_equal(client.books(week[1], *WEEK), by_pages(week))
+    assert passing.asked_days
+
+
+def test_days_that_are_cut_each_time_are_resumed_as_pages(front: tuple[Front, FaultServer], week: Any) -> None:
+    """A proxy that ends long answers does so again: the error names it, and the rest comes by pages."""
+    passing, server = front
+    passing.days = lambda act: replace(act, limit_data=len(act.body) // 2)
+    client = client_of(server.base_url, week)
+    client.usage()
+    with no_waiting():
+        with pytest.raises(md.NetworkError, match="The answer was cut") as caught:
+            client.books(week[1], *WEEK)
+        both = pl.concat([caught.value.partial, client.resume(caught.value.resume)])
+    keys = ["ts", "token_id", "side", "level"]
+    assert_frame_equal(both.sort(keys), by_pages(week).sort(keys))
 
 
 def test_a_market_of_few_points_comes_as_pages() -> None:
