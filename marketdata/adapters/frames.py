@@ -222,7 +222,7 @@ def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) 
     more = [frame.integers("side"), _nulls_last(frame)] if "level" in keys else []
     place = order.sorted_by(*ids, frame.times("ts"), *more)
     ordered = frame.take(place)
-    entries = _entries(ordered, strictly=False)
+    entries = _tokens(ordered, _groups(ordered))
     assert entries is not None
     kept = _kept(ordered, keys, values) if keys else np.arange(len(place))
     if len(kept) < len(place):
@@ -249,11 +249,11 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
     return starts[first], np.repeat(which, run_ends(starts, len(frame)) - starts)
 
 
-def ranks(frame: Frame, name: str) -> Ints:
+def ranks(frame: Frame, name: str) -> NDArray[np.integer]:
     """Integers in the order of the texts of an id, a missing one last."""
     first, which = order.distinct(frame.integers(name))
     texts = frame.texts(name, first)
-    rank = np.empty(len(texts), np.int64)
+    rank = np.empty(len(texts), np.min_scalar_type(len(texts)))
     rank[sorted(range(len(texts)), key=lambda i: (texts[i] is None, texts[i] or ""))] = np.arange(len(texts))
     return rank[which]
 

@@ -17,6 +17,8 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import NotTidyError
+from marketdata.points.columns import Ints
+from marketdata.points.resample import run_ends
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.times import to_micros
 
@@ -103,12 +105,12 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
     if raw.dtype != wanted:
         if raw.dtype not in (pl.String, pl.Null) and not isinstance(raw.dtype, pl.Categorical | pl.Enum):
             raise NotTidyError(f"{name} contains {raw.dtype}, not text; it is {BID!r} or {ASK!r}.")
-        if isinstance(raw.dtype, pl.Categorical) and not raw.null_count():
+        if isinstance(raw.dtype, pl.String | pl.Categorical) and not raw.null_count():
             bid, ask = pl.Series([BID, ASK]).cast(raw.dtype).to_physical()
-            codes = raw.to_physical().to_numpy()
-            is_ask = codes == ask
-            if (is_ask | (codes == bid)).all():
-                return from_codes(is_ask.view(np.uint8), wanted)
+            whole = raw.to_physical()
+            is_ask = whole == ask
+            if (is_ask | (whole == bid)).all():
+                return from_codes(is_ask.cast(pl.UInt8), wanted)
         out = raw.cast(pl.String).cast(wanted) if raw.dtype == pl.Null else _cast(raw, wanted)
         if out.null_count() > raw.null_count():
             unknown = sorted({*raw.drop_nulls().cast(pl.String).unique()} - {BID, ASK})
@@ -211,15 +213,19 @@ INTEGERS: dict[str, Callable[[Raw, str], pl.Series]] = {
 
 def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
     """A cast of texts, unknown ones to null, once per run of equal ones: in most frames neighbours are of one token."""
-    runs = (raw if raw.dtype == pl.String else raw.to_physical()).rle().struct.unnest()
-    if 2 * runs.height > len(raw):
+    whole = raw.to_physical()
+    starts = np.append(0, whole.slice(1).ne_missing(whole.head(-1)).arg_true().to_numpy() + 1)
+    if 2 * len(starts) > len(raw):
         return raw.cast(dtype, strict=False)
-    lengths = runs["len"].to_numpy()
-    values = raw.gather(np.cumsum(lengths) - lengths).cast(dtype, strict=False)
-    codes = values.to_physical()
+    return of_runs(raw.gather(starts).cast(dtype, strict=False), starts, len(raw))
+
+
+def of_runs(values: pl.Series, starts: Ints, count: int) -> pl.Series:
+    """A series of ``count`` texts as categories, from those with which its runs start."""
+    lengths, codes = run_ends(starts, count) - starts, values.to_physical()
     if codes.null_count() or not hasattr(values.cat, "to"):  # polars 1 makes no categories of codes
-        return values.gather(np.repeat(np.arange(runs.height, dtype=np.uint32), lengths))
-    return from_codes(np.repeat(codes.to_numpy(), lengths), dtype)
+        return values.gather(np.repeat(np.arange(len(starts), dtype=np.uint32), lengths))
+    return from_codes(np.repeat(codes.to_numpy(), lengths), values.dtype)
 
 
 def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:

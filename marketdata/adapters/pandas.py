@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import polars
 from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import Raw, from_codes
+from marketdata.adapters.normalization import Raw, from_codes, of_runs
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID
@@ -52,7 +52,9 @@ class PandasFrame(Frame):
             import pyarrow as pa
 
             values = pa.chunked_array(array.__arrow_array__()) if len(array) else pa.array(array)
-            return polars.from_arrow(pa.table({name: values}))[name]
+            starts = _text_starts(values) if name in TEXTS else None
+            whole = polars.from_arrow(pa.table({name: values if starts is None else values.take(starts)}))[name]
+            return whole if starts is None else of_runs(whole.cast(pl.Categorical()), starts, len(values))
         if dtype.kind in "iufb":
             values = pl.Series(_plain(array.to_numpy(dtype=masked.numpy_dtype, na_value=0)))
             missing = pl.Series(np.asarray(array.isna()))
@@ -205,10 +207,9 @@ def _texts(codes: NDArray[np.integer], texts: list[str | None], wanted: Any) -> 
         starts = group_starts(codes)  # those of tokens come in long runs
         rows = np.repeat(lookup[codes[starts]], run_ends(starts, len(codes)) - starts)
         return pd.Categorical.from_codes(rows, dtype=wanted, validate=False)
-    values = np.array([*texts, None], dtype=object)[codes]
-    if isinstance(wanted, pd.ArrowDtype):
-        return pd.array(values, dtype=wanted)
-    return pd.Series(values, dtype=object if wanted.kind not in "OU" else wanted)
+    if isinstance(wanted, pd.ArrowDtype):  # some types of Arrow have no gather
+        return pd.array(np.array([*texts, None], dtype=object)[codes], dtype=wanted)
+    return pd.Series([*texts, None], dtype=object if wanted.kind not in "OU" else wanted).array.take(codes)
 
 
 def _categories(array: Any) -> Any:
@@ -231,6 +232,18 @@ def _categories(array: Any) -> Any:
     codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
     out = from_codes(codes, dtype)
     return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
+
+
+def _text_starts(values: Any) -> Ints | None:
+    """Where runs of equal texts of Arrow begin, which is cheaper to see there; None where most rows are one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(values) or values.null_count or values.type not in (pa.string(), pa.large_string()):
+        return None
+    changes = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
+    starts = np.append(0, np.flatnonzero(changes) + 1)
+    return starts if 2 * len(starts) <= len(values) else None
 
 
 @cache

@@ -81,14 +81,15 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
         falls = np.count_nonzero(found[1:] < found[:-1])
         if not falls:
             continue
-        if falls * _RUN < len(found):  # runs that rise are merged
+        if falls * _RUN < len(found) or found.dtype.itemsize <= _DIGIT // 8:  # merged, or counted
             at: Ints = np.argsort(found, kind="stable")
             order = at if order is None else order[at]
             continue
         found = found.astype(np.int64) - found.min()
         step = int(np.gcd.reduce(found[:: max(1, len(found) // 1000)]))
-        if step > 1 and not (found % step).any():
-            found //= step
+        if step > 1:
+            steps = found // step
+            found = steps if (steps * step == found).all() else found
         bits = int(found.max()).bit_length()
         if bits > 3 * _DIGIT:
             at = np.argsort(found, kind="stable")

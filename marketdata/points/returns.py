@@ -37,21 +37,22 @@ def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
 def returns(series: Series, value: str, how: How, width: BucketWidth | None = None) -> Floats:
     """Change from the entry before of the same token; with a width only from the bucket just before."""
     v = log_odds(series.values[value]) if how == "log_odds" else series.values[value]
-    before = np.empty(len(v))
-    before[1:] = v[:-1]
-    before[series.starts] = np.nan
-    if width is not None:
-        before[1:][np.diff(series.ts) != width.micros] = np.nan
+    before, now = v[:-1], v[1:]
+    out = np.full(len(v), np.nan)
+    move = out[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         if how == "simple":
-            move = v / before
+            np.divide(now, before, out=move)
             move -= 1
             move[before == 0] = np.nan
         elif how == "log":
-            move = np.where((before > 0) & (v > 0), np.log(v / before), np.nan)
+            np.log(now / before, out=move, where=(before > 0) & (now > 0))
         else:
-            move = v - before
-    return move
+            np.subtract(now, before, out=move)
+    out[series.starts] = np.nan
+    if width is not None:
+        move[np.diff(series.ts) != width.micros] = np.nan
+    return out
 
 
 def log_odds(p: Floats) -> Floats:

@@ -372,7 +372,7 @@ def _read(part: Native) -> tuple[Frame, Forecasts]:
     """The rows of `_small`."""
     frame = in_memory(part)
     group, *numbers = (frame.numbers(c) for c in _REST)
-    return frame, Forecasts(frames.ranks(frame, "market_id"), group.astype(np.int64), *numbers)
+    return frame, Forecasts(frames.ranks(frame, "market_id").astype(np.int64), group.astype(np.int64), *numbers)
 
 
 def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
