@@ -68,10 +68,10 @@ class Access:
             await refusal(exchange.scope, exchange.receive, exchange.send)
         except Exception:
             _log.exception("request %s failed", exchange.id)
-            if not exchange.messages:
-                failure = errors.response(500, errors.FAILED)
-                await failure(exchange.scope, exchange.receive, exchange.send)
+            exchange.messages.clear()
+            await errors.response(500, errors.FAILED)(exchange.scope, exchange.receive, exchange.send)
         if _access.isEnabledFor(logging.INFO):
+            grant = exchange.scope.get("state", {}).get("grant")
             # The query stays out: a key may be in it by mistake.
             _access.info(
                 "%s %s %d %.1f ms key=%s id=%s",
@@ -79,7 +79,7 @@ class Access:
                 errors.shown(exchange.path.decode("latin-1"), 400),
                 exchange.messages[0]["status"],
                 (time.perf_counter() - begun) * 1e3,
-                "-" if exchange.grant is None else exchange.grant.key_id,
+                "-" if grant is None else grant.key_id,
                 exchange.id,
             )
         # The date is that of the service's clock, not the machine's.
@@ -113,10 +113,11 @@ class Access:
                 # It may have been revoked meanwhile. A changed file is read beside the loop.
                 if self._keys.is_stale:
                     await asyncio.to_thread(self._keys.refresh)
-                exchange.grant = grant = self._keys.find(key) if key else None
+                grant = self._keys.find(key) if key else None
                 if grant is None:
                     wait = self._failed.wait(address) if given and given[0] else None
                     raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
+                exchange.scope["state"] = {"grant": grant}
                 wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
                 if wait is not None:
                     raise errors.rate_exceeded(wait)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
 from marketdata.service.cache import ServedArchive
@@ -44,8 +43,6 @@ def create_app(
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))
     app.add_exception_handler(RequestValidationError, _not_valid)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Exception, _failed)
     return app
 
 
@@ -57,13 +54,3 @@ async def _not_valid(_: Request, problem: Exception) -> Response:
         for error in problem.errors()
     ]
     return errors.response(422, found)
-
-
-async def _refused(_: Request, problem: Exception) -> Response:
-    assert isinstance(problem, HTTPException)
-    return errors.response(problem.status_code, problem.detail, problem.headers)
-
-
-async def _failed(_: Request, __: Exception) -> Response:
-    """500; the cause is only logged (see ``access``)."""
-    return errors.response(500, errors.FAILED)

@@ -131,9 +131,9 @@ class CachedChunk:
     def nbytes(self) -> int:
         """Memory with all texts, roughly [bytes]."""
         columns = self.columns
-        size = len(columns) * 48 + 2_000
+        size = len(columns) * 248 + 2_000
         if isinstance(columns, Books):
-            return size + int(columns.counts.sum()) * 32 + len(columns) * 200
+            return size + int(columns.counts.sum()) * 32
         return size + sum(v.nbytes for v in columns.values.values())
 
 
@@ -251,13 +251,20 @@ def _merged(spans: list[tuple[int, int]]) -> Intervals:
     return pairs[:, 0], pairs[:, 1]
 
 
-def chunk_ranges(stored: Sequence[Range], subject: Subject, start: int, end: int) -> Iterator[Range]:
-    """Grid cells of chunks that may have points of [start, end), in time order; ``stored`` is disjoint and sorted."""
+def chunk_ranges(stored: Sequence[Range], subject: Subject, rng: Range, start: int) -> Iterator[Range]:
+    """Chunks that may have points of a range from ``start`` on, in time order; ``stored`` is disjoint and sorted.
+
+    Cells of a grid, so that other ranges have the same; but one whose bucket the range cuts is cut too.
+    """
     length, width = subject.chunk_micros, subject.resolution.micros
     at = start // width * width
     for one in stored:
         at = max(at, one.start // width * width)
-        while at < min(one.end, end):
-            cell = at // length * length
-            yield Range(cell, cell + length)
-            at = cell + length
+        while at < min(one.end, rng.end):
+            begin = at // length * length
+            at = end = begin + length
+            if begin < rng.start < end and rng.start % width:
+                begin = rng.start
+            if begin < rng.end < end and rng.end % width:
+                end = rng.end
+            yield Range(begin, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -21,12 +22,14 @@ from marketdata.service.cache import ServedArchive
 from marketdata.service.listings import ListingQuery, Listings, Order, SortField
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
-from marketdata.service.responses import packed_response, to_json
+from marketdata.service.responses import accepts_gzip
 from marketdata.times import DAY, Range, parse_iso, parse_seconds
 from marketdata.wire.models import LARGEST_LIMIT
 
 # Points or records of a page by default, and characters of an id (interface 4.1).
 DEFAULT_LIMIT, MAX_ID = 100, 200
+# Bytes from which an answer is compressed: a shorter one fits a packet.
+GZIP_FROM = 1_000
 
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -87,15 +90,20 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The parts of the service, and the sender of a request and the encodings that it accepts."""
+    """The parts of the service, the sender of a request, and whether it accepts gzip."""
 
     parts: Parts
     grant: Grant
-    accepted: str
+    accepts_gzip: bool
 
-    def json(self, body: object) -> Response:
-        """A response of an object as JSON, compressed where that is worth it."""
-        return packed_response(to_json(body), "application/json", self.accepted, {"Vary": "Accept-Encoding"})
+    def respond(self, content: bytes, media_type: str = "application/json", **headers: str) -> Response:
+        """A response of bytes, compressed if that is accepted and worth it."""
+        headers = {"Vary": "Accept-Encoding", **headers}
+        if self.accepts_gzip and len(content) >= GZIP_FROM:
+            # Of the fastest level: a page of books is about a third as long.
+            packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+            content, headers["Content-Encoding"] = packer.compress(content) + packer.flush(), "gzip"
+        return Response(content, media_type=media_type, headers=headers)
 
 
 async def read_context(request: Request) -> RequestContext:
@@ -110,7 +118,8 @@ async def read_context(request: Request) -> RequestContext:
             raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
-    return RequestContext(request.app.state.parts, request.state.grant, request.headers.get("accept-encoding", ""))
+    accepted = accepts_gzip(request.headers.get("accept-encoding", ""))
+    return RequestContext(request.app.state.parts, request.state.grant, accepted)
 
 
 def _parameter_names(route: APIRoute) -> list[str]:

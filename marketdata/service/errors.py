@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -22,7 +21,7 @@ def shown(text: str, length: int = 200) -> str:
 
 def response(status: int, detail: object, headers: Mapping[str, str] | None = None) -> Response:
     """The response of an error."""
-    return Response(json.dumps({"detail": detail}), status, headers, "application/json")
+    return JSONResponse({"detail": detail}, status, headers)
 
 
 def market_not_found(id_or_slug: str) -> HTTPException:

@@ -12,8 +12,6 @@ from typing import Any
 import httptools
 from starlette.exceptions import HTTPException
 
-from marketdata.service.auth import Grant
-
 # Bytes of a URL; headers of a request, and their bytes; parameters of a query.
 MAX_URL = 8 * 1024
 MAX_HEADERS = 100
@@ -35,11 +33,11 @@ class Exchange:
     id: str
     method: str = "-"
     path: bytes = b"-"
-    query: bytes = b""
     headers: dict[bytes, list[bytes]] = field(default_factory=dict)
-    grant: Grant | None = None
     # Whether the connection is kept for another request.
     goes_on: bool = False
+    # The request for the application, and what it sends (ASGI).
+    scope: dict[str, Any] = field(default_factory=lambda: {"type": "http"})
     messages: list[Message] = field(default_factory=list)
     _url: bytes = b""
 
@@ -59,13 +57,24 @@ class Exchange:
             if _OTHER_METHOD.match(head):
                 raise HTTPException(405, "Method Not Allowed", {"Allow": "GET"}) from None
             raise HTTPException(400, "Invalid HTTP request received.") from None
-        self.method, self.path, self.query = parser.get_method().decode(), url.path or b"/", url.query or b""
+        self.method, self.path = parser.get_method().decode(), url.path or b"/"
+        self.scope |= {
+            "http_version": "1.1",
+            "method": self.method,
+            "scheme": "http",
+            # As it was sent: decoded, "a%2Fb" is "a/b".
+            "path": self.path.decode("latin-1"),
+            "raw_path": self.path,
+            "root_path": "",
+            "query_string": url.query or b"",
+            "headers": [(name, value) for name, values in self.headers.items() for value in values],
+        }
         # A body is never read: the connection ends instead.
         lengths = self.headers.get(b"content-length", ())
         has_body = b"transfer-encoding" in self.headers or any(length.strip(b"0") for length in lengths)
         asks_to_close = b"close" in b",".join(self.headers.get(b"connection", ())).lower()
         self.goes_on = parser.get_http_version() == "1.1" and not asks_to_close and not has_body
-        if self.query.count(b"&") >= MAX_PARAMETERS:
+        if self.scope["query_string"].count(b"&") >= MAX_PARAMETERS:
             raise HTTPException(400, f"The URL has more than {MAX_PARAMETERS} parameters.")
 
     def on_url(self, part: bytes) -> None:
@@ -75,23 +84,6 @@ class Exchange:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header (httptools); blanks around it are not part of its value (RFC 9110, 5.5)."""
         self.headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
-
-    @property
-    def scope(self) -> Message:
-        """The request for the application (ASGI)."""
-        return {
-            "type": "http",
-            "http_version": "1.1",
-            "method": self.method,
-            "scheme": "http",
-            # As it was sent: decoded, "a%2Fb" is "a/b".
-            "path": self.path.decode("latin-1"),
-            "raw_path": self.path,
-            "root_path": "",
-            "query_string": self.query,
-            "headers": [(name, value) for name, values in self.headers.items() for value in values],
-            "state": {"grant": self.grant},
-        }
 
     async def receive(self) -> Message:
         """No body (ASGI)."""

@@ -1,7 +1,7 @@
 """Pages of history, and the cursors that lead from one page to the next.
 
 A page has whole buckets, in time order, up to a number of points (token x bucket). A cursor has the start of the next
-bucket, so nothing is repeated or skipped while an archive grows. It is ``<key id>.<issued>.<position>.<signature>``,
+bucket, so nothing is repeated or skipped while an archive grows. It is ``<issued>.<position>.<signature>``,
 with a signature over view, market, resolution and range: with another request it is refused. It carries no rights.
 """
 
@@ -95,11 +95,11 @@ class Pages:
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = ServedPage(), 0, time.monotonic()
-        for seen, cell in enumerate(chunk_ranges(stored, subject, max(first, rng.start), rng.end)):
+        for seen, cell in enumerate(chunk_ranges(stored, subject, rng, max(first, rng.start))):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
-            chunk, was_read = self._chunk(subject, cell, rng, version)
+            chunk, was_read = self.cache.get((version, subject, cell), partial(self._read, subject, cell))
             reads += was_read and len(chunk.columns) > 0
             low, high = np.searchsorted(chunk.buckets, (first, rng.end)).tolist()
             edges = chunk.edges
@@ -116,13 +116,6 @@ class Pages:
                 page.position = first
                 return page
         return page
-
-    def _chunk(self, subject: Subject, cell: Range, rng: Range, version: int) -> tuple[CachedChunk, bool]:
-        """A chunk, from memory or read; one whose bucket the range cuts is read for this range alone."""
-        width = subject.resolution.micros
-        start = rng.start if cell.start < rng.start < cell.end and rng.start % width else cell.start
-        end = rng.end if cell.start < rng.end < cell.end and rng.end % width else cell.end
-        return self.cache.get((version, subject, start, end), partial(self._read, subject, Range(start, end)))
 
     def _read(self, subject: Subject, rng: Range) -> Data:
         return self._source.columns(subject.view, subject.market_id, rng, subject.resolution, subject.token_id)
@@ -146,44 +139,39 @@ def labels_of(market: dict[str, Any]) -> dict[str, str]:
 # How long a cursor is valid [s], and its characters.
 LIFETIME = 24 * 3600
 MAX_LENGTH = 512
-_SHAPE = re.compile(r"([0-9a-f]{8})\.([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)
+_SHAPE = re.compile(r"([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 Facts = Sequence[str | int | float | None]
 
 
 class Cursors:
-    """Issues and reads cursors: the first secret signs, all are accepted, for ``lifetime`` [seconds]."""
+    """Issues and reads cursors, signed with a secret, for ``lifetime`` [seconds]."""
 
-    def __init__(
-        self, secrets_: Sequence[bytes], *, lifetime: float = LIFETIME, clock: Callable[[], float] = time.time
-    ) -> None:
-        if not secrets_ or min(map(len, secrets_)) < 16:
+    def __init__(self, secret: bytes, *, lifetime: float = LIFETIME, clock: Callable[[], float] = time.time) -> None:
+        if len(secret) < 16:
             raise ConfigError("A cursor secret must have at least 16 bytes; `secrets.token_bytes(32)` makes one.")
-        self._secrets = {hashlib.sha256(b"id" + s).hexdigest()[:8]: s for s in secrets_}
-        self._first = next(iter(self._secrets))
+        self._secret = secret
         self._lifetime = lifetime
         self._clock = clock
 
     def give(self, facts: Facts, position: str) -> str:
         """A cursor for a position (a number or hexadecimal text) of the request with these facts."""
-        return self._sign(self._first, facts, f"{self._first}.{int(self._clock())}.{position}")
+        return self._sign(facts, f"{int(self._clock())}.{position}")
 
     def read(self, facts: Facts, cursor: str) -> str:
         """The position of a cursor issued for these facts; else, or if expired, HTTPException 400."""
         match = _SHAPE.fullmatch(cursor) if len(cursor) <= MAX_LENGTH else None
-        if match is None or match[1] not in self._secrets:
+        if match is None or self._clock() - int(match[1]) > self._lifetime:
             raise errors.invalid_cursor()
         # The whole text is compared, so that no other spelling of the same signature is valid.
-        expected = self._sign(match[1], facts, cursor.rpartition(".")[0])
+        expected = self._sign(facts, cursor.rpartition(".")[0])
         if not hmac.compare_digest(expected.encode(), cursor.encode()):
             raise errors.invalid_cursor()
-        if self._clock() - int(match[2]) > self._lifetime:
-            raise errors.invalid_cursor()
-        return match[3]
+        return match[2]
 
-    def _sign(self, key_id: str, facts: Facts, value: str) -> str:
+    def _sign(self, facts: Facts, value: str) -> str:
         salt = json.dumps(["marketdata cursor", *facts]).encode()
-        signer = Signer(self._secrets[key_id], salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
+        signer = Signer(self._secret, salt=salt, key_derivation="hmac", digest_method=hashlib.sha256)
         return signer.sign(value).decode()
 
 

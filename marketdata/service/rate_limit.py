@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import ipaddress
 import math
+import mmap
 import struct
 import threading
 import time
@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 # Requests are counted per minute [s].
 WINDOW = 60
@@ -30,35 +29,41 @@ class RateLimiter:
         self._clock = clock
         self._folder = folder
         self._lock = threading.Lock()
-        self._files: defaultdict[str, BinaryIO] = defaultdict(io.BytesIO)
+        self._rings: defaultdict[str, bytes | bytearray] = defaultdict(bytes)
 
     def wait(self, key_id: str, per_minute: int) -> int | None:
         """None if the request passes, else the whole seconds after which one does."""
-        with self._passed(key_id, per_minute) as passed:
-            now, first = self._clock(), passed.count - per_minute
-            if first < 0 or passed[first] < now - WINDOW:
-                passed.append(now)
+        with self._ring(key_id, per_minute) as ring:
+            now, count, size = self._clock(), int(ring[0]), len(ring) - 1
+            first = count - per_minute
+            if first < 0 or ring[1 + first % size] < now - WINDOW:
+                ring[1 + count % size], ring[0] = now, count + 1
                 return None
-            return math.floor(passed[first] + WINDOW - now) + 1
+            return math.floor(ring[1 + first % size] + WINDOW - now) + 1
 
     def left(self, key_id: str, per_minute: int) -> tuple[int, float]:
         """Requests that would pass now, and the seconds until one more does."""
-        with self._passed(key_id, per_minute) as passed:
-            now, count = self._clock(), passed.count
-            kept = range(max(0, count - passed.size), count)
-            first = kept.start + bisect_left(kept, now - WINDOW, key=passed.__getitem__)
+        with self._ring(key_id, per_minute) as ring:
+            now, count, size = self._clock(), int(ring[0]), len(ring) - 1
+            kept = range(max(0, count - size), count)
+            first = kept.start + bisect_left(kept, now - WINDOW, key=lambda number: ring[1 + number % size])
             if first == count:
                 return per_minute, 0.0
             # More than the plan allows have passed only if the plan was lowered meanwhile.
-            wait = passed[max(first, count - per_minute)] + WINDOW - now
+            wait = ring[1 + max(first, count - per_minute) % size] + WINDOW - now
             return max(0, per_minute - (count - first)), max(0.0, wait)
 
     @contextlib.contextmanager
-    def _passed(self, key_id: str, per_minute: int) -> Iterator[Passed]:
-        """The requests of a key, for no other thread or process at the same time."""
+    def _ring(self, key_id: str, size: int) -> Iterator[memoryview[float]]:
+        """How many requests of a key passed, and the times of the last ``size`` or more: number i is at 1 + i % size.
+
+        For no other thread or process at the same time.
+        """
         with self._lock:
             if self._folder is None:
-                yield Passed(self._files[key_id], per_minute)
+                if len(self._rings[key_id]) < (1 + size) * 8:
+                    self._rings[key_id] = bytearray(_enlarged(self._rings[key_id], size))
+                yield memoryview(self._rings[key_id]).cast("d")
                 return
             import fcntl
 
@@ -66,36 +71,19 @@ class RateLimiter:
             path.touch()
             with path.open("r+b", buffering=0) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-                yield Passed(file, per_minute)
+                if path.stat().st_size < (1 + size) * 8:
+                    fresh = _enlarged(file.read(), size)
+                    file.seek(0)
+                    file.write(fresh)
+                yield memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
 
 
-class Passed:
-    """The times of the last ``size`` requests that passed, in a file; the last of all is number ``count - 1``."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        file.seek(0)
-        self.count, self.size = struct.unpack("QQ", file.read(16) or bytes(16))
-        if self.size < size:
-            # The plan is new, or was raised.
-            kept = range(max(0, self.count - self.size), self.count)
-            times = [self[number] for number in kept]
-            self.count, self.size = kept.start, size
-            for at in times:
-                self.append(at)
-
-    def __getitem__(self, number: int) -> float:
-        self._file.seek(16 + number % self.size * 8)
-        found: float = struct.unpack("d", self._file.read(8))[0]
-        return found
-
-    def append(self, at: float) -> None:
-        """A request passed."""
-        self._file.seek(16 + self.count % self.size * 8)
-        self._file.write(struct.pack("d", at))
-        self.count += 1
-        self._file.seek(0)
-        self._file.write(struct.pack("QQ", self.count, self.size))
+def _enlarged(ring: bytes | bytearray, size: int) -> bytes:
+    """A ring for more times: the plan is new, or was raised."""
+    count, *times = memoryview(ring or bytes(8)).cast("d")
+    kept = range(max(0, int(count) - len(times)), int(count))
+    known = [times[number % len(times)] for number in kept]
+    return struct.pack(f"{1 + size}d", len(known), *known, *[0.0] * (size - len(known)))
 
 
 class FailedAttempts:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import orjson
-from fastapi.responses import Response
 
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books, Series, Token
 from marketdata.points.views import VIEWS
 from marketdata.service.cache import Index
 from marketdata.service.pagination import PageRows, ServedPage
 from marketdata.wire import models
-
-# Bytes from which an answer is compressed: a shorter one fits a packet.
-GZIP_FROM = 1_000
 
 Described = dict[int | str, dict[str, Any]]
 REFUSALS: Described = {
@@ -34,7 +29,7 @@ REFUSALS: Described = {
 }
 NOT_FOUND: Described = {404: {"model": models.ErrorResponse, "description": "Not found."}}
 PLAN_REFUSES: Described = {403: {"model": models.ErrorResponse, "description": "The plan does not allow it."}}
-_SNAPSHOT = b'{"t":'
+_POINT = b'{"t":'
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -80,31 +75,32 @@ def served_labels(found: Sequence[Token], tokens: dict[str, str]) -> tuple[list[
     return out, tokens
 
 
-def _points(part: PageRows, index: Index) -> list[Any]:
-    columns = part.chunk.columns
-    if isinstance(columns, Books):
-        return _books(part, columns, index)
-    field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
-    names = ("t", *(field_of.get(name, name) for name in columns.values))
-    rows = zip(_times(columns.ts[index]), *(v[index].tolist() for v in columns.values.values()), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _books(part: PageRows, columns: Books, index: Index) -> list[orjson.Fragment]:
-    """Snapshots as JSON, cached in the chunk."""
+def _points(part: PageRows, index: Index) -> list[orjson.Fragment]:
+    """Points as JSON, cached in the chunk."""
     texts, places = part.chunk.texts, index.tolist()
     fresh = [i for i in places if texts[i] is None]
     if fresh:
-        books = columns.take(np.array(fresh))
-        levels, ends = np.stack(books.levels(), axis=1), np.append(0, np.cumsum(books.counts)).tolist()
-        points = [
-            {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
-            for t, a, b, c in zip(_times(books.ts), ends[:-1:2], ends[1::2], ends[2::2], strict=True)
-        ]
-        # After a time there are numbers only, so a snapshot begins where these bytes are.
-        for i, text in zip(fresh, to_json(points)[1:-1].split(_SNAPSHOT)[1:], strict=True):
-            texts[i] = orjson.Fragment(_SNAPSHOT + text.removesuffix(b","))
+        columns = part.chunk.columns.take(np.array(fresh))
+        points = _books(columns) if isinstance(columns, Books) else _series(columns)
+        # After a time there are numbers only, so a point begins where these bytes are.
+        for i, text in zip(fresh, to_json(points)[1:-1].split(_POINT)[1:], strict=True):
+            texts[i] = orjson.Fragment(_POINT + text.removesuffix(b","))
     return [texts[i] for i in places]
+
+
+def _books(books: Books) -> list[Any]:
+    levels, ends = np.stack(books.levels(), axis=1), np.append(0, np.cumsum(books.counts)).tolist()
+    return [
+        {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
+        for t, a, b, c in zip(_times(books.ts), ends[:-1:2], ends[1::2], ends[2::2], strict=True)
+    ]
+
+
+def _series(columns: Series) -> list[Any]:
+    field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
+    names = ("t", *(field_of.get(name, name) for name in columns.values))
+    rows = zip(_times(columns.ts), *(values.tolist() for values in columns.values.values()), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _times(ts: Index) -> list[str]:
@@ -120,12 +116,3 @@ def accepts_gzip(accepted: str) -> bool:
         if name.strip() in {"gzip", "*"}:
             return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
     return False
-
-
-def packed_response(content: bytes, media_type: str, accepted: str, headers: dict[str, str]) -> Response:
-    """A response of bytes, compressed if ``accepted`` (Accept-Encoding) and worth it."""
-    if len(content) >= GZIP_FROM and accepts_gzip(accepted):
-        # Of the fastest level: a page of books is about a third as long.
-        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-        content, headers["Content-Encoding"] = packer.compress(content) + packer.flush(), "gzip"
-    return Response(content, media_type=media_type, headers=headers)

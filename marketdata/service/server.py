@@ -240,7 +240,7 @@ def build(
     ``when_warm`` is called once all for the first request is loaded.
     """
     rate_limiter, listings, pages = RateLimiter(folder), Listings(archive), Pages(archive, cache_bytes=cache_bytes)
-    cursors = Cursors([secret or _secret(archive)], clock=clock)
+    cursors = Cursors(secret or _secret(archive), clock=clock)
     app = create_app(archive, pages=pages, listings=listings, cursors=cursors, rate_limiter=rate_limiter, clock=clock)
 
     def warm() -> None:

@@ -80,7 +80,7 @@ def test_keys_that_are_not_good_get_one_answer(archive: MemoryArchive) -> None:
 def test_strange_keys_are_only_wrong(local: Service, key: bytes) -> None:
     """A key that is not ASCII, or long, is 401 and never 500."""
     status, _, body = raw(local.base_url, request("/v1/health", "X-API-Key: " + key.decode("latin-1")))
-    assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
+    assert (status, body) == (401, b'{"detail":"Invalid or expired API key."}')
 
 
 @pytest.mark.fault("S2")
@@ -252,7 +252,7 @@ def test_keys_and_plans_that_do_not_exist_are_named(key_file: KeyFile) -> None:
 def test_the_key_is_asked_first(local: Service, path: str, method: str) -> None:
     """Below /v1 everything without a key is 401, routes and methods that do not exist included."""
     status, _, body = raw(local.base_url, request(path, method=method))
-    assert (status, body) == (401, b'{"detail": "Invalid or expired API key."}')
+    assert (status, body) == (401, b'{"detail":"Invalid or expired API key."}')
 
 
 @pytest.mark.fault("S7")

@@ -140,7 +140,7 @@ def plainly_listed(markets: list[dict], query: ListingQuery, event_slug: str | N
 @given(found_records, queries, st.one_of(st.none(), texts))
 def test_a_listing_is_what_a_plain_loop_lists(markets: list[dict], query: ListingQuery, event_slug: str | None) -> None:
     """Filters, order and pages give what a loop over all records gives, whatever they hold."""
-    archive, cursors = MemoryArchive(), Cursors([b"0123456789abcdef"])
+    archive, cursors = MemoryArchive(), Cursors(b"0123456789abcdef")
     for i, market in enumerate(markets):
         archive.add_record("markets", id=f"{i:02}", tokens=[], **market)
     listings, got = Listings(archive), []

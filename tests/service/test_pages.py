@@ -111,9 +111,10 @@ def test_chunks_cover_what_is_covered(spans: list[tuple[int, int]], begin: int, 
     """The cells that are read hold every held minute of the range, rise, and each touches something held."""
     held = union(Range(a * MINUTE, (a + n) * MINUTE) for a, n in spans)
     subject = Subject("prices", "m", None, Resolution.M1, 1)
+    rng = Range(begin * MINUTE, (begin + length) * MINUTE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(cache.POINTS, "prices", 7)
-        cells = list(chunk_ranges(held, subject, begin * MINUTE, (begin + length) * MINUTE))
+        cells = list(chunk_ranges(held, subject, rng, rng.start))
     assert cells == sorted(set(cells))
     assert all(a.end <= b.start for a, b in itertools.pairwise(cells))
     minutes = {m for a, n in spans for m in range(a, a + n) if begin <= m < begin + length}

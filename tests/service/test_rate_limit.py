@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import logging
 import math
 import random
@@ -13,9 +12,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -326,21 +327,27 @@ def test_a_full_service_drops_the_newest_of_the_longest_queue() -> None:
 def test_a_refusal_costs_the_same_at_any_rate() -> None:
     """Of a window of 60,000 requests a refusal looks at one, and few are looked at for what is left."""
 
-    class Window(io.BytesIO):
+    class Looking(RateLimiter):
         looked = 0
 
-        def read(self, size: int | None = -1) -> bytes:
-            Window.looked += 1
-            return super().read(size)
+        @contextlib.contextmanager
+        def _ring(self, key_id: str, size: int) -> Iterator[Any]:
+            class Ring(list[float]):
+                def __getitem__(self, place: Any) -> Any:
+                    Looking.looked += 1
+                    return super().__getitem__(place)
 
-    limiter = RateLimiter(clock=Clock())
-    limiter._files["k"] = Window()
-    assert all(limiter.wait("k", 60_000) is None for _ in range(60_000))
-    Window.looked = 0
+            with super()._ring(key_id, size) as ring:
+                yield Ring(ring)
+
+    limiter = Looking(clock=Clock())
+    with RateLimiter._ring(limiter, "k", 60_000) as ring:
+        for place, value in enumerate([60_000.0, *[limiter._clock()] * 60_000]):
+            ring[place] = value
     assert limiter.wait("k", 60_000) == WINDOW + 1
-    assert Window.looked <= 4
+    assert Looking.looked <= 4
     assert limiter.left("k", 60_000) == (0, WINDOW)
-    assert Window.looked <= 30
+    assert Looking.looked <= 30
 
 
 @pytest.mark.fault("S30", "S32")

@@ -71,6 +71,8 @@ _NOTE = "marketdata.note"
 _NOTES = 64
 
 
+# Inode, size and time of change [ns] of the file of a commit.
+Mark = tuple[int, int, int]
 # New files, files to drop, and a note.
 Plan = tuple[Sequence["DataFile"], Sequence["DataFile"]] | tuple[Sequence["DataFile"], Sequence["DataFile"], str]
 
@@ -128,7 +130,7 @@ class Table:
         self._opened: Store | None = None
         self._handle: Any = None
         # The mark of the newest known commit.
-        self._seen: tuple[int, ...] | None = None
+        self._seen: Mark | None = None
         self._footers: OrderedDict[str, Footer] = OrderedDict()
         self._spans: OrderedDict[str, Spans] = OrderedDict()
         self._notes: OrderedDict[int, str] = OrderedDict()
@@ -168,20 +170,22 @@ class Table:
             if self.remote and self._steady and self._looked:
                 return self._version
             self._looked = True
-            opened = self._handle is None and self.damage is None
-            if opened:
+            compared = self._handle is None and self.damage is None
+            if compared:
                 self._open()
-            if not opened and self._follows():
-                if self.remote:
-                    self._update()
-                elif self._newest() != self._seen:
-                    self._compare()
+            elif self.remote and self._follows():
+                self._update()
             before = -2
             for _ in range(_MOST_READS):
-                if self.remote or not self._follows() or not self._moved():
+                newest, moved = self._look()
+                if not compared and newest != self._seen:
+                    self._compare()
+                elif moved:
+                    before = self._version.number
+                    self._update()
+                else:
                     return self._version
-                before = self._version.number
-                self._update()
+                compared = True
             if self._follows() and self._version.number == before:
                 raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
@@ -201,22 +205,25 @@ class Table:
     def _follows(self) -> bool:
         return self._handle is not None and self._as_of is None and self.damage is None
 
-    def _moved(self) -> bool:
-        """Whether there is a newer commit, even if a failing listing of the log leaves it out."""
-        return self._mark(f"{self._version.number + 1:020d}.json") is not None
+    def _look(self) -> tuple[Mark | None, bool]:
+        """The mark of the newest known commit, and whether there is a newer one, also one that no listing shows yet.
 
-    def _mark(self, name: str) -> tuple[int, ...] | None:
-        """What changes with a file of the log, or None without it."""
-        try:
-            found = os.stat(f"{self._log}/{name}")  # noqa: PTH116  called for each market of a read
-        except FileNotFoundError:
-            return None
-        except OSError as problem:
-            raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
-    def _newest(self) -> tuple[int, ...] | None:
-        return self._mark(f"{self._version.number:020d}.json")
+        The mark changes with the file, and is None without it.
+        """
+        if self.remote or not self._follows():
+            return self._seen, False
+        mark = None
+        for number in (self._version.number, self._version.number + 1):
+            try:
+                found = os.stat(f"{self._log}/{number:020d}.json")  # noqa: PTH116  called for each market of a read
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                raise errors.unavailable(f"The commit log of {self.uri}", problem) from problem
+            if number > self._version.number:
+                return mark, True
+            mark = found.st_ino, found.st_size, found.st_mtime_ns
+        return mark, False
 
     def _compare(self) -> None:
         """Read the log again, whose newest known commit was changed or removed; ArchiveError if it is another log.
@@ -313,7 +320,7 @@ class Table:
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
-        self._seen = self._newest()
+        self._seen = self._look()[0]
 
     def _is_whole(self, version: Version) -> bool:
         """Whether a version has the files that its last commit says; an object store keeps checksums of its own."""
@@ -473,7 +480,7 @@ class Table:
             self._flush(after.number)
             # The handle follows when it is needed again.
             self._version = after
-            self._seen = self._newest()
+            self._seen = self._look()[0]
             self._noted(after.number, note)
         # Not all tables of an archive at the same write.
         if (after.number + len(self.uri.rpartition("/")[2])) % self._interval == 0:

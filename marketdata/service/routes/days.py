@@ -15,14 +15,7 @@ from marketdata.resolution import Resolution
 from marketdata.service.cache import CachedChunk
 from marketdata.service.dependencies import Context, IdOrSlug, read_context, read_time
 from marketdata.service.pagination import PageRows, ServedPage
-from marketdata.service.responses import (
-    accepts_gzip,
-    packed_response,
-    points,
-    points_by_label,
-    served_labels,
-    to_json,
-)
+from marketdata.service.responses import points, points_by_label, served_labels, to_json
 from marketdata.times import DAY, Range
 from marketdata.wire import stream
 from marketdata.wire.models import ARROW_STREAM
@@ -53,7 +46,7 @@ def get_day(
     headers = {"Vary": "Accept, Accept-Encoding"}
     stamp = source.final_stamp(view, market_id, rng)
     if stamp is not None:
-        facts = [stamp, *tokens.items(), resolution.value, is_stream, accepts_gzip(context.accepted)]
+        facts = [stamp, *tokens.items(), resolution.value, is_stream, context.accepts_gzip]
         headers["ETag"] = f'"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"'
         headers["Cache-Control"] = "private, no-cache"
         known = request.headers.get("if-none-match", "").split(",")
@@ -66,13 +59,13 @@ def get_day(
         if VIEWS[view].has_tokens:
             columns, envelope["tokens"] = _labelled(columns, market_id, tokens)
         content = stream.encode(columns, to_json(envelope))
-        return packed_response(content, ARROW_STREAM, context.accepted, headers)
+        return context.respond(content, ARROW_STREAM, **headers)
     page = ServedPage([PageRows(CachedChunk(columns), np.arange(len(columns)))])
     if VIEWS[view].has_tokens:
         envelope["tokens"], envelope["data"] = points_by_label(page, tokens)
     else:
         envelope["data"] = points(page)
-    return packed_response(to_json(envelope), "application/json", context.accepted, headers)
+    return context.respond(to_json(envelope), **headers)
 
 
 def _labelled(columns: Data, market_id: str, tokens: dict[str, str]) -> tuple[Data, dict[str, str]]:

@@ -8,7 +8,7 @@ from marketdata.points.records import RecordKind
 from marketdata.service import errors
 from marketdata.service.dependencies import Context, IdOrSlug, ListingParameters, RequestContext
 from marketdata.service.listings import ListingQuery, Parent, detail
-from marketdata.service.responses import NOT_FOUND
+from marketdata.service.responses import NOT_FOUND, to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 
@@ -49,17 +49,17 @@ def get_market(id_or_slug: IdOrSlug, context: Context) -> Response:
     record = context.parts.source.find_market(id_or_slug)
     if record is None:
         raise errors.market_not_found(id_or_slug)
-    return context.json(detail(record))
+    return context.respond(to_json(detail(record)))
 
 
 @router.get("/tags", response_model=models.Tags)
 def list_tags(context: Context) -> Response:
     """Every tag in use."""
     tags = context.parts.listings.tags()
-    return context.json({"count": len(tags), "data": tags})
+    return context.respond(to_json({"count": len(tags), "data": tags}))
 
 
 def _listing(kind: RecordKind, query: ListingQuery, context: RequestContext, parent: Parent | None = None) -> Response:
     records, following = context.parts.listings.page(kind, query, context.parts.cursors, parent)
     metadata = {"count": len(records), "limit": query.limit, "next_cursor": following}
-    return context.json({"data": records, "metadata": metadata})
+    return context.respond(to_json({"data": records, "metadata": metadata}))

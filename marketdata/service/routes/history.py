@@ -19,7 +19,7 @@ from marketdata.service.dependencies import (
     TokenId,
 )
 from marketdata.service.pagination import ServedPage
-from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, points, points_by_label
+from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, points, points_by_label, to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
@@ -33,7 +33,7 @@ def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: Requ
     market = {"market_id": market_id, "resolution": query.resolution}
     if not VIEWS[view].has_tokens:
         page, metadata = _page(Subject(view, market_id, None, query.resolution, 1), query, context.parts)
-        return context.json({**market, "data": points(page), "metadata": metadata})
+        return context.respond(to_json({**market, "data": points(page), "metadata": metadata}))
     if len(tokens) > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
     if len(tokens) > query.limit:
@@ -41,7 +41,7 @@ def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: Requ
     subject = Subject(view, market_id, None, query.resolution, len(tokens))
     page, metadata = _page(subject, query, context.parts)
     tokens, data = points_by_label(page, tokens)
-    return context.json({**market, "tokens": tokens, "data": data, "metadata": metadata})
+    return context.respond(to_json({**market, "tokens": tokens, "data": data, "metadata": metadata}))
 
 
 def _token_page(view: View, token_id: str, query: HistoryQuery, context: RequestContext) -> Response:
@@ -53,7 +53,7 @@ def _token_page(view: View, token_id: str, query: HistoryQuery, context: Request
     token = {"market_id": str(found[0]["id"]), "token_id": token_id, "token_label": found[1]}
     page, metadata = _page(Subject(view, str(found[0]["id"]), token_id, query.resolution, 1), query, context.parts)
     body = {**token, "resolution": query.resolution, "data": points(page), "metadata": metadata}
-    return context.json(body)
+    return context.respond(to_json(body))
 
 
 def _page(subject: Subject, query: HistoryQuery, parts: Parts) -> tuple[ServedPage, dict[str, Any]]:

@@ -20,6 +20,7 @@ from marketdata.service.cache import Intervals
 from marketdata.service.dependencies import Context, ListingParameters, Parts, read_context
 from marketdata.service.listings import ListingQuery
 from marketdata.service.plans import AccessPlan
+from marketdata.service.responses import to_json
 from marketdata.times import to_text
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
@@ -61,7 +62,7 @@ def create_router(*, simulated: bool) -> APIRouter:
     @router.get("/coverage", dependencies=[Depends(read_context)])
     def get_coverage(query: ListingParameters, context: Context) -> Response:
         answer = covered(context.parts, query)
-        return context.json({"simulated": simulated, **answer, "plan": _shown(context.grant.plan)})
+        return context.respond(to_json({"simulated": simulated, **answer, "plan": _shown(context.grant.plan)}))
 
     return router
 

@@ -7,6 +7,7 @@ import datetime as dt
 from fastapi.responses import Response
 
 from marketdata.service.dependencies import Context
+from marketdata.service.responses import to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
 
@@ -17,7 +18,7 @@ router = v1_router("Utility")
 async def get_health(context: Context) -> Response:
     """Whether the service is up."""
     now = dt.datetime.fromtimestamp(context.parts.clock(), dt.UTC).isoformat().replace("+00:00", "Z")
-    return context.json({"status": "ok", "timestamp": now, "simulated": context.parts.simulated})
+    return context.respond(to_json({"status": "ok", "timestamp": now, "simulated": context.parts.simulated}))
 
 
 @router.get("/usage", response_model=models.Usage)
@@ -38,4 +39,4 @@ async def get_usage(context: Context) -> Response:
         "limits": limits,
         "reset_at": int(parts.clock() + seconds) + 1,
     }
-    return context.json(usage)
+    return context.respond(to_json(usage))
