@@ -125,6 +125,8 @@ class Client(Generic[Frame]):
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
+        if archive is not None and not hasattr(archive, "attach"):
+            raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
         self._transport = Transport(base_url, api_key, allow_insecure=allow_insecure)
         self._options = FetchOptions(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
         self._history = History(self._transport, self._options)

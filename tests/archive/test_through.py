@@ -146,3 +146,10 @@ def test_coverage_can_be_seen(archive: Archive) -> None:
     assert len(axes.patches) == archive.coverage().height == 2
     assert axes.get_title(loc="left") == "held"
     assert axes.get_title(loc="right") == ""
+
+
+def test_an_archive_that_is_none_is_refused_before_a_read(tmp_path: Path) -> None:
+    """A path in its place is an error of the argument, which says what to pass."""
+    not_one: Any = str(tmp_path)
+    with pytest.raises(md.ConfigError, match=r"is no archive; pass md.Archive"):
+        md.Client("http://127.0.0.1:9", "a-key-that-nobody-has", archive=not_one)
