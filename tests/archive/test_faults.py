@@ -345,7 +345,7 @@ def test_a_newer_format_is_not_written_to(filled: Archive) -> None:
     newer = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}
     (log / f"{version:020d}.json").write_text(json.dumps(newer) + "\n")
     fresh = Archive(filled.location, frame="polars")
-    with pytest.raises(ArchiveError):
+    with pytest.raises(ArchiveError, match="newer version of deltalake"):
         fresh.add(books=books(M, 300, 5))
     assert len(list(log.glob("*.json"))) == version + 1
 

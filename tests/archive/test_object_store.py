@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from archive.source import MARKETS, START, Source, points_of
 from archive.stutter import READS, WRITES, again, disturb, fill
@@ -21,7 +22,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from object_store import FAILURES, LOST, Bucket
 
 from marketdata.archive import Archive
-from marketdata.errors import ArchiveCorruptError, ArchiveError
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError
+from marketdata.wire.arrow import to_table
 
 pytest.importorskip("moto.server", reason="moto[server] gives the S3 server of this test")
 M, N = MARKETS
@@ -170,6 +172,26 @@ def stuttering(
 def test_a_request_that_fails_is_no_damage(object_store: Bucket, verb: str, step: int) -> None:
     """500, 503, 403 and an expired token of every n-th request: a typed error, old points or new, none given up."""
     assert stuttering(object_store, [verb], range(1, 1000, step))
+
+
+@pytest.mark.fault("AR38")
+def test_a_store_that_refuses_to_write_says_so(object_store: Bucket) -> None:
+    """Of a request to write that the store refuses (403) the error is that of a missing right, of others it is not."""
+    options = {**object_store.options, "max_retries": "0"}
+    archive = Archive("s3://history/refused", frame="polars", storage_options=options)
+    archive.add(prices=prices(M, 0, 5))
+    table, rows = archive._store.points["prices"], to_table(prices(M, 5, 5))
+    version = table.version()
+    writes: list[Callable[[], Any]] = [
+        lambda: table.put(rows, np.ones(rows.num_rows)), lambda: table.commit(version, [], [])
+    ]  # fmt: skip
+    for failure, error in ((FAILURES[0], ArchiveError), (FAILURES[2], ArchiveFullError)):
+        for write in writes:
+            object_store.tell(1, failure)
+            with pytest.raises(ArchiveError) as info:
+                write()
+            object_store.tell()
+            assert type(info.value) is error
 
 
 @pytest.mark.fault("AR45")

@@ -383,13 +383,15 @@ def test_a_journal_that_cannot_be_written_is_an_error_of_the_archive(archive: Ar
 
 
 def covered(archive: Archive[Any]) -> list[list[Any]]:
-    """Ranges of coverage as long as they go; a kill may leave two records of one range, one without a count."""
+    """Ranges of coverage as long as they go, with their numbers of points, which none is without after a kill."""
     out: list[list[Any]] = []
-    for market, state, start, end in archive.coverage().select("market_id", "state", "start", "end").rows():
+    columns = ("market_id", "state", "start", "end", "rows")
+    for market, state, start, end, rows in archive.coverage().select(columns).rows():
+        assert rows is not None
         if out and out[-1][:2] == [market, state] and out[-1][3] == start:
-            out[-1][3] = end
+            out[-1][3:] = end, out[-1][4] + rows
         else:
-            out.append([market, state, start, end])
+            out.append([market, state, start, end, rows])
     return out
 
 

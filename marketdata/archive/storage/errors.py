@@ -17,30 +17,39 @@ _DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 _OS_ERROR = re.compile(r"os error (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
-_NO_RIGHT_WORDS = ("accessdenied", "access denied", "403 forbidden", "permissiondenied")
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
 
 
 def errno_of(problem: BaseException) -> int | None:
-    """The error number of the operating system, also from the message of a library."""
+    """The error number: the system's, EACCES of a request refused with 403, EPROTONOSUPPORT of a newer table."""
+    from deltalake.exceptions import DeltaProtocolError
+
+    if isinstance(problem, FileNotFoundError):
+        return errno.ENOENT
+    if isinstance(problem, DeltaProtocolError):
+        return errno.EPROTONOSUPPORT
     code = getattr(problem, "errno", None)
     if isinstance(code, int):
         return code
-    found = _OS_ERROR.search(str(problem))
-    return int(found[1]) if found else None
+    # The only words that are read. For a full disk, a missing right, 403 and a newer table alike deltalake raises an
+    # OSError without a number or a DeltaError without a class of its own: only the message has the number.
+    text = str(problem)
+    found = _OS_ERROR.search(text)
+    if found:
+        return int(found[1])
+    if text.startswith("Kernel error: Unsupported"):
+        return errno.EPROTONOSUPPORT
+    return errno.EACCES if "403 Forbidden" in text else None
 
 
 def is_missing(problem: BaseException) -> bool:
     """Whether the storage says that this file or object does not exist."""
-    return isinstance(problem, FileNotFoundError) or errno_of(problem) == errno.ENOENT
+    return errno_of(problem) == errno.ENOENT
 
 
 def is_newer(problem: BaseException) -> bool:
     """Whether a table cannot be read because its protocol is newer than this library."""
-    from deltalake.exceptions import DeltaProtocolError
-
-    # The kind of an error of the kernel is only at the start of its message.
-    return isinstance(problem, DeltaProtocolError) or str(problem).startswith("Kernel error: Unsupported")
+    return errno_of(problem) == errno.EPROTONOSUPPORT
 
 
 @contextlib.contextmanager
@@ -67,11 +76,11 @@ def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> It
 
 
 def _write_error(what: str, problem: BaseException) -> ArchiveError:
-    code, text = errno_of(problem), str(problem).lower()
+    code = errno_of(problem)
     intact = "What was committed before is intact; run it again afterwards."
     if code in _NO_ROOM:
         return ArchiveFullError(f"{what}: no space left to write ({one_line(problem)}). Free some space. {intact}")
-    if code in _NO_RIGHT or any(word in text for word in _NO_RIGHT_WORDS):
+    if code in _NO_RIGHT:
         return ArchiveFullError(f"{what}: no right to write there ({one_line(problem)}). {intact}")
     return ArchiveError(f"{what} failed: {one_line(problem)}. {intact}")
 
