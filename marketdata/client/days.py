@@ -99,10 +99,10 @@ class Days:
         from marketdata.wire.stream import decode
 
         page = decode(day.view, answer.body)
-        self._reader.check(day, page)
         fetched = collected(day, [page], answer.date)
         if len(fetched.columns) != page.count:
             raise ContractError(f"{day}: the answer has other points than those of the day, each once.")
+        self._reader.check(day, page)  # last: the pages that follow are compared with what it takes
         return fetched
 
 
