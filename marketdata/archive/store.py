@@ -1,4 +1,4 @@
-"""The tables of one archive: points are committed first, then their coverage."""
+"""The tables of one archive: a commit of points has their coverage."""
 
 from __future__ import annotations
 

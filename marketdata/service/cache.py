@@ -190,7 +190,7 @@ class _Known(NamedTuple):
 class CoverageCache:
     """Which ranges have points by the coverage, as the start page shows them."""
 
-    # Points are committed before their coverage: what was read right after a commit is read again a little later.
+    # Coverage may change without a commit of points, as by a repair: it is read again a little later.
 
     def __init__(self, source: ServedArchive, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
