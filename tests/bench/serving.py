@@ -48,6 +48,10 @@ from marketdata.times import Range, parse_iso, to_text
 
 archive, app, MINUTE = Archive(sys.argv[1]), FastAPI(), 60_000_000
 
+def levels(side, k):
+    some = slice(side.begins[k], side.begins[k] + side.counts[k])
+    return list(zip(side.price[some].tolist(), side.size[some].tolist()))
+
 @app.get("/v1/markets/{market}/books")
 def books(market: str, start_ts: str, end_ts: str, resolution: str, limit: int = 100, cursor: int | None = None,
           x_api_key: str = Header()):
@@ -56,13 +60,10 @@ def books(market: str, start_ts: str, end_ts: str, resolution: str, limit: int =
     start, last = cursor or parse_iso(start_ts), parse_iso(end_ts)
     stop = min(start + limit // 2 * MINUTE, last)
     columns = archive.columns("books", market, Range(start, stop), resolution)
-    levels, at, data = levels_of(columns).tolist(), 0, {}
+    data = {}
     for k, code in enumerate(columns.token.tolist()):
-        bids, asks = columns.counts[2 * k : 2 * k + 2].tolist()
-        middle, end = at + bids, at + bids + asks
-        point = {"t": to_text(int(columns.ts[k])), "bids": levels[at:middle], "asks": levels[middle:end]}
+        point = {"t": to_text(int(columns.ts[k])), "bids": levels(columns.bids, k), "asks": levels(columns.asks, k)}
         data.setdefault(columns.tokens[code].token_label, []).append(point)
-        at = end
     tokens = {t.token_label: t.token_id for t in columns.tokens}
     metadata = {"count": len(columns), "limit": limit, "next_cursor": str(stop) if stop < last else None}
     return {"market_id": market, "resolution": resolution, "tokens": tokens, "data": data, "metadata": metadata}
