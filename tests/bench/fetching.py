@@ -117,7 +117,7 @@ class Far(Transport):
         super().__init__("http://127.0.0.1:9", "k" * 20, pacer=Pacer(clock=clock), clock=clock, seed=1)
         self._window, self._distance, self._dice = window, latency, random.Random(7)
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
+    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
         if path.count("/") == 3 and "?" not in path:
             self._window.wait(self._clock.monotonic())
             self.latency = self._distance
