@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Codes, Floats, Ints
+from marketdata.points.order import NO_TIME
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
 
 Native = Any
 """A frame as its library has it."""
-NO_TIME = np.iinfo(np.int64).min
 _NUMBERS = {c for columns in COLUMNS.values() for c in columns} - {"ts", *ID_COLUMNS, "side", "level", *LISTS}
 # Columns of texts that come back in the type that the native frame has for them.
 TEXTS = (*ID_COLUMNS, "side")

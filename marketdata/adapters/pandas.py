@@ -12,9 +12,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters import polars
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
+from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
 from marketdata.adapters.normalization import Raw, from_codes, of_runs
 from marketdata.points.columns import Floats, Ints
+from marketdata.points.order import NO_TIME
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID
 

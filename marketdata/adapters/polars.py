@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marketdata.adapters.frame import NO_TIME, TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
+from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
 from marketdata.adapters.normalization import Raw, from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Floats
+from marketdata.points.order import NO_TIME
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
 

@@ -26,7 +26,6 @@ from marketdata.times import to_duration
 F = TypeVar("F")
 KNOWN = "available_at"
 _KINDS: tuple[Kind, ...] = ("books", "series")
-_NO_TIME = np.iinfo(np.int64).min
 
 
 def available_at(frame: F, resolution: str) -> F:
@@ -194,7 +193,7 @@ def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> N
     those = Keyed(codes[1], known, order.sorted_by(codes[1], known))
     _refuse_doubles(right, those, [*keys, KNOWN])
     rows = latest(Keyed(codes[0], moments, order.sorted_by(codes[0], moments)), those, exact=how.exact)
-    known = np.append(known, _NO_TIME)
+    known = np.append(known, order.NO_TIME)
     if tolerance is not None:
         rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
     place = None

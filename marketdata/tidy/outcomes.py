@@ -10,10 +10,11 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
-from marketdata.adapters.frame import NO_TIME, Column, Native
+from marketdata.adapters.frame import Column, Native
 from marketdata.adapters.frames import times
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_datetime, to_micros

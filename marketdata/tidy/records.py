@@ -10,9 +10,10 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import NO_TIME, Column, Native, Values
+from marketdata.adapters.frame import Column, Native, Values
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.order import NO_TIME
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import parse_iso
