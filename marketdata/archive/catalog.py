@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,8 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
 
+# From so many files on they are joined; in an object store there is one, as each takes requests to be read.
+_MANY_FILES, _MANY_REMOTE = 64, 1
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 
 
@@ -35,11 +37,11 @@ SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
 
 
 class _Rows:
-    """The records of one version, each parsed on first use from the JSON column ``record``."""
+    """The records of one file, each parsed on first use from the JSON column ``record``."""
 
-    def __init__(self, kind: RecordKind, number: int, columns: pa.Table) -> None:
-        self.kind, self.number, self.columns = kind, number, columns
-        self._parsed: dict[int, Record] = {}
+    def __init__(self, kind: RecordKind, columns: pa.Table) -> None:
+        self.kind, self.columns = kind, columns
+        self.parsed: dict[int, Record] = {}
 
     @cached_property
     def by_id(self) -> dict[str, int]:
@@ -62,118 +64,136 @@ class _Rows:
                 out.setdefault(token, []).append(at)
         return out
 
-    @cached_property
-    def records(self) -> list[Record]:
-        with errors.parsing(f"The {self.kind} table"):
-            return [json.loads(text) for text in self.columns["record"].to_pylist()]
-
-    def record(self, at: int | None) -> Record | None:
-        if at is None:
-            return None
-        if "records" in self.__dict__:
-            return self.records[at]
-        if at not in self._parsed:
+    def record(self, at: int) -> Record:
+        if at not in self.parsed:
             with errors.parsing(f"The {self.kind} table"):
-                self._parsed[at] = json.loads(self.columns["record"][at].as_py())
-        return self._parsed[at]
+                self.parsed[at] = json.loads(self.columns["record"][at].as_py())
+        return self.parsed[at]
+
+    def records(self) -> list[Record]:
+        if len(self.parsed) < len(self.columns):
+            with errors.parsing(f"The {self.kind} table"):
+                self.parsed = {at: json.loads(text) for at, text in enumerate(self.columns["record"].to_pylist())}
+        return [self.parsed[at] for at in range(len(self.columns))]
 
 
 class Catalog:
-    """Records of one kind, of the newest version; the columns of their table but ``record`` are for engines."""
+    """Records of one kind, of the newest version; the columns of their table but ``record`` are for engines.
+
+    An id is in one file, and slugs and tokens may be in several. New records are a new file.
+    """
 
     def __init__(self, table: Table, kind: RecordKind) -> None:
         self.table = table
         self.kind = kind
         self._lock = threading.RLock()
-        self._shown = _Rows(kind, -2, table_rows(kind, []))
+        self._number = -1
+        self._files: dict[str, _Rows] = {}
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        return list(self._newest().records)
+        return sorted((record for rows in self._newest() for record in rows.records()), key=lambda r: str(r["id"]))
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
-        rows = self._newest()
-        at = rows.by_id.get(id_or_slug)
-        return rows.record(rows.by_slug.get(id_or_slug) if at is None else at)
+        files = self._newest()
+        with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files if id_or_slug in rows.by_slug]
+        return _of_id(files, id_or_slug) or min(with_slug, key=lambda r: str(r["id"]), default=None)
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
         """The market that has this token, the first of several or the one that is named, and the token's label."""
-        rows = self._newest()
-        for at in rows.by_token.get(token_id, ()):
-            record = rows.record(at)
-            if record is not None and market_id in (None, record["id"]):
+        for record in self._with_token(token_id):
+            if market_id in (None, record["id"]):
                 return record, next(t.get("label") for t in record["tokens"] if t.get("id") == token_id)
         return None
 
     def markets_of(self, token_id: str) -> list[str]:
         """Ids of the markets that have this token: short ids repeat."""
-        rows = self._newest()
-        return [str(rows.columns["market_id"][at]) for at in rows.by_token.get(token_id, ())]
+        return [str(record["id"]) for record in self._with_token(token_id)]
+
+    def _with_token(self, token_id: str) -> list[Record]:
+        found = (rows.record(at) for rows in self._newest() for at in rows.by_token.get(token_id, ()))
+        return sorted(found, key=lambda r: str(r["id"]))
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
-        newest = self._newest()
-        rows = newest.columns.select(["market_id", "token_ids", "token_labels"])
-        if markets is not None:
-            rows = rows.take(pa.array([newest.by_id[m] for m in markets if m in newest.by_id], pa.int64()))
-        return {
-            (market, token): label
-            for market, tokens, labels in zip(*(column.to_pylist() for column in rows.columns), strict=True)
-            for token, label in zip(tokens or (), labels or (), strict=False)
-            if token and label is not None
-        }
+        wanted, out = None if markets is None else list(markets), dict[tuple[str, str], str]()
+        for rows in self._newest():
+            columns = rows.columns.select(["market_id", "token_ids", "token_labels"])
+            if wanted is not None:
+                columns = columns.take(pa.array([rows.by_id[m] for m in wanted if m in rows.by_id], pa.int64()))
+            for market, tokens, labels in zip(*(column.to_pylist() for column in columns.columns), strict=True):
+                named = zip(tokens or (), labels or (), strict=False)
+                out |= {(market, token): label for token, label in named if token and label is not None}
+        return out
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
-        rows, owners = self._newest(), self.markets_of(id_or_slug)
-        near = difflib.get_close_matches(id_or_slug, [*rows.by_slug, *rows.by_id], n=3, cutoff=0.7)
+        files, owners = self._newest(), self.markets_of(id_or_slug)
+        names = [name for rows in files for name in (*rows.by_slug, *rows.by_id)]
+        near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
         if owners:
             hint = f" It is a token of market {owners[0]!r}: give that, and filter the rows on token_id."
-        count = len(rows.by_id)
+        count = sum(len(rows.by_id) for rows in files)
         content = "has no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
-    def _newest(self) -> _Rows:
-        return self._of(self.table.version())
+    def _newest(self) -> Collection[_Rows]:
+        return self._of(self.table.version()).values()
 
-    def _of(self, version: Version) -> _Rows:
+    def _of(self, version: Version) -> dict[str, _Rows]:
+        """The rows of each file of a version; files never change."""
         with self._lock:
-            if version.number != self._shown.number:
-                with errors.repairable():
-                    parts = [self.table.read(file) for file in version.files]
-                with errors.parsing(f"The {self.kind} table"):
-                    parts = [part.cast(SCHEMAS[self.kind]) for part in parts]
-                    self._shown = _Rows(self.kind, version.number, _by_id([table_rows(self.kind, []), *parts]))
-            return self._shown
+            if version.number != self._number:
+                known, files = self._files, dict[str, _Rows]()
+                for file in version.files:
+                    files[file.path] = known.get(file.path) or self._read(file)
+                self._number, self._files = version.number, files
+            return self._files
+
+    def _read(self, file: DataFile) -> _Rows:
+        with errors.repairable():
+            rows = self.table.read_small(file)
+            with errors.parsing(f"The {self.kind} table"):
+                return _Rows(self.kind, rows.cast(SCHEMAS[self.kind]))
 
     def upsert(self, records: Iterable[Record]) -> None:
         """Add records, or replace those with the same id; new fields are stored too."""
         new = {r["id"]: r for r in records}
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
-            rows = self._of(version)
-            known = {identity: rows.record(rows.by_id.get(identity)) for identity in new}
+            files = self._of(version)
+            known = {identity: _of_id(files.values(), identity) for identity in new}
             both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
-            changed = [record for identity, record in both.items() if record != known[identity]]
+            changed = [identity for identity, record in both.items() if record != known[identity]]
             if not changed:
                 return None
-            others = pc.invert(pc.is_in(_id_column(rows.columns), pa.array([r["id"] for r in changed], pa.string())))
-            merged = _by_id([rows.columns.filter(others), table_rows(self.kind, changed)])
-            return self.table.put(merged, np.ones(merged.num_rows, dtype=np.int64)), list(version.files)
+            # Only what has a record that changes is written again, but for what is joined once there are many.
+            is_whole = len(files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES)
+            old = {path for path, rows in files.items() if is_whole or not rows.by_id.keys().isdisjoint(changed)}
+            stay = [_without(files[path].columns, changed) for path in old]
+            merged = pa.concat_tables([*stay, table_rows(self.kind, [both[identity] for identity in changed])])
+            merged = merged.take(pc.sort_indices(_id_column(merged))).combine_chunks()
+            made = self.table.put(merged, np.ones(merged.num_rows, dtype=np.int64))
+            return made, [file for file in version.files if file.path in old]
 
         if new:
             self.table.plan(make)
 
 
+def _of_id(files: Iterable[_Rows], identity: str) -> Record | None:
+    """The record of an id, if one of the files has it."""
+    return next((rows.record(rows.by_id[identity]) for rows in files if identity in rows.by_id), None)
+
+
+def _without(rows: pa.Table, ids: Sequence[str]) -> pa.Table:
+    """The rows of other ids."""
+    return rows.filter(pc.invert(pc.is_in(_id_column(rows), pa.array(ids, pa.string()))))
+
+
 def _id_column(rows: pa.Table) -> Any:
     return rows["market_id" if "market_id" in rows.schema.names else "id"]
-
-
-def _by_id(parts: list[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    return rows.take(pc.sort_indices(_id_column(rows))).combine_chunks()
 
 
 def _merge(old: Record, new: Record) -> Record:

@@ -80,6 +80,24 @@ def _record(
     return CoverageRecord(start, end, CoverageState(state), rows, fetched_at, seq, tries)
 
 
+class _File:
+    """The records of one file of the table, which never changes."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.rows = rows.sort(_KEY, maintain_order=True)
+
+    @cached_property
+    def newest(self) -> dict[str, int]:
+        """The version up to which it has the notes, by view."""
+        return dict(self.rows.group_by("view").agg(pl.max("seq") // 2).iter_rows())
+
+    @cached_property
+    def places(self) -> dict[CoverageKey, tuple[int, int]]:
+        """Where the records of each market's view begin, and how many there are."""
+        found = self.rows.with_row_index().group_by(_KEY, maintain_order=True).agg(pl.first("index"), count=pl.len())
+        return {(view, market): (at, count) for view, market, at, count in found.iter_rows()}
+
+
 class CoverageTable:
     """Which ranges of which market and view are stored.
 
@@ -92,8 +110,10 @@ class CoverageTable:
         self._points = points
         self._lock = threading.RLock()
         self._number = -2
-        self._files: dict[str, pl.DataFrame] = {}
-        self._rows = _NONE
+        self._files: dict[str, _File] = {}
+        # What was written and perhaps committed since.
+        self._made: dict[str, _File] = {}
+        self._asked = 0
         # By view: the version up to which notes were read, and those that are not in the rows, by version and market.
         self._read: dict[str, int] = {}
         self._notes: dict[str, dict[int, dict[str, list[CoverageRecord]]]] = {view: {} for view in points}
@@ -113,36 +133,32 @@ class CoverageTable:
         return self._notes.get(view, {}).values()
 
     def _of(self, key: CoverageKey) -> list[_Row]:
-        if len(self._known) < _FEW and "_index" not in self.__dict__:
+        """The rows of the table of a market's view."""
+        self._asked += 1
+        if self._asked < _FEW:
             # A process that reads few markets does not look at the others one by one.
             view, market_id = key
-            return self._rows.filter(pl.col("market_id") == market_id, pl.col("view") == view).rows()
-        at, count = self._index[1].get(key, (0, 0))
-        return self._sorted[at : at + count]
+            return self._rows().filter(pl.col("market_id") == market_id, pl.col("view") == view).rows()
+        found = [(file.rows, *file.places[key]) for file in self._files.values() if key in file.places]
+        return [row for rows, at, count in found for row in rows.slice(at, count).rows()]
 
-    @cached_property
-    def _index(self) -> tuple[pl.DataFrame, dict[CoverageKey, tuple[int, int]]]:
-        """All records, sorted by view and market, and where those of each begin and how many there are."""
-        rows = self._rows.sort(_ORDER)
-        places = rows.with_row_index().group_by(_KEY, maintain_order=True).agg(pl.first("index"), count=pl.len())
-        return rows, {(view, market): (at, count) for view, market, at, count in places.iter_rows()}
-
-    @cached_property
-    def _sorted(self) -> list[_Row]:
-        return self._index[0].rows()
+    def _rows(self) -> pl.DataFrame:
+        """The rows of the table."""
+        return pl.concat([_NONE, *(file.rows for file in self._files.values())])
 
     def markets(self, view: str) -> list[str]:
         """The markets with a record of a view, sorted."""
         with self._lock:
             self.refresh(view)
-            return sorted({market for v, market in self._index[1] if v == view}.union(*self._noted(view)))
+            stored = {market for file in self._files.values() for v, market in file.places if v == view}
+            return sorted(stored.union(*self._noted(view)))
 
     def all(self, *, merge: bool = True) -> pl.DataFrame:
         """All disjoint records, sorted by view, market and time; with ``merge`` touching ones of a state as one."""
         with self._lock:
             for view in self._points:
                 self.refresh(view)
-            rows = _disjoint(pl.concat([self._rows, *(self._note_rows(view) for view in self._points)]))
+            rows = _disjoint(pl.concat([self._rows(), *(self._note_rows(view) for view in self._points)]))
             return _merged(rows) if merge else rows
 
     def _note_rows(self, view: str) -> pl.DataFrame:
@@ -182,21 +198,20 @@ class CoverageTable:
         """Use the rows of a version of the table, and of the notes only what they do not have."""
         if version.number == self._number:
             return
-        paths = {f.path: f for f in version.files}
-        self._files = {path: rows for path, rows in self._files.items() if path in paths}
-        for path, file in paths.items():
-            if path not in self._files:
-                with errors.repairable():
-                    self._files[path] = _plain(self.table.read(file))
-        self._rows = pl.concat([_NONE, *self._files.values()])
-        newest = dict(self._rows.group_by("view").agg(pl.max("seq") // 2).iter_rows())
+        known, self._made = {**self._made, **self._files}, {}
+        files = dict[str, _File]()
+        for file in version.files:
+            with errors.repairable():
+                files[file.path] = known.get(file.path) or _File(_plain(self.table.read(file)))
+        self._files = files
+        newest = dict[str, int]()
+        for some in self._files.values():
+            newest |= {view: max(number, newest.get(view, -1)) for view, number in some.newest.items()}
         for view, notes in self._notes.items():
             folded = newest.get(view, -1)
             self._read[view] = max(folded, self._read.get(view, -1))
             self._notes[view] = {number: some for number, some in notes.items() if number > folded}
         self._known = {}
-        for name in ("_index", "_sorted"):
-            self.__dict__.pop(name, None)
         self._number = version.number
 
     def append(self, key: CoverageKey, record: CoverageRecord) -> None:
@@ -215,7 +230,7 @@ class CoverageTable:
                 if not len(noted) and not (whole and len(version.files) > 1):
                     return None
                 if whole or len(version.files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES):
-                    return self._put(_merged(_disjoint(pl.concat([self._rows, noted])))), list(version.files)
+                    return self._put(_merged(_disjoint(pl.concat([self._rows(), noted])))), list(version.files)
                 return self._put(noted), []
 
         if self.table.version().number >= 0:
@@ -225,7 +240,7 @@ class CoverageTable:
         files = self.table.put(_to_arrow(rows), np.ones(len(rows), dtype=np.int64)) if len(rows) else []
         if len(files) == 1:
             with self._lock:
-                self._files[files[0].path] = rows
+                self._made[files[0].path] = _File(rows)
         return files
 
     def restart(self, views: Iterable[str]) -> None:
@@ -233,7 +248,7 @@ class CoverageTable:
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
             seq, commit = (pl.when(~pl.col("view").is_in(list(views))).then(n).otherwise(0) for n in ("seq", "commit"))
-            rows = _disjoint(self._rows).with_columns(seq=seq, commit=commit).cast(_NONE.schema)
+            rows = _disjoint(self._rows()).with_columns(seq=seq, commit=commit).cast(_NONE.schema)
             return self._put(rows), list(version.files)
 
         with self._lock:
