@@ -29,7 +29,7 @@ class Resolution(StrEnum):
     @property
     def seconds(self) -> int:
         """Width of the bucket [seconds]."""
-        return self.micros // _SECOND
+        return self.micros // UNITS["s"]
 
     @property
     def micros(self) -> int:
@@ -52,12 +52,8 @@ class Resolution(StrEnum):
         raise ConfigError(text, argument="resolution", value=value)
 
 
-# Lengths of time [microseconds]; `times` is above this layer.
-_SECOND, _DAY = 1_000_000, 86_400_000_000
-# Microseconds of a unit.
-_UNITS = {"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": _DAY, "w": 7 * _DAY}
-# The epoch was a Thursday.
-_MONDAY = 4 * _DAY
+# Lengths of the units of durations [microseconds].
+UNITS = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class BucketWidth:
     @property
     def seconds(self) -> int:
         """Width of the bucket [seconds]."""
-        return self.micros // 1_000_000
+        return self.micros // UNITS["s"]
 
     def floor(self, ts: Any) -> Any:
         """Start of the bucket of a time, or of an array of them [microseconds]."""
@@ -89,9 +85,9 @@ class BucketWidth:
     @classmethod
     def of_grid(cls, step: int) -> BucketWidth | None:
         """The widest bucket whose starts include all multiples of a step [microseconds]; None if below a second."""
-        micros = step if step % _DAY == 0 else math.gcd(step, _DAY)
-        unit = next((u for u in ("d", "h", "m", "s") if micros % _UNITS[u] == 0), None)
-        return None if unit is None else cls(f"{micros // _UNITS[unit]}{unit}", micros)
+        micros = step if step % UNITS["d"] == 0 else math.gcd(step, UNITS["d"])
+        unit = next((u for u in "dhms" if micros % UNITS[u] == 0), None)
+        return None if unit is None else cls(f"{micros // UNITS[unit]}{unit}", micros)
 
     @classmethod
     def of(cls, value: object) -> BucketWidth:
@@ -111,14 +107,16 @@ def _read(value: object) -> BucketWidth | None:
     match = re.fullmatch(r"([1-9][0-9]{0,5})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
     if match is None:
         return None
-    micros = int(match[1]) * _UNITS[match[2]]
-    if match[2] == "w":
-        return BucketWidth(str(value), micros, _MONDAY) if micros == 7 * _DAY else None
-    whole = _DAY % micros == 0 if micros < _DAY else micros % _DAY == 0
+    micros, day = int(match[1]) * UNITS[match[2]], UNITS["d"]
+    if match[2] == "w":  # from Monday on; the epoch was a Thursday
+        return BucketWidth(str(value), micros, 4 * day) if match[1] == "1" else None
+    whole = day % micros == 0 if micros < day else micros % day == 0
     return BucketWidth(str(value), micros) if whole else None
 
 
+# The micros of each, read once: they are asked for every page.
 _MICROS = {resolution.value: BucketWidth.of(resolution.value).micros for resolution in Resolution}
+# The one width whose buckets do not begin at the epoch.
 WEEK = BucketWidth.of("1w")
 # Widths of the points that an archive stores.
 BASES = {base: BucketWidth.of(base) for base in ("1s", "1m")}

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from marketdata.errors import ConfigError
+from marketdata.resolution import UNITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 # What arguments take as a time; a number is Unix seconds.
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 # Lengths of time [microseconds].
-SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
+SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
 # Time 0; the first time, and the one after the last [microseconds].
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
@@ -23,18 +24,14 @@ _LAST = 253_402_300_800 * SECOND  # 10000-01-01
 _MILLISECONDS_FROM = 100_000_000_000
 TOO_FAR = _MILLISECONDS_FROM * SECOND
 
-# An hour alone needs its T: after a space it may be an offset whose plus was lost.
+# An hour alone needs its T: after a space it may be an offset whose plus was lost; and a date of 8 digits, which alone
+# could be a number. Some versions of Python read 24:00.
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?! \d\d(?!:))"
-    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d{1,18}))?)?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    r"(?:\d{4}-\d\d-\d\d(?! \d\d(?!:))|\d{8}(?=T))"
+    r"(?:[Tt ](?!24)\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?(?:[Zz]|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?",
     re.ASCII,
 )
-# The basic format; a date alone (8 digits) could be a number.
-_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(?:(\d\d)(\d\d(?:[.,]\d{1,18})?)?)?(Z|[+-]\d\d(?:\d\d)?)?", re.ASCII)
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
-
-# Seconds of a unit.
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 # What is a time, for hints of errors.
 ALLOWED = (
@@ -55,29 +52,16 @@ class Range(NamedTuple):
 
 def parse_iso(text: str) -> int:
     """Microseconds of an ISO 8601 text, digits below truncated; ValueError for another text or a leap second."""
-    match = _ISO.fullmatch(text) or _ISO.fullmatch(_BASIC.sub(_extended, text))
-    if match is None:
+    if _ISO.fullmatch(text) is None:
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 time{_dashed(text)}")
-    year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
-    moment = dt.datetime(
-        int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=dt.UTC
-    )
-    micros = (moment - _EPOCH) // dt.timedelta(microseconds=1)
-    if fraction:
-        micros += int(fraction[:6].ljust(6, "0"))
-    if sign:
-        hours, minutes = int(zone_h), int(zone_m or 0)
-        if hours > 23 or minutes > 59:
-            raise ValueError(f"{text[:80]!r} has no valid offset")
-        offset = (hours * 3600 + minutes * 60) * SECOND
-        micros += offset if sign == "-" else -offset
-    return micros
+    return _of_datetime(dt.datetime.fromisoformat(text.upper()))
 
 
-def _extended(match: re.Match[str]) -> str:
-    year, month, day, hour, minute, second, zone = match.groups()
-    clock = ":".join(part for part in (hour, minute, second) if part)
-    return f"{year}-{month}-{day}T{clock}{zone or ''}"
+def _of_datetime(moment: dt.datetime) -> int:
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    if aware != aware:  # noqa: PLR0124 only NaT differs from itself
+        raise ValueError("it is not a time")
+    return (aware - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _dashed(text: str) -> str:
@@ -142,7 +126,7 @@ def _duration(value: object) -> Any:
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
     match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
-    return None if match is None else int(match[1]) * _UNITS[match[2]] * SECOND
+    return None if match is None else int(match[1]) * UNITS[match[2]]
 
 
 def to_range(start: TimeLike, end: TimeLike) -> Range:
@@ -166,31 +150,23 @@ def to_datetime(micros: int) -> dt.datetime:
 
 
 def _read(value: Any) -> int:
+    if type(value).__name__ == "datetime64":
+        value = value.astype("datetime64[us]")
+    if hasattr(value, "item"):  # of numpy
+        value = value.item()
     if isinstance(value, str):
         text = value.strip()
         return parse_seconds(text) if re.fullmatch(r"\d{9,}(\.\d+)?", text, re.ASCII) else parse_iso(text)
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        if aware != aware:  # noqa: PLR0124 only NaT differs from itself
-            raise ValueError("it is not a time")
-        return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+        return _of_datetime(value)
     if isinstance(value, dt.date):
         return (value - _EPOCH.date()).days * DAY
-    if isinstance(value, bool):
-        raise TypeError("it is a truth value")
-    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
-        micros = value.astype("datetime64[us]").astype("int64").item()
-        if micros == -(2**63):
-            raise ValueError("it is not a time")
-        return int(micros)
-    if hasattr(value, "item") and not isinstance(value, int | float):
-        value = value.item()
-    if isinstance(value, int | float):
-        if isinstance(value, float) and not abs(value) < float("inf"):
-            raise ValueError("it is not finite")
-        if abs(value) >= _MILLISECONDS_FROM:
-            raise ValueError("it is too large for Unix seconds; is it milliseconds? Divide by 1000")
-        if isinstance(value, int) and (hint := _dashed(str(value))):
-            raise ValueError(f"as Unix seconds it is a day of 1970{hint}, as text, if it is a date")
-        return round(value * SECOND) if isinstance(value, float) else value * SECOND
-    raise TypeError(f"{type(value).__name__} is not a time")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{'a truth value' if isinstance(value, bool) else type(value).__name__} is not a time")
+    if not abs(value) < float("inf"):
+        raise ValueError("it is not finite")
+    if abs(value) >= _MILLISECONDS_FROM:
+        raise ValueError("it is too large for Unix seconds; is it milliseconds? Divide by 1000")
+    if isinstance(value, int) and (hint := _dashed(str(value))):
+        raise ValueError(f"as Unix seconds it is a day of 1970{hint}, as text, if it is a date")
+    return round(value * SECOND)

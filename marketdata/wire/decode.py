@@ -11,9 +11,8 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,14 +30,11 @@ _THREAD = threading.local()
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
 
-# The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page without the
-# characters of its numbers is compared with the text of as many snapshots and levels as the parser counts.
+# The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page is compared,
+# without the characters of numbers, pairs of them and commas, with the text of as many snapshots as the parser counts.
 _OF_NUMBERS = b"0123456789.+-eE"
-_SNAPSHOT = b'{"t":"T::Z","bids":[%b],"asks":[%b]}'
-_LEVEL = b"[,],"
-_is_time = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
-# Times before it are those of the reference decoder, which refuses them [microseconds].
-_YEAR_1 = np.datetime64("0001-01-01", "us").astype(np.int64)
+_SNAPSHOT = b'{"t":"T::Z""bids":[]"asks":[]}'
+_is_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
 
 
 class _UnusualPageError(Exception):
@@ -114,12 +110,9 @@ def _no_collection() -> Iterator[None]:
 
 
 def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _Read:
-    if fast and view == "books":
-        for compact in (bytes.strip, _compact):
-            try:
-                return _read_books(compact(body))
-            except _UNUSUAL:
-                pass
+    for compact in (bytes.strip, _compact) if fast and view == "books" else ():
+        with suppress(*_UNUSUAL):
+            return _read_books(compact(body))
     notes: Counter[str] = Counter()
     top = reference_decoder.load(body, notes)
     envelope = envelope_of(view, top)
@@ -139,40 +132,43 @@ def envelope_of(view: View, top: object) -> Envelope:
 
 def _read_books(body: bytes) -> _Read:
     """A page of books in the form of the interface; else one of `_UNUSUAL`."""
-    envelope, head, before, after = _without_points(body)
+    begin = body.find(b'"data":') + 7
+    grouped = body[begin : begin + 1] == b"{"
+    end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
+    head, known = _head(body[:begin])
+    rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
+    envelope = envelope_of("books", head | rest)
     data = _parse(body)["data"]
-    grouped = isinstance(envelope, MarketEnvelope)
-    labels = tuple(data) if grouped else head.labels
+    labels = list(data) if grouped else list(known)
     groups = [list(data[label]) for label in labels] if grouped else [list(data)]
+    sizes = [len(group) for group in groups]
     snapshots = [snapshot for group in groups for snapshot in group]
     sides = [snapshot[side] for snapshot in snapshots for side in ("bids", "asks")]
-    counts = [len(side) for side in sides]
+    counts = np.array([len(side) for side in sides], np.int64)
     times = [snapshot["t"] for snapshot in snapshots]
-    sizes = [len(group) for group in groups]
-    points = _without_numbers(counts, sizes, labels if grouped else ())
-    expected = points.join(part.translate(None, _OF_NUMBERS) for part in (before, after))
-    if body.translate(None, _OF_NUMBERS) != expected or not all(map(_is_time, times)):
-        raise _UnusualPageError
+    lists = [b"[%b]" % (_SNAPSHOT * size) for size in sizes]
+    named = [b'"%b":%b' % (str(label).encode(), points) for label, points in zip(labels, lists, strict=True)]
+    expected = body[:begin] + (b"{%b}" % b"".join(named) if grouped else lists[0]) + body[end:]
     levels = np.frombuffer(b"".join([side.as_buffer(of_type="d") for side in sides]), np.float64).reshape(-1, 2)
-    ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
-    if ts.min(initial=0) < _YEAR_1:
+    if not (
+        _without_numbers(body) == _without_numbers(expected)
+        and len(levels) == counts.sum()
+        and all(map(_is_time, times))
+        and grouped == isinstance(envelope, MarketEnvelope)
+        and len({*labels}) == len(labels)
+        and head.keys().isdisjoint(rest)
+    ):
         raise _UnusualPageError
+    ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
     bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
-    tokens = head.tokens_of(labels)
-    books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), levels[:, 0], levels[:, 1])
+    tokens = tuple([known[label] for label in labels])
+    books = Books.of_levels(tokens, bounds, ts, counts, levels[:, 0], levels[:, 1])
     return _Read(books if all(sizes) else books.of_tokens(tokens, bounds), envelope, Counter())
 
 
-def _without_numbers(counts: list[int], sizes: list[int], labels: tuple[str, ...]) -> bytes:
-    """The text of points with so many levels per side and snapshots per label, without the characters of numbers."""
-    side = {count: (_LEVEL * count)[:-1] for count in set(counts)}
-    snapshots = iter([_SNAPSHOT % (side[b], side[a]) for b, a in zip(counts[::2], counts[1::2], strict=True)])
-    lists = [b"[%b]" % b",".join(islice(snapshots, size)) for size in sizes]
-    if not labels:
-        return lists[0]
-    names = b"\n".join(map(str.encode, labels))
-    named = zip(names.translate(None, _OF_NUMBERS).split(b"\n"), lists, strict=True)
-    return b"{%b}" % b",".join([b'"%b":%b' % pair for pair in named])
+def _without_numbers(text: bytes) -> bytes:
+    """A page without the characters of numbers, without lists of two numbers, and without commas."""
+    return text.translate(None, _OF_NUMBERS).replace(b"[,]", b"").translate(None, b",")
 
 
 def _compact(body: bytes) -> bytes:
@@ -181,49 +177,14 @@ def _compact(body: bytes) -> bytes:
     return text
 
 
-def _without_points(body: bytes) -> tuple[Envelope, _Head, bytes, bytes]:
-    """A page without its points, and the text before and after them."""
-    begin = body.find(b'"data":') + 7
-    grouped = body[begin : begin + 1] == b"{"
-    end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
-    if b"\\" in body or body[end : end + 1] not in (b",", b"}"):  # labels are compared as they are written
-        raise _UnusualPageError
-    head = _head(body[:begin])
-    rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
-    envelope = envelope_of("books", head.top | rest)
-    if not rest.keys().isdisjoint(head.top) or grouped != isinstance(envelope, MarketEnvelope):
-        raise _UnusualPageError
-    return envelope, head, body[:begin], body[end:]
-
-
-class _Head(NamedTuple):
-    """A page before its points."""
-
-    top: dict[str, Any]
-    labels: tuple[str, ...]
-    tokens: tuple[Token, ...]
-
-    def tokens_of(self, labels: tuple[str, ...]) -> tuple[Token, ...]:
-        if labels == self.labels:
-            return self.tokens  # pages of one market share a tuple
-        if len(set(labels)) != len(labels):
-            raise _UnusualPageError
-        known = dict(zip(self.labels, self.tokens, strict=True))
-        return tuple(known[label] for label in labels)
-
-
 @lru_cache(maxsize=16)
-def _head(text: bytes) -> _Head:
-    """The page before its points, up to ``"data":``, the same on all pages of a market."""
+def _head(text: bytes) -> tuple[dict[str, Any], dict[str | None, Token]]:
+    """The page before its points, up to ``"data":``, and its tokens by label: the same on all pages of a market."""
     top = reference_decoder.load(text + b"null}")
     if top.pop("data", "") is not None:
         raise _UnusualPageError
-    if "token_id" in top and "tokens" not in top:
-        return _Head(top, ("",), (Token(top["market_id"], top["token_id"], top.get("token_label")),))
-    tokens = top["tokens"]
-    return _Head(
-        top, tuple(tokens), tuple(Token(top["market_id"], token_id, label) for label, token_id in tokens.items())
-    )
+    ids = top["tokens"] if "tokens" in top else {top.get("token_label"): top["token_id"]}
+    return top, {label: Token(top["market_id"], token_id, label) for label, token_id in ids.items()}
 
 
 def _parse(body: bytes) -> Any:

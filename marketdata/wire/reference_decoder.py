@@ -51,30 +51,20 @@ def load(body: bytes, notes: Counter[str] | None = None) -> Any:
 
 def read_points(view: View, top: Json, grouped: bool, rng: Range | None, notes: Counter[str]) -> Data:
     """The points of a loaded body (``grouped``: by label); ContractError with the path of the first wrong value."""
-    reader = _Reader(rng, notes)
-    data = top.get("data")
+    market, data = top["market_id"], top.get("data")
     if not VIEWS[view].has_tokens:
-        return _read_market(reader, view, top["market_id"], data)
-    if not grouped:
-        token = Token(top["market_id"], top["token_id"], top.get("token_label"))
-        return reader.rows(view, [(token, "data", _expect(data, list, "data"))])
-    labels: dict[str, str] = top["tokens"]
-    groups = []
-    for label, points in _expect(data, dict, "data").items():
-        if label not in labels:
-            notes["label_without_token"] += 1
-        token = Token(top["market_id"], labels.get(label), label)
-        path = f"data.{label}"
-        groups.append((token, path, _expect(points, list, path)))
-    return reader.rows(view, groups)
-
-
-def _read_market(reader: _Reader, view: View, market_id: str, data: object) -> Data:
-    path = "data"
-    if isinstance(data, dict) and len(data) == 1:
-        path = f"data.{next(iter(data))}"
-        data = next(iter(data.values()))
-    return reader.rows(view, [(Token(market_id), path, _expect(data, list, path))])
+        name, points = "data", data
+        if isinstance(data, dict) and len(data) == 1:  # the points of a market may have a name there
+            name, points = next((f"data.{key}", value) for key, value in data.items())
+        groups = [(Token(market), name, points)]
+    elif not grouped:
+        groups = [(Token(market, top["token_id"], top.get("token_label")), "data", data)]
+    else:
+        ids = top["tokens"]
+        labelled = _expect(data, dict, "data").items()
+        groups = [(Token(market, ids.get(label), label), f"data.{label}", points) for label, points in labelled]
+        notes.update("label_without_token" for token, *_ in groups if token.token_label not in ids)
+    return _Reader(rng, notes).rows(view, groups)
 
 
 class _Reader:
@@ -82,26 +72,17 @@ class _Reader:
         self.rng = rng
         self.notes = notes
 
-    def rows(self, view: View, groups: list[tuple[Token, str, list[object]]]) -> Data:
-        ts: list[int] = []
-        points: list[tuple[str, Json]] = []
-        for _, path, group in groups:
-            for k, raw in enumerate(group):
-                where = f"{path}[{k}]"
-                point = _expect(raw, dict, where)
-                ts.append(self.time(point, where))
-                points.append((where, point))
-        head = (
-            (),
-            np.append(0, np.cumsum([len(group) for _, _, group in groups], dtype=np.int64)),
-            np.array(ts, np.int64),
-        )
+    def rows(self, view: View, groups: list[tuple[Token, str, Any]]) -> Data:
+        lists = [(path, _expect(group, list, path)) for _, path, group in groups]
+        points = [(f"{path}[{k}]", point) for path, group in lists for k, point in enumerate(group)]
+        ts = np.array([self.time(_expect(point, dict, where), where) for where, point in points], np.int64)
+        bounds = np.append(0, np.cumsum([len(group) for _, group in lists], dtype=np.int64))
         out: Data
         if VIEWS[view].columns is Books:
-            out = Books.of_levels(*head, *self.books(points))
+            out = Books.of_levels((), bounds, ts, *self.books(points))
         else:
-            out = Series(*head, self.numbers(points, VIEWS[view]))
-        return out.of_tokens([token for token, _, _ in groups], head[1])
+            out = Series((), bounds, ts, self.numbers(points, VIEWS[view]))
+        return out.of_tokens([token for token, *_ in groups], bounds)
 
     def books(self, points: list[tuple[str, Json]]) -> tuple[Ints, Floats, Floats]:
         counts: list[int] = []
@@ -118,7 +99,7 @@ class _Reader:
                 for k, pair in enumerate(_expect(pairs, list, path)):
                     levels.append(self.level(pair, f"{path}[{k}]"))
                 counts.append(len(pairs))
-            self.extras(set(point) - {"t", "bids", "asks"})
+            self.unknown(set(point) - {"t", "bids", "asks"})
         price, size = np.array(levels, np.float64).reshape(-1, 2).T
         return np.array(counts, np.int64), price, size
 
@@ -131,35 +112,23 @@ class _Reader:
 
     def numbers(self, points: list[tuple[str, Json]], spec: ViewSpec) -> dict[str, Floats]:
         """The named fields as float columns, then every further field that is a number."""
-        more = dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in spec.fields)
-        out = {
-            column: np.array(
-                [
-                    self.number(point[name], f"{w}.{name}") if name in point else self.absent(w, name, spec)
-                    for w, point in points
-                ],
-                np.float64,
-            )
-            for name, column in spec.fields.items()
-        }
-        for name in more:
-            found = [point.get(name) for _, point in points]
-            if name in out or not all(v is None or type(v) in (int, float) for v in found):
-                self.extras({name})
+        out = {}
+        for name, column in spec.fields.items():
+            if not spec.optional and (lacking := next((where for where, point in points if name not in point), None)):
+                _off(f"{lacking}.{name}", "is missing")
+            self.notes.update("metric_missing" for _, point in points if name not in point)
+            found = [self.number(point.get(name), f"{where}.{name}") for where, point in points]
+            out[column] = np.array(found, np.float64)
+        for name in dict.fromkeys(k for _, point in points for k in point if k != "t" and k not in spec.fields):
+            values = [point.get(name) for _, point in points]
+            if name in out or not all(v is None or type(v) in (int, float) for v in values):
+                self.unknown({name})
             else:
-                column = [self.number(v, name) for v in found]
-                out[name] = np.array(column, np.float64)
+                out[name] = np.array([self.number(v, name) for v in values], np.float64)
         return out
 
-    def absent(self, where: str, name: str, spec: ViewSpec) -> float:
-        if not spec.optional:
-            _off(f"{where}.{name}", "is missing")
-        self.notes["metric_missing"] += 1
-        return math.nan
-
-    def extras(self, names: set[str]) -> None:
-        for name in names:
-            self.notes[f"unknown_field:{name[:40]}"] += 1
+    def unknown(self, names: set[str]) -> None:
+        self.notes.update(f"unknown_field:{name[:40]}" for name in names)
 
     def number(self, value: Any, path: str) -> float:
         if type(value) is str and _NUMBER.fullmatch(value):
