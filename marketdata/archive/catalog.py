@@ -175,8 +175,7 @@ class Catalog:
             stay = [_without(files[path].columns, changed) for path in old]
             merged = pa.concat_tables([*stay, table_rows(self.kind, [both[identity] for identity in changed])])
             merged = merged.take(pc.sort_indices(_id_column(merged))).combine_chunks()
-            made = self.table.put(merged, np.ones(merged.num_rows, dtype=np.int64))
-            return made, [file for file in version.files if file.path in old]
+            return self.table.put(merged), [file for file in version.files if file.path in old]
 
         if new:
             self.table.plan(make)

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subtract, within
@@ -18,7 +17,7 @@ from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush, span_of
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -27,7 +26,7 @@ from marketdata.points.columns import Data
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
-from marketdata.wire.arrow import from_tables, level_weights, to_table
+from marketdata.wire.arrow import from_tables, to_table
 
 # About a byte per level: a compacted file has some eight million levels.
 _FILE_BYTES = 8_000_000
@@ -68,7 +67,7 @@ def _batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
     """Small files whose rows are near each other, each batch as large as one file may be."""
     batch: list[DataFile] = []
     size = 0
-    for file in sorted(files, key=lambda f: (f.market_min or "", f.ts_min)):
+    for file in sorted(files, key=lambda f: (f.market_min, f.ts_min)):
         if file.size > _FILE_BYTES // 2:
             continue
         if batch and size + file.size > _FILE_BYTES:
@@ -91,7 +90,7 @@ def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
         return 0
     rows = to_table(from_tables(view, [table.read(file) for file in batch]).sort())
     with table.draft():
-        made = table.put(rows, level_weights(rows, view), COMPACT_EFFORT)
+        made = table.put(rows, COMPACT_EFFORT)
         found = table.plan(lambda version: (made, batch) if is_there(version) else None, data_change=False)
     return len(batch) - len(made) if set(made) <= set(found.files) else 0
 
@@ -164,7 +163,7 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
             table.footer(file, fresh=True)
         except ArchiveCorruptError as problem:
             broken[file] = str(problem)
-            yield Damage(view, file.market_min or "", span_of(file), str(problem))
+            yield Damage(view, file.market_min, file.span, str(problem))
     for markets in _portions(version, sorted(records)):
         yield from _compare(table, view, version, {m: records[m] for m in markets}, broken)
 
@@ -263,7 +262,7 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
     """Replace a damaged file by those of its row groups that can still be read."""
     table, kept, damaged = store.tables[name], list[pa.Table](), False
     try:
-        count = table.footer(file, fresh=True).metadata.num_row_groups
+        count = len(table.footer(file, fresh=True).groups)
     except ArchiveCorruptError:
         count, damaged = 0, True
     for group in range(count):
@@ -281,10 +280,10 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
         if name in store.points:
             view = choice("view", name, VIEWS)
             rows = to_table(from_tables(view, kept).sort())
-            made = table.put(rows, level_weights(rows, view)) if rows.num_rows else []
+            made = table.put(rows) if rows.num_rows else []
         elif kept:
             rows = pa.concat_tables(kept)
-            made = table.put(rows, np.ones(rows.num_rows, dtype=np.int64))
+            made = table.put(rows)
         return made, [file]
 
     with store.writer(name):

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import DataFile, Footer
+from marketdata.archive.storage.parquet import LAST_NAME, DataFile, Group, holding, hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
@@ -36,6 +36,8 @@ K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 # Label of a token by its market_id and token_id, as the records of markets have it.
 Labels = Mapping[tuple[str, str], str]
+# A row group of a file.
+_Place = tuple[DataFile, Group]
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
 _MANY_FILES = 4
@@ -43,8 +45,7 @@ _THREADS = min(8, os.cpu_count() or 1)
 # What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
-_LAST_NAME = "\U0010ffff" * 8
-_ALL_NAMES = ("", _LAST_NAME)
+_ALL_NAMES = ("", LAST_NAME)
 # A slice of so many rows of a batch costs less than a copy of them.
 _LONG_SLICE = 1_000
 _UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
@@ -80,9 +81,8 @@ def batches(
     One part without a ``width``; else parts of whole markets, or of whole buckets of that width of a large market.
     """
 
-    def groups_of(file: DataFile) -> list[_Group]:
-        footer = table.footer(file)
-        return [_group(file, footer, i) for i in footer.groups(markets, *wanted)]
+    def groups_of(file: DataFile) -> list[_Place]:
+        return [(file, group) for group in holding(table.footer(file).groups, markets, wanted)]
 
     groups = _each(groups_of, files_of(version, markets, wanted))
     known = None if markets is None else frozenset(markets)
@@ -96,37 +96,18 @@ def batches(
             yield columns
 
 
-def hull(ranges: Collection[Range]) -> Range:
-    """From the start of the first to the end of the last."""
-    return Range(min((r.start for r in ranges), default=0), max((r.end for r in ranges), default=0))
-
-
-class _Group(NamedTuple):
-    """A row group of a file, with its statistics."""
-
-    file: DataFile
-    group: int
-    first: str
-    last: str
-    start: int
-    end: int
-    size: int
-
-
-def _group(file: DataFile, footer: Footer, i: int) -> _Group:
-    first, last = footer.market_min[i] or "", footer.market_max[i] or _LAST_NAME
-    return _Group(file, i, first, last, footer.ts_min[i], footer.ts_max[i], footer.starts[i + 1] - footer.starts[i])
-
-
 def _parts(
-    groups: Sequence[_Group], width: BucketWidth, wanted: Range
-) -> Iterator[tuple[list[_Group], tuple[str, str], Range]]:
+    places: Sequence[_Place], width: BucketWidth, wanted: Range
+) -> Iterator[tuple[list[_Place], tuple[str, str], Range]]:
     """Row groups to read together, the names of markets [first, last) and the range of which they have all points."""
-    for names in _runs([(g.first, g.size) for g in groups], _LAST_NAME, _PART):
-        some = [g for g in groups if g.first < names[1] and g.last >= names[0]]
-        starts = [(max(width.floor(g.start), wanted.start), g.size) for g in some]
-        for span in _runs(starts, wanted.end, _LARGEST_PART) if sum(g.size for g in some) > _LARGEST_PART else [wanted]:
-            yield [g for g in some if g.start < span[1] and g.end >= span[0]], names, Range(*span)
+    for first, last in _runs([(g.market_min, g.end - g.begin) for _, g in places], LAST_NAME, _PART):
+        some = [one for one in places if one[1].market_min < last and one[1].market_max >= first]
+        starts = [(max(width.floor(g.ts_min), wanted.start), g.end - g.begin) for _, g in some]
+        spans = [wanted]
+        if sum(size for _, size in starts) > _LARGEST_PART:
+            spans = [Range(*span) for span in _runs(starts, wanted.end, _LARGEST_PART)]
+        for span in spans:
+            yield [one for one in some if one[1].ts_min < span.end and one[1].ts_max >= span.start], (first, last), span
 
 
 def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
@@ -145,7 +126,7 @@ def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K
 def _read(
     table: Table,
     view: View,
-    groups: Iterable[_Group],
+    places: Iterable[_Place],
     markets: Container[str] | None,
     among: tuple[str, str],
     wanted: Range,
@@ -153,8 +134,8 @@ def _read(
 ) -> Data:
     """The rows of row groups that are of some markets (None: any) with names in [first, last), in tidy order."""
     files: dict[DataFile, list[int]] = {}
-    for group in groups:
-        files.setdefault(group.file, []).append(group.group)
+    for file, group in places:
+        files.setdefault(file, []).append(group.number)
 
     def is_wanted(name: str) -> bool:
         return among[0] <= name < among[1] and (markets is None or name in markets)
@@ -177,25 +158,14 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
 
 def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
     """The files that may have points of the markets (sorted; None: any) in a range, in tidy order."""
-    start, end = wanted
-    some = [f for f in version.files if f.ts_max >= start and f.ts_min < end]
-    if markets is not None and len(markets) == 1:
-        (one,) = markets
-        # Without a call per file: there may be ten thousand.
-        some = [f for f in some if f.market_min is None or f.market_max is None or f.market_min <= one <= f.market_max]
-    elif markets is not None:
-        some = [f for f in some if f.markets_near(markets)]
-    return sorted(some, key=lambda f: (f.market_min or "", f.ts_min))
+    return sorted(holding(version.files, markets, wanted), key=lambda f: (f.market_min, f.ts_min))
 
 
 def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
     """Ranges of row groups that may have points of a market in a range, by their statistics; disjoint, in order."""
-    footers = (table.footer(file) for file in files_of(table.version(), [market], wanted))
-    return union(
-        Range(int(footer.ts_min[group]), int(footer.ts_max[group]) + 1)
-        for footer in footers
-        for group in footer.groups([market], *wanted)
-    )
+    files = files_of(table.version(), [market], wanted)
+    groups = [group for file in files for group in holding(table.footer(file).groups, [market], wanted)]
+    return union(Range(group.ts_min, group.ts_max + 1) for group in groups)
 
 
 def inside(

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
-from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, hull, labelled
+from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
+from marketdata.archive.storage.parquet import hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError

@@ -75,7 +75,7 @@ def _dataset(query: Query) -> Any:
         return ds.dataset(schema.empty_table())
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     style = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    rows = store.dataset([store.address(file.path) for file in query.version.files], schema, style)
+    rows = ds.dataset([f.path for f in query.version.files], schema=schema, format=style, filesystem=store.files)
     if query.markets is not None:
         rows = rows.filter(pc.field("market_id").isin(list(query.markets)))
     for at, test in zip(query.wanted, ("greater_equal", "less"), strict=True):

@@ -31,7 +31,7 @@ from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
-from marketdata.wire.arrow import SCHEMAS, from_tables, level_weights, to_table, tokens_of
+from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
@@ -331,7 +331,7 @@ class ArchiveStore:
             rows = to_table(part)
             known = set(table.version().schema.names)
             table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
-            new += table.put(rows, level_weights(rows, view))
+            new += table.put(rows)
         return new
 
     def _changes(
@@ -367,7 +367,7 @@ class ArchiveStore:
                 continue
             rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
             if rows.num_rows:
-                out += self.points[view].put(rows, level_weights(rows, view))
+                out += self.points[view].put(rows)
             batch = []
         return out
 

@@ -163,16 +163,3 @@ def _counts(chunk: pa.RecordBatch, side: str) -> Ints:
 
 def _lengths(array: pa.ListArray) -> Any:
     return array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-
-
-def level_weights(table: pa.Table, view: View) -> Any:
-    """How many level rows each stored row becomes; 1 for other views than books."""
-    if view != "books":
-        return np.ones(table.num_rows, dtype=np.int64)
-    out = np.zeros(table.num_rows, dtype=np.int64)
-    for name in ("bid_price", "ask_price"):
-        at = 0
-        for chunk in table.column(name).chunks:
-            out[at : at + len(chunk)] += _lengths(chunk)
-            at += len(chunk)
-    return np.maximum(out, 1)

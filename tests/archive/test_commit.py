@@ -6,7 +6,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
 from archive.test_faults import books, held, prices
@@ -63,7 +62,7 @@ def test_a_second_plan_keeps_what_the_first_one_left_of_a_file(
     def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
         if self.uri.endswith("prices") and self is not other and next(calls) == 0:
             rows = to_table(columns_of("prices", M, [(1, n) for n in range(60)], [0.75] * 60))
-            other.plan(lambda _: (other.put(rows, np.ones(60)), []))
+            other.plan(lambda _: (other.put(rows), []))
         return real(self, *args, **kwargs)
 
     monkeypatch.setattr(Table, "commit", commit)

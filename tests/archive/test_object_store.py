@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from archive.source import MARKETS, START, Source, points_of
 from archive.stutter import READS, WRITES, again, disturb, fill
@@ -183,7 +182,7 @@ def test_a_store_that_refuses_to_write_says_so(object_store: Bucket) -> None:
     table, rows = archive._store.points["prices"], to_table(prices(M, 5, 5))
     version = table.version()
     writes: list[Callable[[], Any]] = [
-        lambda: table.put(rows, np.ones(rows.num_rows)), lambda: table.commit(version, [], [])
+        lambda: table.put(rows), lambda: table.commit(version, [], [])
     ]  # fmt: skip
     for failure, error in ((FAILURES[0], ArchiveError), (FAILURES[2], ArchiveFullError)):
         for write in writes:

@@ -122,7 +122,7 @@ def _files(root: Path, files: int) -> Table:
     made = []
     for n in range(files):
         columns = prices(2 * n, 2, 30)
-        made += store.points["prices"].put(to_table(columns), np.ones(len(columns), dtype=np.int64))
+        made += store.points["prices"].put(to_table(columns))
     store.points["prices"].plan(lambda _: (made, []))
     records = [
         {"market_id": market_id(m), "slug": f"s-{m}", "token_ids": [str(2 * m).zfill(77)], "token_labels": ["Yes"]}

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -237,7 +236,7 @@ class CoverageTable:
             self.table.plan(make, data_change=not whole)
 
     def _put(self, rows: pl.DataFrame) -> list[DataFile]:
-        files = self.table.put(_to_arrow(rows), np.ones(len(rows), dtype=np.int64)) if len(rows) else []
+        files = self.table.put(_to_arrow(rows)) if len(rows) else []
         if len(files) == 1:
             with self._lock:
                 self._made[files[0].path] = _File(rows)

@@ -9,15 +9,15 @@ import os
 import re
 import uuid
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from marketdata.archive.storage import errors
@@ -25,6 +25,8 @@ from marketdata.errors import ArchiveCorruptError
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 # Levels of a row group and of a file, and rows of a group at least and at most.
 GROUP_LEVELS = 100_000
 FILE_LEVELS = 8_000_000
@@ -36,12 +38,30 @@ WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
 # From so many row groups on a second core is worth its start.
 _MANY_GROUPS = 4
+# The names of our files: an id, and the checksum of the footer, which has the id under the key.
 OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
 _KEY = "marketdata.file"
+# Both ends of a Parquet file.
 _MAGIC = b"PAR1"
+# Most footers are in so many last bytes; of so many files read whole for their footers the bytes are kept for the rows.
 _TAIL = 65_536
 _BODIES = 64
+# A time before and after all others [microseconds], and a name after all others, where there are no statistics.
 FAR = 2**62
+LAST_NAME = "\U0010ffff" * 8
+
+
+class Recent(OrderedDict[_Key, _Value]):
+    """The values that were set last, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        super().__setitem__(key, value)
+        while len(self) > self._most:
+            self.popitem(last=False)
 
 
 def is_url(location: str) -> bool:
@@ -53,16 +73,15 @@ class Store:
     """The files of one table, which never change: a local folder, or a prefix of an object store."""
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
         self.uri = uri.rstrip("/")
         self.remote = is_url(uri)
         if self.remote:
-            from deltalake.fs import DeltaStorageHandler
-            from pyarrow.fs import PyFileSystem
-
             self._handler = DeltaStorageHandler(self.uri, options)
-            self._fs = PyFileSystem(self._handler)
-        # Small objects whose footer was read, whole: it was one request for both.
-        self._bodies: OrderedDict[str, memoryview] = OrderedDict()
+        self.files: Any = PyFileSystem(self._handler) if self.remote else SubTreeFileSystem(self.uri, LocalFileSystem())
+        self.bodies = Recent[str, memoryview](_BODIES)
 
     def write(self, name: str, body: memoryview) -> None:
         """Write a new file, durable before any commit can name it."""
@@ -86,46 +105,16 @@ class Store:
 
     def open(self, name: str) -> Any:
         """A file for reading, unbuffered."""
-        return self._fs.open_input_file(name) if self.remote else io.FileIO(f"{self.uri}/{name}")
-
-    def keep(self, name: str, body: memoryview) -> None:
-        """Remember a small object, for the rows that are read next."""
-        self._bodies[name] = body
-        while len(self._bodies) > _BODIES:
-            self._bodies.popitem(last=False)
-
-    def kept(self, name: str) -> memoryview | None:
-        """A small object whose footer was read just before."""
-        return self._bodies.pop(name, None)
+        return self.files.open_input_file(name)
 
     def modified(self, name: str) -> int:
         """When a file was written [microseconds UTC]."""
-        if self.remote:
-            return int(self._fs.get_file_info(name).mtime_ns) // 1000
-        return Path(self.uri, name).stat().st_mtime_ns // 1000
-
-    def has(self, name: str) -> bool:
-        """Whether there is a file."""
-        if self.remote:
-            return bool(self._fs.get_file_info(name).is_file)
-        return Path(self.uri, name).exists()
-
-    def dataset(self, addresses: Sequence[str], schema: pa.Schema, style: Any) -> Any:
-        """Files as an Arrow dataset; ``addresses`` are of `address`."""
-        import pyarrow.dataset as ds
-
-        if not self.remote:
-            return ds.dataset(list(addresses), schema=schema, format=style)
-        names = [address.removeprefix(f"{self.uri}/") for address in addresses]
-        return ds.dataset(names, schema=schema, format=style, filesystem=self._fs)
+        return int(self.files.get_file_info(name).mtime_ns) // 1000
 
     def delete(self, name: str) -> None:
         """Remove a file that no commit names; ``vacuum`` finds it later if that fails."""
         try:
-            if self.remote:
-                self._fs.delete_file(name)
-            else:
-                Path(self.uri, name).unlink(missing_ok=True)
+            self.files.delete_file(name)
         except OSError:
             return
 
@@ -153,73 +142,98 @@ class DataFile(NamedTuple):
     path: str
     size: int
     rows: int
-    market_min: str | None = None
-    market_max: str | None = None
+    market_min: str = ""
+    market_max: str = LAST_NAME
     ts_min: int = -FAR
     ts_max: int = FAR
 
-    def may_hold(self, markets: Sequence[str] | None, start: int, end: int) -> bool:
-        """Whether there may be rows of one of the markets (sorted; None: any) in [start, end)."""
-        inside = self.ts_max >= start and self.ts_min < end
-        return inside and (markets is None or bool(self.markets_near(markets)))
-
-    def markets_near(self, markets: Sequence[str]) -> Sequence[str]:
-        """Those of the sorted markets that the statistics do not exclude."""
-        return _near(markets, self.market_min, self.market_max)
+    @property
+    def span(self) -> Range:
+        """The range of its rows."""
+        return Range(max(self.ts_min, 0), max(min(self.ts_max, 2**55), 0) + 1)
 
 
-def _near(markets: Sequence[str], low: str | None, high: str | None) -> Sequence[str]:
-    """Those of the sorted markets that lie between two statistics."""
-    first = 0 if low is None else bisect_left(markets, low)
-    last = len(markets) if high is None else bisect_right(markets, high)
-    return markets[first:last]
+class Group(NamedTuple):
+    """A row group of a file, with its place [bytes] and its statistics in the footer."""
+
+    number: int
+    rows: int
+    begin: int
+    end: int
+    market_min: str = ""
+    market_max: str = LAST_NAME
+    ts_min: int = -FAR
+    ts_max: int = FAR
 
 
-@dataclass(frozen=True)
-class Footer:
-    """The footer of a file: where its row groups are, and their statistics."""
+class Footer(NamedTuple):
+    """The footer of a file: as the library has it, and its row groups."""
 
     metadata: Any
-    ids: Sequence[str]
-    rows: Sequence[int]
-    starts: Sequence[int]
-    market_min: Sequence[str | None]
-    market_max: Sequence[str | None]
-    ts_min: Any
-    ts_max: Any
-
-    def groups(self, markets: Sequence[str] | None, start: int, end: int) -> list[int]:
-        """Row groups that may have rows of one of the markets (sorted; None: any) in [start, end)."""
-        near = np.flatnonzero((self.ts_max >= start) & (self.ts_min < end)).tolist()
-        return [i for i in near if markets is None or _near(markets, self.market_min[i], self.market_max[i])]
+    groups: Sequence[Group]
 
 
-def write_rows(store: Store, table: pa.Table, weights: Any, effort: int) -> Iterator[tuple[DataFile, Spans]]:
-    """Write rows to new files, each with the spans of its markets; ``weights`` are level rows per row."""
+_Part = TypeVar("_Part", DataFile, Group)
+
+
+def holding(parts: Iterable[_Part], markets: Sequence[str] | None, wanted: Range) -> list[_Part]:
+    """The files or row groups that by their statistics may have rows of markets (sorted; None: any) in a range."""
+    start, end = wanted
+    some = [part for part in parts if part.ts_max >= start and part.ts_min < end]
+    if markets is None:
+        return some
+    if len(markets) == 1:
+        # Without a call per file: there may be ten thousand.
+        one = markets[0]
+        return [part for part in some if part.market_min <= one <= part.market_max]
+    ends = list(markets)
+    ends.append(LAST_NAME + LAST_NAME)
+    return [part for part in some if ends[bisect_left(ends, part.market_min)] <= part.market_max]
+
+
+def hull(ranges: Iterable[Range]) -> Range:
+    """From the start of the first to the end of the last."""
+    some = list(ranges)
+    return Range(min((r.start for r in some), default=0), max((r.end for r in some), default=0))
+
+
+def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[tuple[DataFile, Spans]]:
+    """Write rows to new files of about so many levels, each with the spans of its markets."""
+    weights = _level_rows(table)
     for start, stop in cuts(weights, FILE_LEVELS):
-        part = table.slice(start, stop - start)
-        identity = uuid.uuid4().hex
-        body = _encoded(part, identity, weights[start:stop], effort)
+        part, identity = table.slice(start, stop - start), uuid.uuid4().hex
+        spans = spans_of(part)
+        body = _encoded(part, identity, _rows_of_group(weights[start:stop], len(spans)), effort)
         name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
-        yield DataFile(name, len(body), part.num_rows, *_extremes(part)), spans_of(part)
+        yield _entry(name, len(body), part, spans), spans
 
 
-def _encoded(table: pa.Table, identity: str, weights: Any, effort: int) -> memoryview:
+def _level_rows(table: pa.Table) -> Any:
+    """How many level rows each row becomes; 1 for rows without levels."""
+    sides = [name for name in ("bid_price", "ask_price") if name in table.schema.names]
+    out = np.zeros(table.num_rows, dtype=np.int64)
+    for name in sides:
+        out += pc.list_value_length(table.column(name)).fill_null(0).to_numpy()
+    return np.maximum(out, 1)
+
+
+def _rows_of_group(weights: Any, markets: int) -> int:
+    rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
+    short = max(_GROUP_SHORT, _GROUP_MARKETS * len(weights) // max(markets, 1))
+    return min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1], short)
+
+
+def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
     memory = io.BytesIO()
     # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
     repeated = [field for field in table.schema if field.name.endswith(("_id", "_label", "price"))]
-    dictionary = [f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in repeated]
-    rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
-    markets = len(_used(table.column("market_id"))) if "market_id" in table.schema.names else 1
-    short = max(_GROUP_SHORT, _GROUP_MARKETS * len(weights) // max(markets, 1))
-    rows = min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1], short)
     with pq.ParquetWriter(
         memory,
         table.schema,
         compression="zstd",
         compression_level=effort,
-        use_dictionary=dictionary,
+        use_dictionary=[f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in repeated],
         # No query selects by the numbers in lists, and their statistics take a third of the time.
         write_statistics=[field.name for field in table.schema if not pa.types.is_list(field.type)],
         write_page_checksum=True,
@@ -255,18 +269,6 @@ def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise(bounds)
 
 
-def _extremes(table: pa.Table) -> tuple[str | None, str | None, int, int]:
-    low = high = None
-    first, last = -FAR, FAR
-    if "market_id" in table.schema.names:
-        seen = [name for name in _used(table.column("market_id")) if name is not None]
-        low, high = min(seen, default=None), max(seen, default=None)
-    if "ts" in table.schema.names and table.num_rows:
-        ts = table.column("ts").cast(pa.int64()).to_numpy()
-        first, last = int(ts.min()), int(ts.max())
-    return low, high, first, last
-
-
 def spans_of(rows: pa.Table) -> Spans:
     """First and last time of each market of the rows; those of a market are beside each other."""
     out: Spans = {}
@@ -285,20 +287,18 @@ def spans_of(rows: pa.Table) -> Spans:
     return out
 
 
-def _used(column: pa.ChunkedArray) -> set[Any]:
-    out: set[Any] = set()
-    for chunk in column.chunks:
-        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        used = np.unique(encoded.indices.drop_null().to_numpy(zero_copy_only=False))
-        out.update(encoded.dictionary.take(pa.array(used)).to_pylist())
-    return out
+def _entry(name: str, size: int, rows: pa.Table, spans: Spans) -> DataFile:
+    if not spans:
+        return DataFile(name, size, rows.num_rows)
+    times = hull(Range(*span) for span in spans.values())
+    return DataFile(name, size, rows.num_rows, min(spans), max(spans), *times)
 
 
 def statistics(file: DataFile) -> str:
     """Statistics of a file for the commit log, as engines read them to prune."""
     low: dict[str, str] = {}
     high: dict[str, str] = {}
-    if file.market_min is not None and file.market_max is not None:
+    if file.market_max != LAST_NAME:
         low["market_id"], high["market_id"] = file.market_min, file.market_max
     if file.ts_min > -FAR:
         low["ts"], high["ts"] = to_text(file.ts_min), to_text(file.ts_max)
@@ -306,49 +306,36 @@ def statistics(file: DataFile) -> str:
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
 
 
-def read_footer(store: Store, file: DataFile) -> Footer:
-    """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit."""
-    with errors.reading(_what(file)), store.open(file.path) as source:
-        _check_size(source, file)
-        raw = _fetched(source, max(0, file.size - _TAIL), file.size)
-        length = _length(raw)
-        if len(raw) < length <= file.size:
-            raw = _fetched(source, file.size - length, file.size)
-        if store.remote and len(raw) == file.size:
-            store.keep(file.path, raw)
-    return _parsed(raw, file)
-
-
-def read_whole(store: Store, file: DataFile) -> pa.Table:
-    """All rows of a file whose footer is not known; errors as of `read_footer` and `read_groups`."""
-    with errors.reading(_what(file)), store.open(file.path) as source:
-        _check_size(source, file)
-        body = _fetched(source, 0, file.size)
-    return _rows(body, file, _parsed(body, file), None)
-
-
 def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
     """The entry of an existing file for a commit, and its columns; ArchiveCorruptError if it is damaged."""
-    with errors.reading(f"The data file {name}"), store.open(name) as source:
-        size = _size(source)
-    rows = read_whole(store, DataFile(name, size, -1))
-    return DataFile(name, size, rows.num_rows, *_extremes(rows)), rows.schema
+    with errors.reading(_what(name)):
+        file = DataFile(name, int(store.files.get_file_info(name).size or 0), -1)
+    rows = read_groups(store, file, read_footer(store, file, whole=True))
+    return _entry(name, file.size, rows, spans_of(rows)), rows.schema
 
 
-def _what(file: DataFile) -> str:
-    return f"The data file {file.path}"
+def read_footer(store: Store, file: DataFile, *, whole: bool = False) -> Footer:
+    """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit.
+
+    ``whole``: fetch all of the file with it, as its rows are read next.
+    """
+    with errors.reading(_what(file.path)), store.open(file.path) as source:
+        if (size := source.size()) != file.size:
+            raise ArchiveCorruptError(
+                f"{_what(file.path)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
+            )
+        raw = _fetched(source, 0 if whole else max(0, size - _TAIL), size)
+        length = _length(raw)
+        if len(raw) < length <= size:
+            raw = _fetched(source, size - length, size)
+    footer = _parsed(raw, file)
+    if len(raw) == size and (whole or store.remote):
+        store.bodies[file.path] = raw
+    return footer
 
 
-def _size(source: Any) -> int:
-    size = source.seek(0, os.SEEK_END)
-    return int(source.tell() if size is None else size)
-
-
-def _check_size(source: Any, file: DataFile) -> None:
-    if (size := _size(source)) != file.size:
-        raise ArchiveCorruptError(
-            f"{_what(file)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
-        )
+def _what(name: str) -> str:
+    return f"The data file {name}"
 
 
 def _length(raw: memoryview) -> int:
@@ -358,7 +345,7 @@ def _length(raw: memoryview) -> int:
 
 def _parsed(raw: memoryview, file: DataFile) -> Footer:
     """The footer at the end of some bytes."""
-    with errors.parsing(_what(file)):
+    with errors.parsing(_what(file.path)):
         length = _length(raw)
         if bytes(raw[-4:]) != _MAGIC or length > len(raw):
             raise ValueError("its end is not the end of a Parquet file")
@@ -367,65 +354,53 @@ def _parsed(raw: memoryview, file: DataFile) -> Footer:
         if written and f"{zlib.crc32(raw[-length:]):08x}" != written[1]:
             raise ValueError("its footer is not the one that was written")
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + bytes(raw[-length:])))
-        return _footer(metadata, file.size - length)
+        return Footer(metadata, _groups(metadata, file.size - length))
 
 
-def _footer(metadata: Any, end: int) -> Footer:
-    count = metadata.num_row_groups
+def _groups(metadata: Any, end: int) -> list[Group]:
+    """The row groups of a file whose last one ends at a byte."""
     names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
-    low: list[str | None] = [None] * count
-    high: list[str | None] = [None] * count
-    ts_min, ts_max = np.full(count, -FAR), np.full(count, FAR)
-    starts, rows = [], []
-    for i in range(count):
+    out: list[Group] = []
+    for i in reversed(range(metadata.num_row_groups)):
         group = metadata.row_group(i)
-        rows.append(group.num_rows)
         first = group.column(0)
-        starts.append(first.dictionary_page_offset or first.data_page_offset)
-        for name in ("market_id", "ts"):
-            stats = group.column(names.index(name)).statistics if name in names else None
-            if stats is not None and stats.has_min_max:
-                if name == "ts":
-                    ts_min[i], ts_max[i] = stats.min_raw, stats.max_raw
-                else:
-                    low[i], high[i] = stats.min, stats.max
-    ids = [name for name in ID_COLUMNS if name in names]
-    return Footer(metadata, ids, rows, [*starts, end], low, high, ts_min, ts_max)
+        begin = first.dictionary_page_offset or first.data_page_offset
+        stats = {n: group.column(names.index(n)).statistics for n in ("market_id", "ts") if n in names}
+        market, ts = (one if one and one.has_min_max else None for one in map(stats.get, ("market_id", "ts")))
+        markets = (market.min, market.max) if market else ("", LAST_NAME)
+        times = (ts.min_raw, ts.max_raw) if ts else (-FAR, FAR)
+        out.append(Group(i, group.num_rows, begin, end, *markets, *times))
+        end = begin
+    return out[::-1]
 
 
 def read_groups(
-    store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None = None
-) -> pa.Table:
-    """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
-    if (whole := store.kept(file.path)) is not None:
-        return _rows(whole, file, footer, groups, names)
-    # As long as the file, with just these row groups in it: untouched pages cost no memory.
-    body = np.zeros(file.size, dtype=np.uint8).data
-    with errors.reading(_what(file)), store.open(file.path) as source:
-        for start, stop in _runs(range(footer.metadata.num_row_groups) if groups is None else groups):
-            _fetched(source, footer.starts[start], footer.starts[stop], body)
-    return _rows(body, file, footer, groups, names)
-
-
-def _rows(
-    body: memoryview,
+    store: Store,
     file: DataFile,
     footer: Footer,
-    groups: Sequence[int] | None,
+    groups: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
 ) -> pa.Table:
-    some = list(range(footer.metadata.num_row_groups)) if groups is None else list(groups)
-    with errors.parsing(_what(file)):
+    """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
+    some = list(range(len(footer.groups))) if groups is None else list(groups)
+    body = store.bodies.pop(file.path, None)
+    if body is None:
+        # As long as the file, with just these row groups in it: untouched pages cost no memory.
+        body = np.zeros(file.size, dtype=np.uint8).data
+        with errors.reading(_what(file.path)), store.open(file.path) as source:
+            for start, stop in _runs(some):
+                _fetched(source, footer.groups[start].begin, footer.groups[stop - 1].end, body)
+    with errors.parsing(_what(file.path)):
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),
             metadata=footer.metadata,
-            read_dictionary=footer.ids,
+            read_dictionary=[name for name in ID_COLUMNS if name in footer.metadata.schema.names],
             page_checksum_verification=True,
         )
         rows = reader.read_row_groups(some, columns=names, use_threads=len(some) >= _MANY_GROUPS)
         # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
-        if rows.num_rows != sum(footer.rows[i] for i in some):
+        if rows.num_rows != sum(footer.groups[i].rows for i in some):
             raise ValueError("it has other rows than were written")
         return rows
 
@@ -448,8 +423,3 @@ def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) 
             break
         at += count
     return part
-
-
-def span_of(file: DataFile) -> Range:
-    """The range of the rows of a file."""
-    return Range(max(file.ts_min, 0), max(min(file.ts_max, 2**55), 0) + 1)

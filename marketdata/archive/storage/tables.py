@@ -10,12 +10,11 @@ import random
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,16 +22,19 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.format import check, marked, outdated
 from marketdata.archive.storage.parquet import (
     FAR,
+    LAST_NAME,
     WRITE_EFFORT,
     DataFile,
     Footer,
+    Recent,
     Spans,
     Store,
     flush,
+    holding,
+    hull,
     is_url,
     read_footer,
     read_groups,
-    read_whole,
     spans_of,
     statistics,
     write_rows,
@@ -47,10 +49,11 @@ from marketdata.errors import (
 )
 from marketdata.times import Range, to_datetime, to_text
 
-_Known = TypeVar("_Known")
 # Footers of files in memory, and attempts of a commit beside other writers.
 _FOOTERS = 4096
 _TRIES = 100
+# A writer whose commit was refused waits at most so long before the second and before any attempt [s].
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.004, 0.5
 # So many files that were written are in memory, of less than so many bytes there.
 _MANY, _SMALL = 64, 250_000
 # A log is read so often before it counts as damaged.
@@ -60,6 +63,7 @@ _CHECKPOINT = 10
 # A shorter log has none.
 _FEWEST = 5
 _REBUILD = "Run archive.rebuild() to make it again from the data files."
+# The folder of the commits, as Delta Lake calls it.
 LOG_FOLDER = "_delta_log"
 # In each commit of ours: a hash of the files of its version. A flipped bit in the log, which would bring a
 # replaced file back, or hide one, makes it differ.
@@ -74,7 +78,9 @@ _NOTES = 64
 # Inode, size and time of change [ns] of the file of a commit.
 Mark = tuple[int, int, int]
 # New files, files to drop, and a note.
-Plan = tuple[Sequence["DataFile"], Sequence["DataFile"]] | tuple[Sequence["DataFile"], Sequence["DataFile"], str]
+Plan = tuple[Sequence[DataFile], Sequence[DataFile]] | tuple[Sequence[DataFile], Sequence[DataFile], str]
+# A method of the library that changes the columns, and its arguments.
+Alteration = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ class Version:
     def fingerprint(self) -> str:
         """A hash of the files and columns of the version; times to the millisecond, as some logs have them."""
         lines = sorted(
-            f"{path!r} {size} {rows} {low!r} {high!r} {first // 1000} {last // 1000}"
+            f"{path!r} {size} {rows} {low or None!r} {None if high == LAST_NAME else high!r} "
+            f"{first // 1000} {last // 1000}"
             for path, size, rows, low, high, first, last in self.files
         )
         lines += [f"{field.name!r} {field.type}" for field in self.schema]
@@ -131,11 +138,12 @@ class Table:
         self._handle: Any = None
         # The mark of the newest known commit.
         self._seen: Mark | None = None
-        self._footers: OrderedDict[str, Footer] = OrderedDict()
-        self._spans: OrderedDict[str, Spans] = OrderedDict()
-        self._notes: OrderedDict[int, str] = OrderedDict()
+        # What is known of the files that were read or written last, which never change.
+        self._footers = Recent[str, Footer](_FOOTERS)
+        self._spans = Recent[str, Spans](_FOOTERS)
+        self._notes = Recent[int, str](_NOTES)
         # Rows of small files that were written, to be joined with others.
-        self._written: OrderedDict[str, pa.Table] = OrderedDict()
+        self._written = Recent[str, pa.Table](_MANY)
         # Called before a checkpoint is written, which lets earlier commits of the log go.
         self.before_checkpoint: Callable[[], None] = lambda: None
         # In how many `steady` blocks it is, and whether the newest version was looked for in them.
@@ -170,22 +178,19 @@ class Table:
             if self.remote and self._steady and self._looked:
                 return self._version
             self._looked = True
-            compared = self._handle is None and self.damage is None
-            if compared:
+            if self._handle is None and self.damage is None:
                 self._open()
             elif self.remote and self._follows():
                 self._update()
-            before = -2
             for _ in range(_MOST_READS):
+                before = self._version.number
                 newest, moved = self._look()
-                if not compared and newest != self._seen:
+                if newest != self._seen:
                     self._compare()
                 elif moved:
-                    before = self._version.number
                     self._update()
                 else:
                     return self._version
-                compared = True
             if self._follows() and self._version.number == before:
                 raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
@@ -348,21 +353,15 @@ class Table:
                 for found in self._handle.history(self._version.number - number + 1):
                     version = str(found.get(_COMMIT, "")).partition("-")[0]
                     if version.isdigit():
-                        self._noted(int(version), str(found.get(_NOTE, "")))
+                        self._notes[int(version)] = str(found.get(_NOTE, ""))
         if number not in self._notes:
             found = self._info(number)
             if found is None:
                 return None
             if found.get(_FILES) == "unreadable":
                 raise ArchiveCorruptError(f"Commit {number} of {self.uri} is damaged.", hint=errors.REPAIR)
-            self._noted(number, str(found.get(_NOTE, "")))
+            self._notes[number] = str(found.get(_NOTE, ""))
         return self._notes[number]
-
-    def _noted(self, number: int, note: str) -> None:
-        with self._lock:
-            self._notes[number] = note
-            while len(self._notes) > _NOTES:
-                self._notes.popitem(last=False)
 
     def _damaged(self, what: str) -> None:
         """Use the last version whose log is whole, with a warning."""
@@ -397,7 +396,8 @@ class Table:
         if self.damage is not None:
             raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it.", hint=_REBUILD)
         if number >= 0:
-            self._mark_format()
+            if outdated(self._version.schema) is not None:
+                self._alter(self._mark)
             return
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -406,31 +406,49 @@ class Table:
             if not self.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             schema = marked(self._nothing.schema, metadata)
-            for attempt in range(3):
-                try:
-                    DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
-                    break
-                except (DeltaError, OSError):
-                    # Of two that create at once the slower one fails, and then finds the table.
-                    if attempt == 2:
-                        raise
+            try:
+                DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
+            except (DeltaError, OSError):
+                # Of two that create at once the slower one fails, and then finds the table.
+                if not DeltaTable.is_deltatable(self.uri, self._options):
+                    raise
             self._flush(0)
             self._open()
 
-    def _mark_format(self) -> None:
-        """Mark a table of an earlier format, which earlier programs are then not to write to."""
-        from deltalake.exceptions import DeltaError
+    @staticmethod
+    def _mark(schema: pa.Schema) -> Alteration | None:
+        """The mark that a table of an earlier format needs, to which earlier programs are then not to write."""
+        marks = outdated(schema)
+        return None if marks is None else ("set_column_metadata", marks)
 
-        with errors.writing(f"Marking the format of {self.uri}"), self._lock:
-            while (marks := outdated(self._version.schema)) is not None:
-                try:
-                    self._handle.update_incremental()
-                    self._handle.alter.set_column_metadata(*marks, commit_properties=_properties())
-                except DeltaError as problem:
-                    if errors.errno_of(problem) is not None:
-                        raise
-                self.reopen()
-                self.version()
+    def add_columns(self, fields: Sequence[pa.Field]) -> None:
+        """Add columns that the table does not have; older rows are null there."""
+
+        def missing(schema: pa.Schema) -> Alteration | None:
+            from deltalake.schema import Field
+
+            new = [Field.from_arrow(f) for f in fields if f.name not in schema.names]
+            return ("add_columns", (new,)) if new else None
+
+        if fields:
+            self._alter(missing)
+
+    def _alter(self, change: Callable[[pa.Schema], Alteration | None]) -> None:
+        """Commit the change that the newest columns need, made again whenever another commit came first."""
+
+        def attempt() -> Version | None:
+            with errors.writing(f"Changing the columns of {self.uri}"), self._lock:
+                version = self.version()
+                if (found := change(version.schema)) is None:
+                    return version
+                verb, arguments = found
+                alter = getattr(self._handle.alter, verb)
+                if not self._send(version, lambda properties: alter(*arguments, commit_properties=properties)):
+                    return None
+                self._load(self._handle)
+                return self._version
+
+        self._tried(attempt)
 
     def commit(
         self,
@@ -442,7 +460,7 @@ class Table:
         data_change: bool = True,
     ) -> Version | None:
         """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
-        from deltalake.exceptions import DeltaError
+        from deltalake import PostCommitHookProperties
         from deltalake.transaction import AddAction, RemoveAction
 
         gone = {file.path for file in drops}
@@ -450,43 +468,65 @@ class Table:
         now = int(time.time() * 1000)
         actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
         actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in version.files if f.path in gone]
+
+        def send(properties: Any) -> None:
+            # A failure of the library's hooks would look like one of the commit.
+            hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+            self._handle.create_write_transaction(
+                actions, "append", self._handle.schema(), commit_properties=properties, post_commithook_properties=hooks
+            )
+
         with errors.writing(f"Committing to {self.uri}"), self._lock:
-            if self._handle is None or self._version.number != version.number:
+            said = {_FILES: after.fingerprint, _NOTE: note}
+            if not self._send(version, send, frozenset(file.path for file in adds), said):
                 return None
-            if self._handle.version() < version.number:
-                self._handle.update_incremental()  # to the last commit of its own, or beyond
-            if self._handle.version() != version.number:
-                return None
-            identity, mine = f"{after.number}-{uuid.uuid4().hex}", {file.path for file in adds}
-            self._offered |= mine
-            try:
-                self._handle.create_write_transaction(
-                    actions, "append", self._handle.schema(),
-                    commit_properties=_properties({_FILES: after.fingerprint, _COMMIT: identity, _NOTE: note}),
-                    post_commithook_properties=_no_hooks(),
-                )  # fmt: skip
-            except (DeltaError, OSError):
-                # If the answer of an object store was lost, the commit may be made, or the request still be under way.
-                found = self._info(after.number)
-                if found is None and self.remote:
-                    raise
-                self._offered -= mine
-                if found is None:
-                    raise
-                if found.get(_COMMIT) != identity:
-                    return None
-            self._offered -= mine
             self._drafts.files.difference_update(adds)
-            self._flush(after.number)
             # The handle follows when it is needed again.
             self._version = after
             self._seen = self._look()[0]
-            self._noted(after.number, note)
+            self._notes[after.number] = note
         # Not all tables of an archive at the same write.
         if (after.number + len(self.uri.rpartition("/")[2])) % self._interval == 0:
             with contextlib.suppress(ArchiveError):  # the commit is made, and a later one writes it
                 self.checkpoint()
         return after
+
+    def _send(
+        self,
+        version: Version,
+        send: Callable[[Any], None],
+        files: frozenset[str] = frozenset(),
+        said: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make the commit after a version; False if another came first."""
+        from deltalake import CommitProperties
+        from deltalake.exceptions import DeltaError
+
+        if self._handle is None or self._version.number != version.number:
+            return False
+        if self._handle.version() < version.number:
+            self._handle.update_incremental()  # to the last commit of its own, or beyond
+        if self._handle.version() != version.number:
+            return False
+        number = version.number + 1
+        identity = f"{number}-{uuid.uuid4().hex}"
+        self._offered |= files
+        try:
+            # No retries: the library would commit on a newer version than the plan was made on.
+            send(CommitProperties(custom_metadata={**(said or {}), _COMMIT: identity}, max_commit_retries=0))
+        except (DeltaError, OSError):
+            # If the answer of an object store was lost, the commit may be made, or the request still be under way.
+            found = self._info(number)
+            if found is None and self.remote:
+                raise
+            self._offered -= files
+            if found is None:
+                raise
+            if found.get(_COMMIT) != identity:
+                return False
+        self._offered -= files
+        self._flush(number)
+        return True
 
     def _flush(self, number: int) -> None:
         """Make a commit durable, which the library does not."""
@@ -506,16 +546,23 @@ class Table:
         or the newest; ArchiveBusyError if others keep committing.
         """
         self.create()
-        for attempt in range(_TRIES):
+
+        def attempt() -> Version | None:
             with self.draft():
                 version = self.version()
                 wanted = make(version)
-                done = version if wanted is None else self.commit(version, *wanted, data_change=data_change)
-                if done is not None:
-                    return done
+                return version if wanted is None else self.commit(version, *wanted, data_change=data_change)
+
+        return self._tried(attempt)
+
+    def _tried(self, attempt: Callable[[], Version | None]) -> Version:
+        """The version of an attempt that was not refused, as one is where another commit came first."""
+        for n in range(_TRIES):
+            if (done := attempt()) is not None:
+                return done
             self._looked = False
             # The loser waits, longer each time, so that all get their turn.
-            time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 7))))  # noqa: S311  no secret
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
 
     @contextlib.contextmanager
@@ -537,66 +584,50 @@ class Table:
                     if file.path not in named:
                         self.store.delete(file.path)
 
-    def put(self, rows: pa.Table, weights: Any, effort: int = WRITE_EFFORT) -> list[DataFile]:
-        """Write rows to new files, for a commit in the same `draft` to name; ``weights`` are level rows per row."""
+    def put(self, rows: pa.Table, effort: int = WRITE_EFFORT) -> list[DataFile]:
+        """Write rows to new files, for a commit in the same `draft` to name."""
         out: list[DataFile] = []
         with errors.writing(f"Writing to {self.uri}"):
-            for file, spans in write_rows(self.store, rows, weights, effort):
+            for file, spans in write_rows(self.store, rows, effort):
                 self._drafts.files.add(file)
                 out.append(file)
-                self._remember(self._spans, file, spans)
+                self._spans[file.path] = spans
             if len(out) == 1 and rows.nbytes < _SMALL:
-                self._remember(self._written, out[0], rows, _MANY)
+                self._written[out[0].path] = rows
         return out
 
-    def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
-        """The footer of a file; files never change, so it is read once."""
+    def footer(self, file: DataFile, *, fresh: bool = False, whole: bool = False) -> Footer:
+        """The footer of a file; files never change, so it is read once; ``whole``: all of it, if its rows come next."""
         known = None if fresh else self._footers.get(file.path)
-        if known is not None:
-            return known
+        if known is None:
+            with self._past():
+                known = self._footers[file.path] = read_footer(self.store, file, whole=whole)
+        return known
+
+    def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
+        """Rows of a file, or of some of its row groups, and columns of them, with page checksums compared."""
+        footer = self.footer(file, whole=groups is None and names is None)
         with self._past():
-            return self._remember(self._footers, file, read_footer(self.store, file))
+            return read_groups(self.store, file, footer, groups, names)
 
     def read_small(self, file: DataFile) -> pa.Table:
         """Rows of a file that was perhaps written by this process."""
         known = self._written.get(file.path)
         return self.read(file) if known is None else known
 
-    def _remember(self, known: OrderedDict[str, _Known], file: DataFile, found: _Known, most: int = _FOOTERS) -> _Known:
-        """What is known of a file, for the files that were read or written last."""
-        with self._lock:
-            known[file.path] = found
-            while len(known) > most:
-                known.popitem(last=False)
-        return found
-
     def touched(self, version: Version, hulls: Mapping[str, Range]) -> Iterator[DataFile]:
         """The files with rows of a market between the first and the last of its wanted times."""
         markets = sorted(hulls)
-        first = min((r.start for r in hulls.values()), default=0)
-        last = max((r.end for r in hulls.values()), default=0)
-        for file in version.files:
-            if not file.may_hold(markets, first, last):
-                continue
+        wanted = hull(hulls.values())
+        for file in holding(version.files, markets, wanted):
             spans = self._spans.get(file.path)
             if spans is None:
-                groups = self.footer(file).groups(markets, first, last)
-                if not groups:
+                if not holding(self.footer(file).groups, markets, wanted):
                     continue
                 # Statistics of ids that are hashes exclude nothing; files never change, so this is read once.
-                ids = read_groups(self.store, file, self.footer(file), None, ("market_id", "ts"))
-                spans = self._remember(self._spans, file, spans_of(ids))
+                spans = self._spans[file.path] = spans_of(self.read(file, names=("market_id", "ts")))
             if any(spans[m][0] < hulls[m].end and spans[m][1] >= hulls[m].start for m in spans.keys() & hulls.keys()):
                 yield file
-
-    def read(self, file: DataFile, groups: Sequence[int] | None = None) -> pa.Table:
-        """Rows of a file, or of some of its row groups, with page checksums compared."""
-        if groups is None and file.path not in self._footers:
-            with self._past():
-                return read_whole(self.store, file)
-        footer = self.footer(file)
-        with self._past():
-            return read_groups(self.store, file, footer, groups)
 
     @contextlib.contextmanager
     def _past(self) -> Iterator[None]:
@@ -624,33 +655,10 @@ class Table:
             while first < last:
                 middle = (first + last) // 2
                 handle.load_as_version(middle)
-                whole = all(self.store.has(file.path) for file in _version_of(handle, self.uri).files)
+                there = self.store.files.get_file_info([file.path for file in _version_of(handle, self.uri).files])
+                whole = all(found.is_file for found in there)
                 first, last = (first, middle) if whole else (middle + 1, last)
         return last
-
-    def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns that the table does not have; older rows are null there."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
-        from deltalake.schema import Field as DeltaField
-
-        for _ in range(_TRIES):
-            with self._lock:
-                version = self.version()
-                missing = [f for f in fields if f.name not in version.schema.names]
-                if not missing:
-                    return
-                with errors.writing(f"Adding columns to {self.uri}"):
-                    try:
-                        self._handle.update_incremental()
-                        self._handle.alter.add_columns(
-                            [DeltaField.from_arrow(f) for f in missing], commit_properties=_properties()
-                        )
-                    except (CommitFailedError, DeltaError) as problem:
-                        # Another writer may have added the same column, or committed anything.
-                        if errors.errno_of(problem) is not None:
-                            raise
-                self.reopen()
-        raise ArchiveBusyError(f"Adding columns to {self.uri}: other processes kept committing first; run it again.")
 
     def vacuum(self, hours: int, *, dry_run: bool = False) -> list[str]:
         """Remove files that no version of the last hours names; returns their names."""
@@ -690,20 +698,6 @@ class Table:
             self._written.clear()
 
 
-def _properties(metadata: dict[str, str] | None = None) -> Any:
-    from deltalake import CommitProperties
-
-    # No retries: the library would commit on a newer version than the plan was made on.
-    return CommitProperties(custom_metadata=metadata, max_commit_retries=0)
-
-
-def _no_hooks() -> Any:
-    from deltalake import PostCommitHookProperties
-
-    # A failure of theirs would look like one of the commit.
-    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
-
 def _version_of(handle: Any, uri: str) -> Version:
     with errors.reading(f"The commit log of {uri}"):
         rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
@@ -728,4 +722,6 @@ def _data_files(rows: pa.Table) -> Iterable[DataFile]:
         column("path"), column("size_bytes"), column("num_records"), column("min.market_id"), column("max.market_id"),
         micros("min.ts", -FAR), micros("max.ts", FAR), strict=True,
     ):  # fmt: skip
-        yield DataFile(path, size, -1 if number is None else number, low, high, first, last)
+        rows_of = -1 if number is None else number
+        known = (low, high) if low is not None and high is not None else ("", LAST_NAME)
+        yield DataFile(path, size, rows_of, known[0], known[1], first, last)
