@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from marketdata.archive import Archive
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series, joined
 from marketdata.points.resample import aggregate
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.service.auth import Entry, Keys, digest, new_key
-from marketdata.service.cache import CachedChunk, ServedArchive, Subject
-from marketdata.service.pagination import PageRows, Pages, ServedPage
+from marketdata.service.cache import Subject
+from marketdata.service.pagination import Pages, ServedPage
 from marketdata.service.plans import AccessPlan
 from marketdata.service.server import Service, build, start
 from marketdata.times import Range
@@ -30,7 +31,7 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def serve_variants(archive: ServedArchive, variants: Mapping[str, str], *, requests_per_minute: int) -> Service:
+def serve_variants(archive: Archive, variants: Mapping[str, str], *, requests_per_minute: int) -> Service:
     """Answer the interface under other readings, with a key of its own; ConfigError if a variant does not exist."""
     chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
     key, plan = new_key(), AccessPlan("local", requests_per_minute)
@@ -48,7 +49,7 @@ def _checked(name: str, choice: str) -> bool:
 
 
 class _VariedPages(Pages):
-    def __init__(self, source: ServedArchive, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: Archive, variants: Mapping[str, str]) -> None:
         super().__init__(_Varied(source, variants) if variants else source)
         self._by_times = "limit" in variants
         self._by_end = "label" in variants
@@ -60,28 +61,24 @@ class _VariedPages(Pages):
             out = super().page(subject, rng, limit, position)
         if self._by_end:
             width = subject.resolution.micros
-            out.rows = [PageRows(CachedChunk(_later(p.chunk.columns, width)), p.index) for p in out.rows]
+            out.parts = [replace(columns, ts=columns.ts + width) for columns in out.parts]
         return out
 
 
 def _cut(page: ServedPage, limit: int) -> ServedPage:
-    times = np.unique(np.concatenate([p.chunk.columns.ts[p.index] for p in page.rows] or [np.empty(0, np.int64)]))
+    times = np.unique(np.concatenate([columns.ts for columns in page.parts] or [np.empty(0, np.int64)]))
     page.count = min(len(times), limit)
     if len(times) > limit:
         page.position = int(times[limit])
-        kept = [PageRows(p.chunk, p.index[p.chunk.columns.ts[p.index] < times[limit]]) for p in page.rows]
-        page.rows = [p for p in kept if len(p.index)]
+        kept = [columns.take(np.flatnonzero(columns.ts < times[limit])) for columns in page.parts]
+        page.parts = [columns for columns in kept if len(columns)]
     return page
-
-
-def _later(columns: Data, width: int) -> Data:
-    return replace(columns, ts=columns.ts + width)
 
 
 class _Varied:
     """An archive that aggregates by other rules."""
 
-    def __init__(self, source: ServedArchive, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: Archive, variants: Mapping[str, str]) -> None:
         self._source = source
         self._variants = variants
 

@@ -16,9 +16,10 @@ from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
 from marketdata.service.auth import Keys
+from marketdata.service.dependencies import Parts
 from marketdata.service.exchange import Exchange
 from marketdata.service.fair_queue import FairQueue
-from marketdata.service.rate_limit import FailedAttempts, RateLimiter
+from marketdata.service.rate_limit import FailedAttempts
 
 # Paths that need a key, and beginnings of such paths.
 WITH_KEY, BELOW = (b"/v1", b"/coverage"), (b"/v1/", b"/days/")
@@ -38,24 +39,21 @@ class Access:
         self,
         app: Callable[[Any, Any, Any], Awaitable[None]],
         *,
+        parts: Parts,
         keys: Keys,
-        rate_limiter: RateLimiter,
         hosts: Iterable[str] | None = None,
         trusted_proxies: Sequence[str] = (),
-        simulated: bool = False,
-        clock: Callable[[], float] = time.time,
         warm: Callable[[], object] = lambda: None,
     ) -> None:
         self._app = app
+        self._pages, self._clock, self._rate_limiter = parts.pages, parts.clock, parts.rate_limiter
         # Loads what the first request would otherwise wait for.
         self.warm = warm
-        self._clock = clock
         self._keys = keys
-        self._rate_limiter = rate_limiter
         self._failed = FailedAttempts()
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
         self._proxies = [ipaddress.ip_network(proxy) for proxy in trusted_proxies]
-        self._always = [*_ALWAYS, (b"x-simulated", b"true")] if simulated else _ALWAYS
+        self._always = [*_ALWAYS, (b"x-simulated", b"true")] if parts.source.simulated else _ALWAYS
         self.queue = FairQueue()
 
     async def respond(self, head: bytes, address: str) -> tuple[bytes, bool]:
@@ -117,11 +115,18 @@ class Access:
                 if grant is None:
                     wait = self._failed.wait(address) if given and given[0] else None
                     raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
-                exchange.scope["state"] = {"grant": grant}
+                exchange.scope["state"] = {"grant": grant, "exchange": exchange}
                 wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
                 if wait is not None:
                     raise errors.rate_exceeded(wait)
-            await self._app(exchange.scope, exchange.receive, exchange.send)
+            kept = self._pages.cache.find(exchange.page)
+            # The archive may be slow to say whether it has newer points.
+            if kept is not None and await asyncio.to_thread(self._pages.is_current, kept, self._clock()):
+                assert grant is not None
+                grant.plan.check(kept.view, kept.resolution, kept.start, self._clock())
+                await kept.response(exchange.scope, exchange.receive, exchange.send)
+            else:
+                await self._app(exchange.scope, exchange.receive, exchange.send)
         finally:
             # Before the answer is sent, as a client may be slow to read.
             self.queue.release(exchange.client)

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 
 from marketdata.service import errors
-from marketdata.service.cache import ServedArchive
 from marketdata.service.dependencies import Parts
-from marketdata.service.listings import Listings
-from marketdata.service.pagination import Cursors, Pages
-from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.routes import days, discovery, history, start_page, utility
 
 VERSION = "0.1.1"
 
 
-def create_app(
-    source: ServedArchive,
-    *,
-    pages: Pages,
-    listings: Listings,
-    cursors: Cursors,
-    rate_limiter: RateLimiter,
-    clock: Callable[[], float],
-) -> FastAPI:
+def create_app(parts: Parts) -> FastAPI:
     """The application behind ``Access``."""
-    simulated = source.simulated
+    simulated = parts.source.simulated
     app = FastAPI(
         title="Historical Market Data Service",
         version=VERSION,
@@ -38,7 +24,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.parts = Parts(source, pages, cursors, listings, rate_limiter, clock, simulated)
+    app.state.parts = parts
     for routes in (history, discovery, utility, days):
         app.include_router(routes.router)
     app.include_router(start_page.create_router(simulated=simulated))

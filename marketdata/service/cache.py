@@ -1,15 +1,14 @@
-"""Ranges of history in memory, so that consecutive pages do not read the archive again."""
+"""Ranges of history and pages in memory, so that the archive is not read, and no page made, again."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,57 +24,7 @@ POINTS = {view: 2_048 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 # Memory that the chunks take at most.
 CACHE_BYTES = 256 * 2**20
-RECHECK_SECONDS = 2.0
 Index = NDArray[np.int64]
-Intervals = tuple[Ints, Ints]
-
-
-class ServedArchive(Protocol):
-    """What the service requires of an archive."""
-
-    @property
-    def location(self) -> str:
-        """Folder or address."""
-        ...
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the data is simulated."""
-        ...
-
-    def columns(
-        self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
-    ) -> Data:
-        """Points of a market, sorted."""
-        ...
-
-    def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
-        """Disjoint ranges, in order, outside of which a market has no points."""
-        ...
-
-    def records(self, kind: Any) -> list[dict[str, Any]]:
-        """Series, events or markets as the interface has them."""
-        ...
-
-    def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
-        """The record of a market."""
-        ...
-
-    def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
-        """The record of the market of a token, and the token's label."""
-        ...
-
-    def version(self, view: Any) -> int:
-        """A number that changes with the content."""
-        ...
-
-    def coverage(self) -> Any:
-        """Which ranges are covered."""
-        ...
-
-    def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
-        """A text that changes with the points of a range that is final, None for one that is not."""
-        ...
 
 
 class Subject(NamedTuple):
@@ -122,133 +71,77 @@ class CachedChunk:
         """Bucket i is ``order[edges[i]:edges[i + 1]]``."""
         return np.append(self._by_bucket[1], len(self.columns))
 
-    @cached_property
-    def texts(self) -> list[Any]:
-        """JSON of each entry once it was served, before that None."""
-        return [None] * len(self.columns)
-
     @property
     def nbytes(self) -> int:
-        """Memory with all texts, roughly [bytes]."""
+        """Memory, roughly [bytes]."""
         columns = self.columns
-        size = len(columns) * 248 + 2_000
+        size = len(columns) * 128 + 2_000
         if isinstance(columns, Books):
-            return size + int(columns.counts.sum()) * 32
+            return size + int(columns.counts.sum()) * 16
         return size + sum(v.nbytes for v in columns.values.values())
 
 
-class ChunkCache:
-    """The chunks used last, up to ``max_bytes``; a chunk is read by one thread while others wait for it."""
+class Sized(Protocol):
+    """What a cache keeps."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory [bytes]."""
+        ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+class Cache:
+    """What was used last, up to ``max_bytes``."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._chunks: OrderedDict[Any, tuple[CachedChunk, int]] = OrderedDict()
-        self._loading: dict[Any, Future[CachedChunk]] = {}
+        self._kept: OrderedDict[Hashable, tuple[Sized, int]] = OrderedDict()
+        self._making: dict[Hashable, Future[Any]] = {}
         self._lock = threading.Lock()
         self.nbytes = 0
-        self.reads = 0
 
-    def get(self, key: Any, read: Callable[[], Data]) -> tuple[CachedChunk, bool]:
-        """The chunk of this key, and whether it had to be read."""
+    def find(self, key: Hashable) -> Any:
+        """What is kept under a key, or None."""
         with self._lock:
-            if key in self._chunks:
-                self._chunks.move_to_end(key)
-                return self._chunks[key][0], False
-            waiting = self._loading.get(key)
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def get(self, key: Hashable, make: Callable[[], S]) -> tuple[S, bool]:
+        """What is kept under a key, and whether it had to be made: by one thread, while others wait for it."""
+        found = self.find(key)
+        if found is not None:
+            return found, False
+        with self._lock:
+            waiting = self._making.get(key)
             if waiting is None:
-                mine = self._loading[key] = Future()
+                mine = self._making[key] = Future()
         if waiting is not None:
             return waiting.result(), False
         try:
-            chunk = CachedChunk(read())
+            made = make()
+            self.keep(key, made)
+            mine.set_result(made)
         except BaseException as problem:
             mine.set_exception(problem)
-            with self._lock:
-                del self._loading[key]
             raise
+        finally:
+            with self._lock:
+                del self._making[key]
+        return made, True
+
+    def keep(self, key: Hashable, value: Sized) -> None:
+        """Keep a value, and let go of those that were used longest ago."""
+        size = value.nbytes
         with self._lock:
-            del self._loading[key]
-            self._keep(key, chunk)
-        mine.set_result(chunk)
-        return chunk, True
-
-    def _keep(self, key: Any, chunk: CachedChunk) -> None:
-        self.reads += 1
-        size = chunk.nbytes
-        self._chunks[key] = chunk, size
-        self.nbytes += size
-        while self.nbytes > self._max_bytes and len(self._chunks) > 1:
-            self.nbytes -= self._chunks.popitem(last=False)[1][1]
-
-
-class _Known(NamedTuple):
-    version: int
-    good_until: float
-    ranges: dict[str, Intervals]
-
-
-class CoverageCache:
-    """Which ranges have points by the coverage, as the start page shows them."""
-
-    # Coverage may change without a commit of points, as by a repair: it is read again a little later.
-
-    def __init__(self, source: ServedArchive, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source = source
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._by_view: dict[View, _Known] = {}
-
-    def warm(self) -> None:
-        """Read the coverage for the first request."""
-        for view in VIEWS:
-            self.by_market(view, self._source.version(view))
-
-    def by_market(self, view: View, version: int) -> dict[str, Intervals]:
-        """The covered intervals of every market that has some."""
-        with self._lock:
-            found = self._by_view.get(view)
-            if found is None or found.version != version or self._clock() > found.good_until:
-                begun = self._clock()
-                ranges = covered_intervals(self._source.coverage(), view)
-                took = self._clock() - begun
-                good_until = self._clock() + max(RECHECK_SECONDS, 50 * took)
-                found = self._by_view[view] = _Known(version, good_until, ranges)
-        return found.ranges
-
-
-def covered_intervals(coverage: Any, view: View) -> dict[str, Intervals]:
-    """Merged intervals that may have rows per market, from a coverage frame of any kind."""
-    import narwhals.stable.v2 as nw
-
-    frame = nw.from_native(coverage, eager_only=True)
-    if not len(frame):
-        return {}
-    rows = nw.col("rows")
-    may_hold = (rows.fill_null(0) > 0) | (rows.is_null() & (nw.col("state").cast(nw.String) != "missing"))
-    frame = frame.filter((nw.col("view").cast(nw.String) == view) & may_hold)
-    markets = frame["market_id"].cast(nw.String).to_list()
-    starts, ends = (_micros(frame[name]) for name in ("start", "end"))
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for market, start, end in zip(markets, starts.tolist(), ends.tolist(), strict=True):
-        spans.setdefault(market, []).append((start, end))
-    return {market: _merged(found) for market, found in spans.items()}
-
-
-def _micros(series: Any) -> Ints:
-    values = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
-    out: Ints = values.astype("datetime64[us]").astype(np.int64)
-    return out
-
-
-def _merged(spans: list[tuple[int, int]]) -> Intervals:
-    out: list[list[int]] = []
-    for start, end in sorted(spans):
-        if out and start <= out[-1][1]:
-            out[-1][1] = max(out[-1][1], end)
-        else:
-            out.append([start, end])
-    pairs = np.array(out, dtype=np.int64)
-    return pairs[:, 0], pairs[:, 1]
+            self.nbytes += size - self._kept.pop(key, (value, 0))[1]
+            self._kept[key] = value, size
+            while self.nbytes > self._max_bytes and len(self._kept) > 1:
+                self.nbytes -= self._kept.popitem(last=False)[1][1]
 
 
 def chunk_ranges(stored: Sequence[Range], subject: Subject, rng: Range, start: int) -> Iterator[Range]:

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Query, Request, Response
@@ -18,13 +18,16 @@ from pydantic_core import PydanticCustomError
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 from marketdata.service.auth import Grant
-from marketdata.service.cache import ServedArchive
+from marketdata.service.coverage import CoverageCache
+from marketdata.service.exchange import Exchange
 from marketdata.service.listings import ListingQuery, Listings, Order, SortField
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
-from marketdata.service.responses import accepts_gzip
 from marketdata.times import DAY, Range, parse_iso, parse_seconds
 from marketdata.wire.models import LARGEST_LIMIT
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
 
 # Points or records of a page by default, and characters of an id (interface 4.1).
 DEFAULT_LIMIT, MAX_ID = 100, 200
@@ -79,27 +82,27 @@ def read_time(text: str, name: str) -> int:
 class Parts:
     """The parts of the service, which the application's state has."""
 
-    source: ServedArchive
+    source: Archive
     pages: Pages
     cursors: Cursors
     listings: Listings
     rate_limiter: RateLimiter
     clock: Callable[[], float]
-    simulated: bool
+    coverage: CoverageCache
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The parts of the service, the sender of a request, and whether it accepts gzip."""
+    """The parts of the service, a request, and its sender."""
 
     parts: Parts
+    exchange: Exchange
     grant: Grant
-    accepts_gzip: bool
 
     def respond(self, content: bytes, media_type: str = "application/json", **headers: str) -> Response:
         """A response of bytes, compressed if that is accepted and worth it."""
         headers = {"Vary": "Accept-Encoding", **headers}
-        if self.accepts_gzip and len(content) >= GZIP_FROM:
+        if self.exchange.accepts_gzip and len(content) >= GZIP_FROM:
             # Of the fastest level: a page of books is about a third as long.
             packer = zlib.compressobj(1, zlib.DEFLATED, 31)
             content, headers["Content-Encoding"] = packer.compress(content) + packer.flush(), "gzip"
@@ -118,8 +121,7 @@ async def read_context(request: Request) -> RequestContext:
             raise errors.invalid_time(name, ", ".join(request.query_params.getlist(name)))
         problem = {"loc": ("query", name), "msg": "Input should be given once", "type": "multiple_values"}
         raise RequestValidationError([problem])
-    accepted = accepts_gzip(request.headers.get("accept-encoding", ""))
-    return RequestContext(request.app.state.parts, request.state.grant, accepted)
+    return RequestContext(request.app.state.parts, request.state.exchange, request.state.grant)
 
 
 def _parameter_names(route: APIRoute) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Hashable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +21,7 @@ MAX_PARAMETERS = 64
 Message = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
+_IS_ZERO = re.compile(rb"q=0(\.0{0,3})?")
 _METHODS = "DELETE|GET|HEAD|POST|PUT|CONNECT|OPTIONS|TRACE|PATCH"
 _OTHER_METHOD = re.compile(rb"(?!(?:%s) )[!#$%%&'*+.^_`|~0-9A-Za-z-]{1,64} /" % _METHODS.encode(), re.ASCII)
 
@@ -76,6 +77,20 @@ class Exchange:
         self.goes_on = parser.get_http_version() == "1.1" and not asks_to_close and not has_body
         if self.scope["query_string"].count(b"&") >= MAX_PARAMETERS:
             raise HTTPException(400, f"The URL has more than {MAX_PARAMETERS} parameters.")
+
+    @property
+    def accepts_gzip(self) -> bool:
+        """Whether Accept-Encoding allows gzip."""
+        for part in b",".join(self.headers.get(b"accept-encoding", ())).lower().split(b","):
+            name, _, quality = part.partition(b";")
+            if name.strip() in (b"gzip", b"*"):
+                return not _IS_ZERO.fullmatch(quality.replace(b" ", b""))
+        return False
+
+    @property
+    def page(self) -> Hashable:
+        """The same for requests that have one answer."""
+        return self.method, self.path, self.accepts_gzip, *sorted(self.scope["query_string"].split(b"&"))
 
     def on_url(self, part: bytes) -> None:
         """A part of the URL (httptools)."""

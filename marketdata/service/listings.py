@@ -8,16 +8,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from marketdata.points.columns import Ints
 from marketdata.points.records import KINDS, SEARCHED, RecordKind, names
-from marketdata.service.cache import ServedArchive
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.times import parse_iso
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
 
 SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
 Order = Literal["asc", "desc"]
@@ -100,7 +102,7 @@ class _Records:
 class Listings:
     """Listings of the records of an archive."""
 
-    def __init__(self, source: ServedArchive) -> None:
+    def __init__(self, source: Archive) -> None:
         self._source = source
         self._lock = threading.Lock()
         self._by_kind: dict[RecordKind, _Records] = {}

@@ -19,25 +19,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from itsdangerous import Signer
+from starlette.responses import Response
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Data
+from marketdata.points.views import View
 from marketdata.service import errors
-from marketdata.service.cache import (
-    CACHE_BYTES,
-    CachedChunk,
-    ChunkCache,
-    CoverageCache,
-    Index,
-    ServedArchive,
-    Subject,
-    chunk_ranges,
-)
+from marketdata.service.cache import CACHE_BYTES, Cache, CachedChunk, Subject, chunk_ranges
 from marketdata.times import Range
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
 
 # Chunks with points, and time [s], that one request may read before it answers with a cursor.
 MAX_READS = 24
@@ -46,33 +42,49 @@ MAX_SECONDS = 0.5
 CACHED = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class PageRows:
-    """Entries of one chunk, in tidy order: by token, then by time."""
-
-    chunk: CachedChunk
-    index: Index
-
-
 @dataclass(slots=True)
 class ServedPage:
     """The points of a page, in time order; ``position``: where the next one begins [microseconds], or None."""
 
-    rows: list[PageRows] = field(default_factory=list)
+    parts: list[Data] = field(default_factory=list)
     count: int = 0
     position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPage:
+    """An answer, which may be given again ``until`` a time, while the versions are the same."""
+
+    view: View
+    resolution: str
+    start: int
+    versions: tuple[int, int]
+    until: float
+    response: Response
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, roughly [bytes]."""
+        return len(self.response.body) + 2_000
 
 
 class Pages:
     """Pages of an archive, from cached chunks."""
 
-    def __init__(self, source: ServedArchive, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, source: Archive, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
-        self.coverage = CoverageCache(source)
-        self.cache = ChunkCache(cache_bytes)
+        self.cache = Cache(cache_bytes)
         # The pages of a pagination are of one market and one range.
         self._market = lru_cache(CACHED)(lambda _, id_or_slug: self._find_market(id_or_slug))
         self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
+
+    def versions(self, view: View) -> tuple[int, int]:
+        """What changes with the points of a view, or with a record."""
+        return self._source.version("markets"), self._source.version(view)
+
+    def is_current(self, kept: KeptPage, now: float) -> bool:
+        """Whether an answer may be given again."""
+        return now < kept.until and self.versions(kept.view) == kept.versions
 
     def market(self, id_or_slug: str) -> tuple[str, dict[str, str]]:
         """The id of a market, and label to token id, which is not to be changed; HTTPException 404 without one."""
@@ -106,9 +118,8 @@ class Pages:
             fits = int(np.searchsorted(edges, edges[low] + limit - page.count, side="right")) - 1
             stop = min(fits, high)
             if stop > low:
-                index = np.sort(chunk.order[edges[low] : edges[stop]])
-                page.rows.append(PageRows(chunk, index))
-                page.count += len(index)
+                page.parts.append(chunk.columns.take(np.sort(chunk.order[edges[low] : edges[stop]])))
+                page.count += len(page.parts[-1])
                 first = int(chunk.buckets[stop - 1]) + width
             if stop < high:
                 if not page.count:
@@ -117,8 +128,9 @@ class Pages:
                 return page
         return page
 
-    def _read(self, subject: Subject, rng: Range) -> Data:
-        return self._source.columns(subject.view, subject.market_id, rng, subject.resolution, subject.token_id)
+    def _read(self, subject: Subject, rng: Range) -> CachedChunk:
+        view, market_id, token_id, resolution, _ = subject
+        return CachedChunk(self._source.columns(view, market_id, rng, resolution, token_id))
 
 
 def labels_of(market: dict[str, Any]) -> dict[str, str]:
@@ -168,6 +180,11 @@ class Cursors:
         if not hmac.compare_digest(expected.encode(), cursor.encode()):
             raise errors.invalid_cursor()
         return match[2]
+
+    def until(self, cursor: str | None) -> float:
+        """Until when a page that is asked by a cursor, and names another, may be answered again."""
+        again = self._clock() + self._lifetime / 24
+        return again if cursor is None else min(again, int(cursor.partition(".")[0]) + self._lifetime)
 
     def _sign(self, facts: Facts, value: str) -> str:
         salt = json.dumps(["marketdata cursor", *facts]).encode()

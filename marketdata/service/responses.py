@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from marketdata.points.columns import Books, Series, Token
+from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.views import VIEWS
-from marketdata.service.cache import Index
-from marketdata.service.pagination import PageRows, ServedPage
+from marketdata.service.pagination import ServedPage
 from marketdata.wire import models
 
 Described = dict[int | str, dict[str, Any]]
@@ -29,7 +28,6 @@ REFUSALS: Described = {
 }
 NOT_FOUND: Described = {404: {"model": models.ErrorResponse, "description": "Not found."}}
 PLAN_REFUSES: Described = {403: {"model": models.ErrorResponse, "description": "The plan does not allow it."}}
-_POINT = b'{"t":'
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -44,19 +42,18 @@ def to_json(body: object) -> bytes:
 
 def points(page: ServedPage) -> list[Any]:
     """Points of one token, or of a market (interface 2.6)."""
-    return [point for part in page.rows for point in _points(part, part.index)]
+    return [point for columns in page.parts for point in _points(columns)]
 
 
 def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
     """Label to token id, and label to points (interface 2.2 and 2.5)."""
     data: dict[str, list[Any]] = {label: [] for label in tokens}
-    for part in page.rows:
-        columns = part.chunk.columns
-        edges = np.searchsorted(part.index, columns.bounds).tolist()
+    for columns in page.parts:
+        made, edges = _points(columns), columns.bounds.tolist()
         some = [(t, a, b) for t, (a, b) in zip(columns.tokens, pairwise(edges), strict=True) if a < b]
         labels, tokens = served_labels([token for token, *_ in some], tokens)
         for label, (_, a, b) in zip(labels, some, strict=True):
-            data.setdefault(label, []).extend(_points(part, part.index[a:b]))
+            data.setdefault(label, []).extend(made[a:b])
     return tokens, data
 
 
@@ -75,44 +72,21 @@ def served_labels(found: Sequence[Token], tokens: dict[str, str]) -> tuple[list[
     return out, tokens
 
 
-def _points(part: PageRows, index: Index) -> list[orjson.Fragment]:
-    """Points as JSON, cached in the chunk."""
-    texts, places = part.chunk.texts, index.tolist()
-    fresh = [i for i in places if texts[i] is None]
-    if fresh:
-        columns = part.chunk.columns.take(np.array(fresh))
-        points = _books(columns) if isinstance(columns, Books) else _series(columns)
-        # After a time there are numbers only, so a point begins where these bytes are.
-        for i, text in zip(fresh, to_json(points)[1:-1].split(_POINT)[1:], strict=True):
-            texts[i] = orjson.Fragment(_POINT + text.removesuffix(b","))
-    return [texts[i] for i in places]
-
-
-def _books(books: Books) -> list[Any]:
-    levels, ends = np.stack(books.levels(), axis=1), np.append(0, np.cumsum(books.counts)).tolist()
-    return [
-        {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
-        for t, a, b, c in zip(_times(books.ts), ends[:-1:2], ends[1::2], ends[2::2], strict=True)
-    ]
-
-
-def _series(columns: Series) -> list[Any]:
+def _points(columns: Data) -> list[Any]:
+    times = _times(columns.ts)
+    if isinstance(columns, Books):
+        levels, ends = np.stack(columns.levels(), axis=1), np.append(0, np.cumsum(columns.counts)).tolist()
+        return [
+            {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
+            for t, a, b, c in zip(times, ends[:-1:2], ends[1::2], ends[2::2], strict=True)
+        ]
     field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
     names = ("t", *(field_of.get(name, name) for name in columns.values))
-    rows = zip(_times(columns.ts), *(values.tolist() for values in columns.values.values()), strict=True)
+    rows = zip(times, *(values.tolist() for values in columns.values.values()), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _times(ts: Index) -> list[str]:
+def _times(ts: Ints) -> list[str]:
     """Bucket starts, which are whole seconds, as ISO 8601 text."""
     out: list[str] = np.datetime_as_string(ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
     return out
-
-
-def accepts_gzip(accepted: str) -> bool:
-    """Whether a value of Accept-Encoding allows gzip."""
-    for part in accepted.lower().split(","):
-        name, _, quality = part.partition(";")
-        if name.strip() in {"gzip", "*"}:
-            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False

@@ -14,20 +14,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.points.arguments import whole
+from marketdata.points.views import VIEWS
 from marketdata.service.access import LOOPBACK_NAMES, Access
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
-from marketdata.service.cache import CACHE_BYTES, ServedArchive
+from marketdata.service.cache import CACHE_BYTES
 from marketdata.service.connections import BACKLOG
+from marketdata.service.coverage import CoverageCache
+from marketdata.service.dependencies import Parts
 from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages, stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
 from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.workers import Worker, Workers
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
 
 CURSOR_FILE = "_cursor.secret"
 # The parameter of mallopt in glibc.
@@ -58,7 +64,7 @@ class Service:
 
 
 def serve(
-    archive: ServedArchive,
+    archive: Archive,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -131,7 +137,7 @@ def start(access: Access, host: str = "127.0.0.1", port: int = 0, api_key: str |
 
 
 def run(
-    archive: ServedArchive,
+    archive: Archive,
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
@@ -156,7 +162,7 @@ def run(
 
 
 def _worker(
-    archive: ServedArchive,
+    archive: Archive,
     host: str,
     port: int,
     keys: str | Path | Keys | Mapping[str, str] | None,
@@ -223,7 +229,7 @@ def _return_large_blocks() -> None:
 
 
 def build(
-    archive: ServedArchive,
+    archive: Archive,
     keys: Keys,
     *,
     secret: bytes | None = None,
@@ -239,23 +245,28 @@ def build(
 
     ``when_warm`` is called once all for the first request is loaded.
     """
-    rate_limiter, listings, pages = RateLimiter(folder), Listings(archive), Pages(archive, cache_bytes=cache_bytes)
-    cursors = Cursors(secret or _secret(archive), clock=clock)
-    app = create_app(archive, pages=pages, listings=listings, cursors=cursors, rate_limiter=rate_limiter, clock=clock)
+    parts = Parts(
+        source=archive,
+        pages=Pages(archive, cache_bytes=cache_bytes),
+        cursors=Cursors(secret or _secret(archive), clock=clock),
+        listings=Listings(archive),
+        rate_limiter=RateLimiter(folder),
+        clock=clock,
+        coverage=CoverageCache(archive),
+    )
 
     def warm() -> None:
-        pages.coverage.warm()
-        listings.warm()
+        for view in VIEWS:
+            parts.coverage.by_market(view, archive.version(view))
+        parts.listings.warm()
         when_warm()
 
     return Access(
-        app,
+        create_app(parts),
+        parts=parts,
         keys=keys,
-        rate_limiter=rate_limiter,
         hosts=LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None,
         trusted_proxies=trusted_proxies,
-        simulated=archive.simulated,
-        clock=clock,
         warm=warm,
     )
 
@@ -332,7 +343,7 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _secret(archive: ServedArchive) -> bytes:
+def _secret(archive: Archive) -> bytes:
     """The secret beside the tables of the archive, a new one for an object store."""
     if "://" in archive.location:
         return secrets.token_bytes(32)

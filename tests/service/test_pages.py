@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import requests
 from coded import coded_series
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,8 +22,12 @@ from marketdata.points.columns import Series, Token
 from marketdata.points.views import empty
 from marketdata.resolution import Resolution
 from marketdata.service import cache
-from marketdata.service.cache import CachedChunk, ChunkCache, CoverageCache, Subject, chunk_ranges, covered_intervals
-from marketdata.service.pagination import Pages, labels_of
+from marketdata.service.auth import Entry, Keys, digest
+from marketdata.service.cache import Cache, CachedChunk, Subject, chunk_ranges
+from marketdata.service.coverage import CoverageCache, covered_intervals
+from marketdata.service.pagination import Cursors, KeptPage, Pages, labels_of
+from marketdata.service.plans import AccessPlan
+from marketdata.service.server import build, start
 from marketdata.times import Range, to_datetime
 
 SPAN = 3 * 1440
@@ -52,11 +58,10 @@ def walk(pages: Pages, subject: Subject, rng: Range, limit: int) -> dict[tuple[s
     while True:
         page = pages.page(subject, rng, limit, position)
         assert page.count <= limit
-        assert page.count == sum(len(part.index) for part in page.rows)
-        for part in page.rows:
-            columns = part.chunk.columns
+        assert page.count == sum(len(columns) for columns in page.parts)
+        for columns in page.parts:
             assert isinstance(columns, Series)
-            for i in part.index:
+            for i in range(len(columns)):
                 key = columns.tokens[columns.token[i]].token_id, int(columns.ts[i])
                 assert key not in out
                 out[key] = float(columns.price[i])
@@ -135,9 +140,8 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
     ]
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
     for kind in (frame, frame.to_pandas()):
-        starts, ends = covered_intervals(kind, "prices")["m"]
-        assert (starts // MINUTE).tolist() == [0, 8, 10]
-        assert (ends // MINUTE).tolist() == [1, 9, 11]
+        found = covered_intervals(kind, "prices")["m"]
+        assert [(r.start // MINUTE, r.end // MINUTE) for r in found] == [(0, 1), (8, 9), (10, 11)]
     assert covered_intervals(frame.clear(), "prices") == {}
 
 
@@ -146,37 +150,37 @@ def test_what_was_read_right_after_a_commit_is_read_again() -> None:
     archive, now = MemoryArchive(), [0.0]
     archive.put("prices", "m", "1", 0, 0.5)
     coverage = CoverageCache(archive, clock=lambda: now[0])
-    assert len(coverage.by_market("prices", 1)["m"][0]) == 1
+    assert len(coverage.by_market("prices", 1)["m"]) == 1
     archive.points["prices", "m"]["1", 10 * MINUTE] = 0.5
-    assert len(coverage.by_market("prices", 1)["m"][0]) == 1
+    assert len(coverage.by_market("prices", 1)["m"]) == 1
     now[0] = 3.0
-    assert len(coverage.by_market("prices", 1)["m"][0]) == 2
+    assert len(coverage.by_market("prices", 1)["m"]) == 2
     archive.points["prices", "m"]["1", 20 * MINUTE] = 0.5
-    assert len(coverage.by_market("prices", 2)["m"][0]) == 3
+    assert len(coverage.by_market("prices", 2)["m"]) == 3
 
 
-def one_chunk(size: int) -> Series:
+def one_chunk(size: int) -> CachedChunk:
     token, ts = np.zeros(size, np.int32), np.arange(size, dtype=np.int64)
-    return coded_series((Token("m"),), token, ts, {"price": np.zeros(size)})
+    return CachedChunk(coded_series((Token("m"),), token, ts, {"price": np.zeros(size)}))
 
 
 def test_the_cache_keeps_the_chunks_used_last() -> None:
     """Above its bytes the cache lets go of what was used longest ago, and reads that again when it is asked."""
-    cache = ChunkCache(3 * CachedChunk(one_chunk(1000)).nbytes)
+    cache = Cache(3 * one_chunk(1000).nbytes)
     for key in ("a", "b", "c"):
         assert cache.get(key, lambda: one_chunk(1000))[1]
     assert not cache.get("a", lambda: one_chunk(1000))[1]
     assert cache.get("d", lambda: one_chunk(1000))[1]
     assert not cache.get("a", lambda: one_chunk(1000))[1]
     assert cache.get("b", lambda: one_chunk(1000))[1]
-    assert cache.nbytes <= 3 * CachedChunk(one_chunk(1000)).nbytes
+    assert cache.nbytes <= 3 * one_chunk(1000).nbytes
 
 
 def test_a_chunk_that_fails_is_asked_again() -> None:
     """A read that fails is not kept."""
-    cache = ChunkCache(1_000_000)
+    cache = Cache(1_000_000)
 
-    def fails() -> Series:
+    def fails() -> CachedChunk:
         raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
@@ -235,3 +239,80 @@ def test_a_cache_counts_what_it_has(rows: int, further: int) -> None:
         chunk = CachedChunk(columns)
         held = [token, ts, chunk.order, chunk.buckets, chunk.edges, *columns.values.values()]
         assert chunk.nbytes >= sum(array.nbytes for array in held)
+
+
+class Unkept(Pages):
+    """Pages that are made for each request."""
+
+    def is_current(self, kept: KeptPage, now: float) -> bool:
+        return False
+
+
+steps = st.tuples(
+    st.sampled_from(["books", "prices", "metrics"]),
+    st.sampled_from(["m", "slug"]),
+    st.sampled_from(["1m", "10m"]),
+    st.sampled_from([2, 3, 200]),
+    st.sampled_from(["gzip", "identity"]),
+    st.sampled_from(["all", "prices"]),
+    st.sampled_from(["", "point", "record", "hour", "day"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(steps, min_size=2, max_size=12))
+def test_a_page_that_is_kept_is_the_one_that_would_be_made(asked: list[tuple[str, ...]]) -> None:
+    """While points, records and time change, each page of a walk is that of a service which keeps none."""
+    archive, now = MemoryArchive(), [START / 1e6]
+    archive.add_market("m", {"Yes": "1", "No": "2"}, slug="slug")
+    for minute in range(12):
+        archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
+        archive.put("books", "m", "2", START + minute * MINUTE, ([(0.4, 1.0)], []))
+        archive.put("metrics", "m", None, START + minute * MINUTE, {"volume": 1.0})
+    plans = {"all": AccessPlan("all"), "prices": AccessPlan("prices", views=("prices",), max_history_days=1)}
+    keys = Keys([Entry(name, digest(name.encode()), name) for name in plans], plans, clock=lambda: now[0])
+    sides = [build(archive, keys, secret=b"0123456789abcdef", clock=lambda: now[0]) for _ in range(2)]
+    plain = Unkept(archive)
+    sides[1]._pages = plain
+    with start(sides[0]) as ours, start(sides[1]) as reference, requests.Session() as session:
+        for view, market, resolution, limit, encoding, key, change in asked:
+            cursor: str | None = ""
+            while cursor is not None:
+                params = {"start_ts": START // 10**6, "end_ts": START // 10**6 + 3600, "resolution": resolution}
+                params |= {"limit": limit} | ({"cursor": cursor} if cursor else {})
+                # Twice, as the first request keeps what the second one gets.
+                found = [
+                    session.get(
+                        f"{service.base_url}/v1/markets/{market}/{view}",
+                        params=params,
+                        headers={"X-API-Key": key, "Accept-Encoding": encoding},
+                        timeout=20,
+                    )
+                    for service in (ours, ours, reference)
+                ]
+                answers = [(a.status_code, without_cursor(a), a.headers.get("content-encoding")) for a in found]
+                assert answers[0] == answers[1] == answers[2]
+                cursor = found[-1].json().get("metadata", {}).get("next_cursor")
+            if change == "point":
+                archive.put("prices", "m", "1", START + len(archive.points["prices", "m"]) * MINUTE, 0.25)
+            elif change == "record":
+                archive._records["markets"][0]["tokens"].reverse()
+                archive._version += 1
+            elif change:
+                now[0] += {"hour": 3_600, "day": 90_000}[change]
+
+
+def without_cursor(answer: requests.Response) -> Any:
+    """A cursor holds the second in which it was given."""
+    body = answer.json()
+    if cursor := body.get("metadata", {}).get("next_cursor"):
+        body["metadata"]["next_cursor"] = cursor.split(".")[1]
+    return body
+
+
+def test_a_kept_page_outlives_no_cursor() -> None:
+    """A page is answered again for an hour at most, and not after the cursor by which it was asked."""
+    cursors = Cursors(b"0123456789abcdef", lifetime=24 * 3600, clock=lambda: 100_000.0)
+    assert cursors.until(None) == 103_600.0
+    assert cursors.until(cursors.give(["x"], "1")) == 103_600.0
+    assert cursors.until("14000.1.x") == 100_400.0

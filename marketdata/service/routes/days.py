@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from marketdata.points.columns import Data, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.service.cache import CachedChunk
 from marketdata.service.dependencies import Context, IdOrSlug, read_context, read_time
-from marketdata.service.pagination import PageRows, ServedPage
+from marketdata.service.pagination import ServedPage
 from marketdata.service.responses import points, points_by_label, served_labels, to_json
 from marketdata.times import DAY, Range
 from marketdata.wire import stream
@@ -46,7 +44,7 @@ def get_day(
     headers = {"Vary": "Accept, Accept-Encoding"}
     stamp = source.final_stamp(view, market_id, rng)
     if stamp is not None:
-        facts = [stamp, *tokens.items(), resolution.value, is_stream, context.accepts_gzip]
+        facts = [stamp, *tokens.items(), resolution.value, is_stream, context.exchange.accepts_gzip]
         headers["ETag"] = f'"{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"'
         headers["Cache-Control"] = "private, no-cache"
         known = request.headers.get("if-none-match", "").split(",")
@@ -60,7 +58,7 @@ def get_day(
             columns, envelope["tokens"] = _labelled(columns, market_id, tokens)
         content = stream.encode(columns, to_json(envelope))
         return context.respond(content, ARROW_STREAM, **headers)
-    page = ServedPage([PageRows(CachedChunk(columns), np.arange(len(columns)))])
+    page = ServedPage([columns])
     if VIEWS[view].has_tokens:
         envelope["tokens"], envelope["data"] = points_by_label(page, tokens)
     else:

@@ -14,11 +14,10 @@ from marketdata.service.dependencies import (
     HistoryParameters,
     HistoryQuery,
     IdOrSlug,
-    Parts,
     RequestContext,
     TokenId,
 )
-from marketdata.service.pagination import ServedPage
+from marketdata.service.pagination import KeptPage
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, points, points_by_label, to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
@@ -27,41 +26,58 @@ from marketdata.wire.models import LARGEST_LIMIT
 
 def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: RequestContext) -> Response:
     """Books, prices or metrics of a market; HTTPException 403, 404 or 400 (interface section 7)."""
+    parts = context.parts
     # On every page: a cursor carries no rights.
-    context.grant.plan.check(view, query.resolution, query.range.start, context.parts.clock())
-    market_id, tokens = context.parts.pages.market(id_or_slug)
-    market = {"market_id": market_id, "resolution": query.resolution}
+    context.grant.plan.check(view, query.resolution, query.range.start, parts.clock())
+    versions, (market_id, tokens) = parts.pages.versions(view), parts.pages.market(id_or_slug)
     if not VIEWS[view].has_tokens:
-        page, metadata = _page(Subject(view, market_id, None, query.resolution, 1), query, context.parts)
-        return context.respond(to_json({**market, "data": points(page), "metadata": metadata}))
+        subject = Subject(view, market_id, None, query.resolution, 1)
+        return _page(subject, {"market_id": market_id}, None, query, context, versions)
     if len(tokens) > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
     if len(tokens) > query.limit:
         raise errors.limit_too_small(len(tokens))
     subject = Subject(view, market_id, None, query.resolution, len(tokens))
-    page, metadata = _page(subject, query, context.parts)
-    tokens, data = points_by_label(page, tokens)
-    return context.respond(to_json({**market, "tokens": tokens, "data": data, "metadata": metadata}))
+    return _page(subject, {"market_id": market_id}, tokens, query, context, versions)
 
 
 def _token_page(view: View, token_id: str, query: HistoryQuery, context: RequestContext) -> Response:
     """Books or prices of one token; errors as for a market."""
-    context.grant.plan.check(view, query.resolution, query.range.start, context.parts.clock())
-    found = context.parts.source.find_token(token_id)
+    parts = context.parts
+    context.grant.plan.check(view, query.resolution, query.range.start, parts.clock())
+    versions, found = parts.pages.versions(view), parts.source.find_token(token_id)
     if found is None:
         raise errors.token_not_found(token_id)
-    token = {"market_id": str(found[0]["id"]), "token_id": token_id, "token_label": found[1]}
-    page, metadata = _page(Subject(view, str(found[0]["id"]), token_id, query.resolution, 1), query, context.parts)
-    body = {**token, "resolution": query.resolution, "data": points(page), "metadata": metadata}
-    return context.respond(to_json(body))
+    market_id = str(found[0]["id"])
+    named = {"market_id": market_id, "token_id": token_id, "token_label": found[1]}
+    subject = Subject(view, market_id, token_id, query.resolution, 1)
+    return _page(subject, named, None, query, context, versions)
 
 
-def _page(subject: Subject, query: HistoryQuery, parts: Parts) -> tuple[ServedPage, dict[str, Any]]:
+def _page(
+    subject: Subject,
+    named: dict[str, Any],
+    tokens: dict[str, str] | None,
+    query: HistoryQuery,
+    context: RequestContext,
+    versions: tuple[int, int],
+) -> Response:
+    """The answer, which is kept, with points by label if there are ``tokens``."""
+    pages, cursors = context.parts.pages, context.parts.cursors
     facts = [subject.view, subject.market_id, subject.token_id, query.resolution.value, *query.range]
-    position = None if query.cursor is None else int(parts.cursors.read(facts, query.cursor))
-    page = parts.pages.page(subject, query.range, query.limit, position)
-    following = None if page.position is None else parts.cursors.give(facts, str(page.position))
-    return page, {"count": page.count, "limit": query.limit, "next_cursor": following}
+    position = None if query.cursor is None else int(cursors.read(facts, query.cursor))
+    page = pages.page(subject, query.range, query.limit, position)
+    following = None if page.position is None else cursors.give(facts, str(page.position))
+    body = {**named, "resolution": query.resolution}
+    if tokens is None:
+        body["data"] = points(page)
+    else:
+        body["tokens"], body["data"] = points_by_label(page, tokens)
+    body["metadata"] = {"count": page.count, "limit": query.limit, "next_cursor": following}
+    response, until = context.respond(to_json(body)), cursors.until(query.cursor)
+    kept = KeptPage(subject.view, query.resolution, query.range.start, versions, until, response)
+    pages.cache.keep(context.exchange.page, kept)
+    return response
 
 
 router = v1_router("History", {**NOT_FOUND, **PLAN_REFUSES})

@@ -6,22 +6,20 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
-from marketdata.service.cache import Intervals
 from marketdata.service.dependencies import Context, ListingParameters, Parts, read_context
 from marketdata.service.listings import ListingQuery
 from marketdata.service.plans import AccessPlan
 from marketdata.service.responses import to_json
-from marketdata.times import to_text
+from marketdata.times import Range, to_text
 
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of the covered range of a market cannot be seen on the page.
@@ -69,11 +67,11 @@ def create_router(*, simulated: bool) -> APIRouter:
 
 def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
     """Markets of a page of the listing with covered intervals of each view; the first page also has totals."""
-    spans = {view: parts.pages.coverage.by_market(view, parts.source.version(view)) for view in VIEWS}
+    spans = {view: parts.coverage.by_market(view, parts.source.version(view)) for view in VIEWS}
     records, following = parts.listings.page("markets", query, parts.cursors)
     rows = []
     for record in records:
-        found = {view: _visible_intervals(spans[view].get(str(record.get("id")))) for view in VIEWS}
+        found = {view: _visible_intervals(spans[view].get(str(record.get("id")), ())) for view in VIEWS}
         rows.append({**{name: record.get(name) for name in _SHOWN}, "coverage": found})
     answer: dict[str, Any] = {
         "data": rows,
@@ -85,22 +83,20 @@ def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
     return answer
 
 
-def _visible_intervals(found: Intervals | None) -> list[list[str]]:
+def _visible_intervals(found: Sequence[Range]) -> list[tuple[str, str]]:
     """Covered intervals, without gaps too short to be seen."""
-    if found is None or not len(found[0]):
-        return []
-    starts, ends = found
-    seen = np.flatnonzero(starts[1:] - ends[:-1] > (ends[-1] - starts[0]) // FINEST)
-    pairs = zip(starts[np.append(0, seen + 1)].tolist(), ends[np.append(seen, len(ends) - 1)].tolist(), strict=True)
-    return [[to_text(start), to_text(end)] for start, end in pairs]
+    out: list[Range] = []
+    for one in found:
+        seen = not out or one.start - out[-1].end > (found[-1].end - found[0].start) // FINEST
+        out.append(one if seen else Range(out.pop().start, one.end))
+    return [(to_text(one.start), to_text(one.end)) for one in out]
 
 
-def _total(by_market: Mapping[str, Intervals]) -> Record | None:
-    found = [spans for spans in by_market.values() if len(spans[0])]
-    if not found:
+def _total(by_market: Mapping[str, Sequence[Range]]) -> Record | None:
+    if not by_market:
         return None
-    first, last = min(int(s[0]) for s, _ in found), max(int(e[-1]) for _, e in found)
-    return {"markets": len(found), "start": to_text(first), "end": to_text(last)}
+    first, last = min(found[0].start for found in by_market.values()), max(f[-1].end for f in by_market.values())
+    return {"markets": len(by_market), "start": to_text(first), "end": to_text(last)}
 
 
 def _shown(plan: AccessPlan) -> Record:

@@ -18,7 +18,7 @@ router = v1_router("Utility")
 async def get_health(context: Context) -> Response:
     """Whether the service is up."""
     now = dt.datetime.fromtimestamp(context.parts.clock(), dt.UTC).isoformat().replace("+00:00", "Z")
-    return context.respond(to_json({"status": "ok", "timestamp": now, "simulated": context.parts.simulated}))
+    return context.respond(to_json({"status": "ok", "timestamp": now, "simulated": context.parts.source.simulated}))
 
 
 @router.get("/usage", response_model=models.Usage)
