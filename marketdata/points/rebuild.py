@@ -80,10 +80,6 @@ def joined(parts: list[Changes]) -> Changes:
     index: dict[Token, int] = {}
     tokens = []
     parts = [part for part in parts if len(part)] or parts[:1]
-    if len(parts) == 1 and len(set(parts[0].tokens)) == len(parts[0].tokens) == np.count_nonzero(
-        np.bincount(parts[0].token)
-    ):
-        return parts[0]
     for part in parts:
         used = np.bincount(part.token, minlength=len(part.tokens)) > 0
         codes = [index.setdefault(t, len(index)) if u else 0 for t, u in zip(part.tokens, used.tolist(), strict=True)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-from marketdata.adapters.dispatch import names_of, read, selected
+from marketdata.adapters.dispatch import F, names_of, read, selected
 from marketdata.errors import NotTidyError
 from marketdata.points.records import TOKEN_LISTS, is_answer
-
-F = TypeVar("F")
 
 
 def answers(markets: Any) -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from marketdata.adapters.concat import below_each_other, opened
-from marketdata.adapters.dispatch import read
+from marketdata.adapters.dispatch import F, read
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import kind_of
-
-F = TypeVar("F")
 
 
 def concat(frames: Iterable[F]) -> F:

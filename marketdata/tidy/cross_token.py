@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import run
+from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
@@ -21,7 +21,6 @@ from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
-F = TypeVar("F")
 By = Literal["market", "event"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import run, series_of
+from marketdata.adapters.dispatch import F, run, series_of
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
@@ -19,7 +19,6 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
 
-F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("books", "series")
 _LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any
 
+from marketdata.adapters.dispatch import F
 from marketdata.errors import ConfigError
 from marketdata.points.book import OF_LEVELS, OF_TOP, Values
 from marketdata.points.columns import Books
 from marketdata.tidy.measures import of_levels, of_top
 
-F = TypeVar("F")
 Feature = str | tuple[str, Mapping[str, Any]]
 MEASURES: dict[str, Callable[..., Values]] = OF_TOP | OF_LEVELS
 

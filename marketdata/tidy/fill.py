@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import has_grid, kind_name, run
+from marketdata.adapters.dispatch import F, has_grid, kind_name, run
 from marketdata.adapters.frame import Column, Frame, Levels, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Columns, Ints, ranges
@@ -19,7 +19,6 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
-F = TypeVar("F")
 Fill = Literal["null", "forward"] | None
 _FILLS = ("null", "forward")
 

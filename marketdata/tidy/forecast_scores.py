@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import at_once, in_memory, is_dask, is_in_memory, read, run
+from marketdata.adapters.dispatch import F, at_once, in_memory, is_dask, is_in_memory, read, run
 from marketdata.adapters.engines import is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
@@ -28,7 +28,6 @@ from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import SECOND, to_duration
 
-F = TypeVar("F")
 Of = Literal["token", "market", "all"]
 By = str | Iterable[str] | None
 Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None

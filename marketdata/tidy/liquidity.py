@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
 
+from marketdata.adapters.dispatch import F
 from marketdata.points import book
 from marketdata.tidy.measures import of_levels, of_top
-
-F = TypeVar("F")
 
 
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import run
+from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.points.book import Measure, bbo
 from marketdata.points.columns import Series
 from marketdata.points.schema import BBO, Kind
 
-F = TypeVar("F")
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 

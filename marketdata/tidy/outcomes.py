@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
+from marketdata.adapters.dispatch import F, as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
 from marketdata.adapters.frame import Column, Native
 from marketdata.adapters.frames import times
 from marketdata.adapters.normalization import is_missing
@@ -19,7 +19,6 @@ from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_datetime, to_micros
 
-F = TypeVar("F")
 # A frame of outcomes or of market records, or what each market resolved to.
 Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import as_frame_of, in_memory, opened, read
+from marketdata.adapters.dispatch import F, as_frame_of, in_memory, opened, read
 from marketdata.adapters.frame import Column, Frame
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
@@ -19,25 +19,14 @@ from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
 
-F = TypeVar("F")
 # Probabilities of one market that miss 1 by more than this are worth a look.
 _FAR = 0.05
 # An unchanged book for so many snapshots is quiet; for longer it may be stuck.
 _STALE = 60
-_SHOWN = 3
+# Widths that a frame is taken to have where none is said.
 _USUAL = ("1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
-_USUAL_WIDTHS = tuple(map(BucketWidth.of, _USUAL))
-_Rows = NDArray[np.bool_]
-
-
-class _CheckResult(NamedTuple):
-    """The result of one check: its severity, and the rows that show it."""
-
-    check: str
-    severity: str
-    meaning: str
-    of: int
-    rows: Ints
+# A row of the report.
+Finding = dict[str, Any]
 
 
 class _View:
@@ -46,28 +35,43 @@ class _View:
     def __init__(self, frame: Frame) -> None:
         self.frame, self.books = frame, frame.kind == "books"
         by = [frame.integers("side"), frame.integers("level")] if self.books else []
-        order = sorted_by(*(frames.ranks(frame, c) for c in frame.keys), frame.times("ts"), *by)
-        self.order = order
-        self.ts = frame.times("ts")[order]
-        self.ids = [frame.codes(c)[order] for c in frame.keys]
+        self.order = sorted_by(*(frames.ranks(frame, c) for c in frame.keys), frame.times("ts"), *by)
+        self.ts = frame.times("ts")[self.order]
+        self.ids = [frame.codes(c)[self.order] for c in frame.keys]
         self.groups = group_starts(*self.ids)
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)
         if self.books:
-            self.ask, self.level = frame.integers("side")[order], frame.integers("level")[order]
+            self.ask, self.level = (column[self.order] for column in by)
             self.price, self.size = self.column("price"), self.column("size")
             self.sides = group_starts(*self.ids, self.ts, self.ask)
 
     def __len__(self) -> int:
         return len(self.ts)
 
-    def column(self, name: str) -> NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
         return self.frame.numbers(name)[self.order]
 
-    def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> _CheckResult:
-        rows = np.asarray(rows)
-        at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return _CheckResult(check, severity, meaning, of, self.order[at.astype(np.int64)])
+    def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> Finding:
+        """What one check found in the rows that show it, of so many."""
+        at = self.order[np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)]
+        return {
+            "check": check,
+            "severity": severity if len(at) else "ok",
+            "n_failed": len(at),
+            "n_checked": of,
+            "meaning": meaning,
+            "examples": "; ".join(map(self.example, at[:3].tolist())),
+        }
+
+    def example(self, row: int) -> str:
+        frame = self.frame
+        parts = [
+            to_text(int(frame.times("ts")[row])),
+            *(str(frame.texts(c, np.array([row]))[0]) for c in frame.ids[-1:]),
+        ]
+        values = ((c, frame.raw(c)[row]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
+        return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124
 
 
 def check(frame: F, resolution: str | None = None) -> F:
@@ -92,28 +96,21 @@ def check(frame: F, resolution: str | None = None) -> F:
     own = in_memory(frame, ("books", "prices", "metrics"))
     view = _View(own if own.kind != "nested" else opened(explode(own.native), ["books"]))
     found = [*_times(view, None if resolution is None else BucketWidth.of(resolution))]
-    if view.books:
-        found += [*_levels(view), *_tops(view)]
-    else:
-        found += [*_values(view)]
-    columns = _report(found, view)
+    found += [*_levels(view), *_tops(view)] if view.books else _values(view)
+    columns: dict[str, Column] = {name: [row[name] for row in found] for name in found[0]}
+    columns |= {name: np.array(columns[name], np.int64) for name in ("n_failed", "n_checked")}
     return as_frame_of(frame, lambda like: like.build(columns, len(found)))  # type: ignore[no-any-return]
 
 
-def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
-    ts = view.ts[view.snapshots]
-    step = np.diff(ts, prepend=ts[:1])
-    inner = step[~view.fresh]
-    steps = inner[inner > 0]
-    width = width or _usual(steps)
-    usual = width.micros
-    n = len(view.snapshots)
-    wide = ~view.fresh & (step > usual)
+def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
+    ts, n = view.ts[view.snapshots], len(view.snapshots)
+    step = np.where(view.fresh, 0, np.diff(ts, prepend=ts[:1]))
+    width = width or _usual(step[step > 0])
+    wide, close = step > width.micros, (step > 0) & (step < width.micros)
     # A hole is shown by the row behind it.
     yield view.finding("gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide])
     off = view.snapshots[width.floor(ts) != ts]
     yield view.finding("off_grid", "warning", "ts is no start of a bucket", n, off)
-    close = ~view.fresh & (step > 0) & (step < usual)
     yield view.finding("mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close])
     same = np.ones(len(view), bool)
     same[view.snapshots if not view.books else group_starts(*view.ids, view.ts, view.ask, view.level)] = False
@@ -122,14 +119,14 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[_CheckResult]:
 
 def _usual(steps: Ints) -> BucketWidth:
     """The widest bucket that fits into the most common step."""
-    if not len(steps):
-        return BASES["1m"]
     values, counts = np.unique(steps, return_counts=True)
-    commonest = int(values[np.argmax(counts)])
-    return max((w for w in _USUAL_WIDTHS if w.micros <= commonest), key=lambda w: w.micros, default=BASES["1m"])
+    commonest = int(values[np.argmax(counts)]) if len(steps) else 0
+    return max(
+        (w for w in map(BucketWidth.of, _USUAL) if w.micros <= commonest), key=lambda w: w.micros, default=BASES["1m"]
+    )
 
 
-def _levels(view: _View) -> Iterator[_CheckResult]:
+def _levels(view: _View) -> Iterator[Finding]:
     n, price, size = len(view), view.price, view.size
     is_level = ~np.isnan(price)
     yield view.finding("outside_0_1", "error", "a price is no probability", n, is_level & ((price < 0) | (price > 1)))
@@ -142,10 +139,12 @@ def _levels(view: _View) -> Iterator[_CheckResult]:
     yield view.finding("unsorted_levels", "error", "a level is better than the one before", n, ~begins & worse)
 
 
-def _tops(view: _View) -> Iterator[_CheckResult]:
+def _tops(view: _View) -> Iterator[Finding]:
     n = len(view.snapshots)
-    best = [_best(view, side) for side in (0, 1)]
-    bid, ask = best
+    bid, ask = np.full((2, n), np.nan)
+    for side, best in enumerate((bid, ask)):
+        at = view.sides[view.ask[view.sides] == side]
+        best[np.searchsorted(view.snapshots, at, side="right") - 1] = view.price[at]
     missing = np.isnan(bid).astype(int) + np.isnan(ask)
     rows = view.snapshots
     yield view.finding("one_sided", "info", "one side of the book is missing", n, rows[missing == 1])
@@ -154,13 +153,6 @@ def _tops(view: _View) -> Iterator[_CheckResult]:
     yield view.finding("crossed", "warning", "best bid > best ask", n, rows[bid > ask])
     yield view.finding("stale", "warning", f"the book is the same {_STALE} times and more", n, _stale_books(view))
     yield _sums(view, rows, (bid + ask) / 2)
-
-
-def _best(view: _View, side: int) -> NDArray[np.float64]:
-    out = np.full(len(view.snapshots), np.nan)
-    at = view.sides[view.ask[view.sides] == side]
-    out[np.searchsorted(view.snapshots, at, side="right") - 1] = view.price[at]
-    return out
 
 
 def _stale_books(view: _View) -> Ints:
@@ -178,14 +170,14 @@ def _stale_books(view: _View) -> Ints:
     return _long_runs(equal, view.snapshots)
 
 
-def _long_runs(equal: _Rows, rows: Ints) -> Ints:
+def _long_runs(equal: NDArray[np.bool_], rows: Ints) -> Ints:
     """Where runs of ``_STALE`` or more equal entries begin."""
     begins = np.flatnonzero(~equal)
     lengths = np.diff(np.append(begins, len(equal)))
     return rows[begins[lengths >= _STALE]]
 
 
-def _values(view: _View) -> Iterator[_CheckResult]:
+def _values(view: _View) -> Iterator[Finding]:
     n = len(view)
     own = COLUMNS[view.frame.kind]
     names = [c for c in value_columns(view.frame.names) if c in own or view.frame.is_number(c)]
@@ -194,19 +186,15 @@ def _values(view: _View) -> Iterator[_CheckResult]:
         price = columns["price"]
         yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
         yield _sums(view, np.arange(n), price)
-    null = np.zeros(n, bool)
-    for column in columns.values():
-        null |= np.isnan(column)
-    yield view.finding("null", "info", "a value is missing", n, null)
-    equal = np.ones(n, bool)
-    for column in columns.values():
-        equal &= np.diff(column, prepend=np.nan) == 0
+    every = np.array([*columns.values()]).reshape(len(columns), n)
+    yield view.finding("null", "info", "a value is missing", n, np.logical_or.reduce(np.isnan(every)))
+    equal = np.logical_and.reduce(np.diff(every, prepend=np.nan) == 0)
     equal[view.groups] = False
     stuck = _long_runs(equal, np.arange(n))
     yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
 
 
-def _sums(view: _View, rows: Ints, value: NDArray[np.float64]) -> _CheckResult:
+def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
     """Times of a market at which all its tokens have a value, and these miss 1 by far."""
     market, ts = view.ids[0][rows], view.ts[rows]
     markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
@@ -219,22 +207,3 @@ def _sums(view: _View, rows: Ints, value: NDArray[np.float64]) -> _CheckResult:
     far = whole & (np.abs(total - 1) > _FAR + TOLERANCE)
     text = f"prices of all tokens miss 1 by more than {_FAR}"
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), rows[order[starts[far]]])
-
-
-def _report(found: list[_CheckResult], view: _View) -> dict[str, Column]:
-    return {
-        "check": [f.check for f in found],
-        "severity": [f.severity if len(f.rows) else "ok" for f in found],
-        "n_failed": np.array([len(f.rows) for f in found], np.int64),
-        "n_checked": np.array([f.of for f in found], np.int64),
-        "meaning": [f.meaning for f in found],
-        "examples": ["; ".join(_example(view, int(row)) for row in f.rows[:_SHOWN]) for f in found],
-    }
-
-
-def _example(view: _View, row: int) -> str:
-    at, frame = np.array([row]), view.frame
-    parts = [to_text(int(frame.times("ts")[row])), *(str(frame.texts(c, at)[0]) for c in frame.ids[-1:])]
-    rest = [c for c in frame.names if c not in {"ts", *ID_COLUMNS}]
-    values = ((c, frame.raw(c)[row]) for c in rest[:4])
-    return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124

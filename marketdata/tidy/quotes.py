@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from marketdata.adapters.dispatch import F
 from marketdata.points import book
 from marketdata.tidy.measures import of_top
-
-F = TypeVar("F")
 
 
 def bbo(frame: F) -> F:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import Overlap, opened, run
+from marketdata.adapters.dispatch import F, Overlap, opened, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
@@ -23,7 +22,6 @@ from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
-F = TypeVar("F")
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _LAST = "__last"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar, get_args
+from typing import get_args
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import run
+from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
@@ -17,7 +17,6 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import warn_of_grid, widths
 from marketdata.tidy.measures import top
 
-F = TypeVar("F")
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 
 

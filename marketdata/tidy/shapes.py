@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import is_lazy, run
+from marketdata.adapters.dispatch import F, is_lazy, run
 from marketdata.adapters.engines import is_engine
 from marketdata.adapters.frame import Column, Frame, Levels, Native
 from marketdata.errors import ConfigError, NotTidyError
@@ -22,7 +22,6 @@ from marketdata.points.order import same_as_before
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.times import to_micros
 
-F = TypeVar("F")
 KEYS = ("ts", *ID_COLUMNS)
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
 _WIDE = re.compile(r"bid_px_(\d\d+)")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from marketdata.adapters.dispatch import F
 from marketdata.points import book
 from marketdata.tidy.measures import of_levels
-
-F = TypeVar("F")
 
 
 def fill_price(frame: F, size: float | None = None, *, fees: Any = None) -> F:

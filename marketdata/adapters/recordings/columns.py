@@ -9,6 +9,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
+from marketdata.points.order import distinct
 from marketdata.times import parse_iso
 
 # What publishers call these, the first that is there counts.
@@ -24,8 +25,6 @@ SEEN_TIME = (
     "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
 )  # fmt: skip
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
-# So many numbers of texts are looked up in a table.
-_FEW = 1 << 22
 # The first magnitude of Unix times in ms, us and ns, by which each is told from the one before.
 _UNITS = ((10**17, 1, 1000), (10**14, 1, 1), (10**11, 1000, 1), (10**8, 1_000_000, 1))
 
@@ -81,13 +80,7 @@ def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Cod
         if column is not None:
             code = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
             key = key * (int(code.max(initial=0)) + 1) + code
-    most = int(key.max(initial=-1)) + 1
-    if most <= _FEW + len(key):
-        first_row = np.full(most, -1)
-        first_row[key[::-1]] = np.arange(len(key))[::-1]
-        first_rows, codes = first_row[first_row >= 0], (np.cumsum(first_row >= 0) - 1)[key]
-    else:
-        _, first_rows, codes = np.unique(key, return_index=True, return_inverse=True)
+    first_rows, codes = distinct(key)
     texts = [[None] * len(first_rows) if c is None else c.gather(first_rows).cast(pl.String).to_list() for c in some]
     return list(zip(*texts, strict=True)), codes.astype(np.int32)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ YES_NAMES, NO_NAMES = ("yes_levels", "yes_bids", "yes"), ("no_levels", "no_bids"
 SIZE_NAMES = ("size", "amount", "quantity", "qty")
 WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
 _SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
+# Books of JSON lines that are read at a time.
+_ROWS = 1 << 14
 # Times of arrival are kept to a tenth of a second: they tell holes of many seconds.
 _TENTH = 100_000
 
@@ -101,23 +104,25 @@ def _sides(column: pl.Series) -> NDArray[np.int8]:
     return found.fill_null(BIDS).to_numpy().copy()
 
 
-def incremental(file: RecordingFile, clock: str) -> Iterator[Batch]:
-    """CSV or Parquet with a row per changed level, and ``is_snapshot``."""
+def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    """Tables with a row per level of a snapshot, or, with ``is_snapshot``, per changed level in the order of time."""
     known: dict[Token, int] = {}
-    amount = first(file.columns, SIZE_NAMES) or "amount"
+    amount = first(file.columns, SIZE_NAMES) or "size"
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
         named, token = tokens(frame)
-        flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
-        order = np.argsort(token, kind="stable")
-        # Rows of a snapshot that arrived together are one book.
-        arrived = np.where(flags, seen, -1)[order]
-        begins = flags[order] & (_before(known, named, token[order], arrived) != arrived)
+        if "is_snapshot" in frame.columns:
+            flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
+            order, at = np.argsort(token, kind="stable"), np.where(flags, seen, -1)
+        else:
+            order, at = np.lexsort((ts, token)), ts
+        # Rows of a snapshot that came together are one book.
+        begins = (at[order] >= 0) & (_before(known, named, token[order], at[order]) != at[order])
         event = np.empty(len(order), np.int8)
         event[order] = np.where(begins, SNAPSHOT, CHANGE)
         levels = _sides(frame["side"]), numbers(frame["price"]), numbers(frame[amount])
         changes = Changes(named, token, ts, seen, event, *levels, _nothing(len(frame)))
-        yield Batch(changes, heard=np.unique(seen), messages=len(frame))
+        yield Batch(changes.take(order), heard=np.unique(seen), messages=len(frame))
 
 
 def _before(known: dict[Token, int], named: Sequence[Token], token: Codes, values: Ints) -> Ints:
@@ -173,21 +178,6 @@ def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
         yield batch
 
 
-def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
-    """Tables with a row per level of a snapshot."""
-    known: dict[Token, int] = {}
-    amount = first(file.columns, SIZE_NAMES) or "size"
-    for frame in file.frames():
-        ts, seen = clocks(frame, clock)
-        named, token = tokens(frame)
-        order = np.lexsort((ts, token))
-        event = np.empty(len(order), np.int8)
-        event[order] = np.where(_before(known, named, token[order], ts[order]) != ts[order], SNAPSHOT, CHANGE)
-        levels = _sides(frame["side"]), numbers(frame["price"]), numbers(frame[amount])
-        changes = Changes(named, token, ts, seen, event, *levels, _nothing(len(frame)))
-        yield Batch(changes.take(order), heard=np.unique(seen), messages=len(frame))
-
-
 def wide_snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """Tables with a column per level: ``bids[0].price``, ``bids[0].amount`` and so on."""
     pairs = sorted({match.groups()[:2] for name in file.columns if (match := WIDE.fullmatch(name))})
@@ -217,14 +207,9 @@ def _rows_of(file: RecordingFile) -> Iterator[pl.DataFrame]:
     if file.form != "json":
         yield from file.frames()
         return
-    rows: list[Any] = []
-    for message in file.messages():
-        rows += message if isinstance(message, list) else [message]
-        if len(rows) >= 1 << 14:
-            yield pl.DataFrame([r for r in rows if isinstance(r, Mapping)], infer_schema_length=None)
-            rows = []
-    if rows:
-        yield pl.DataFrame([r for r in rows if isinstance(r, Mapping)], infer_schema_length=None)
+    messages = (one for message in file.messages() for one in (message if isinstance(message, list) else [message]))
+    while rows := list(islice(messages, _ROWS)):
+        yield pl.DataFrame([row for row in rows if isinstance(row, Mapping)], infer_schema_length=None)
 
 
 def _batch(
@@ -263,10 +248,8 @@ def levels_of(cell: Any) -> list[tuple[float, float]]:
 def _level(one: Any) -> tuple[float, float]:
     if isinstance(one, Mapping):
         price = next(one[name] for name in ("price", "p", "px") if name in one)
-        size = next(one[name] for name in (*SIZE_NAMES, "s", "sz", "count") if name in one)
-        return float(price), float(size)
-    price, size = one[0], one[1]
-    return float(price), float(size)
+        return float(price), float(next(one[name] for name in (*SIZE_NAMES, "s", "sz", "count") if name in one))
+    return float(one[0]), float(one[1])
 
 
 def _both(cell: Any) -> tuple[Any, Any]:

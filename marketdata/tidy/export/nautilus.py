@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Floats, Token
 from marketdata.points.fees import schedule
@@ -22,9 +23,8 @@ from marketdata.times import to_micros
 Pairs = list[tuple[str, str]]
 # An instrument, a time [ns], bids and asks.
 Written = tuple[str, int, Pairs, Pairs]
-# Levels of a side in OrderBookDepth10, and decimals of a price or quantity.
-_DEPTH10 = 10
-_MOST_DIGITS = 9
+# Levels of a side in OrderBookDepth10, and decimals of a price or quantity, as nautilus_trader has them.
+_DEPTH10, _MOST_DIGITS = 10, 9
 
 
 def to_nautilus_quotes(
@@ -43,9 +43,7 @@ def to_nautilus_quotes(
     >>> quote["bid_price"], quote["ask_price"]
     ('0.39', '0.41')
     """
-    width = BucketWidth.of(resolution)
-    books = book_columns(frame, width)
-    for name, at, bids, asks in _texts(books, width, venue, _decimals(books, digits)):
+    for name, at, bids, asks in _texts(*_read(frame, resolution, digits), venue):
         if bids and asks:
             (bid, bid_size), (ask, ask_size) = bids[0], asks[0]
             sides = {"bid_price": bid, "ask_price": ask, "bid_size": bid_size, "ask_size": ask_size}
@@ -61,11 +59,9 @@ def to_nautilus_depth(
     ask_counts flags sequence ts_event ts_init``. Each side has ten orders, best first; where the book has no such
     level, an order without a side, of price and size 0, counted 0. Deeper levels are cut.
     """
-    width = BucketWidth.of(resolution)
-    books = book_columns(frame, width)
-    places = _decimals(books, digits)
+    books, width, places = _read(frame, resolution, digits)
     none = _order("NO_ORDER_SIDE", *(f"{0:.{n}f}" for n in places))
-    for name, at, *levels in _texts(books, width, venue, places):
+    for name, at, *levels in _texts(books, width, places, venue):
         out: dict[str, object] = {"type": "OrderBookDepth10", "instrument_id": name}
         counts = {}
         for side, order_side, found in (("bid", "BUY", levels[0]), ("ask", "SELL", levels[1])):
@@ -104,8 +100,9 @@ def to_nautilus_instruments(
     data = columns_of(markets, fields)
     require("A frame of market records", fields[:3], data)
     rows = len(data["market_id"])
-    steps = {f"{what}_increment": f"{10.0**-n:.{n}f}" for what, n in zip(("price", "size"), digits, strict=True)}
-    places = {f"{what}_precision": n for what, n in zip(("price", "size"), digits, strict=True)}
+    places: dict[str, int | str] = {}
+    for what, n in zip(("price", "size"), digits, strict=True):
+        places |= {f"{what}_precision": n, f"{what}_increment": f"{10.0**-n:.{n}f}"}
     known = schedule(fees)
     for market, ids, labels, question, start, end in zip(*(data.get(c, [None] * rows) for c in fields), strict=True):
         own = known.of_market(str(market))
@@ -123,7 +120,6 @@ def to_nautilus_instruments(
                 "asset_class": "ALTERNATIVE",
                 "currency": currency,
                 **places,
-                **steps,
                 "activation_ns": _nanoseconds(start, "start_date"),
                 "expiration_ns": _nanoseconds(end, "end_date"),
                 "max_quantity": None,
@@ -190,18 +186,19 @@ def _nanoseconds(value: object, name: str) -> int:
     return 0 if value is None else to_micros(value, name) * 1000
 
 
-def _decimals(books: Books, digits: tuple[int, int] | None) -> tuple[int, int]:
+def _read(frame: Native, resolution: str, digits: tuple[int, int] | None) -> tuple[Books, BucketWidth, tuple[int, int]]:
+    """The books of a frame, the width of their buckets, and the decimals of their prices and sizes."""
+    width = BucketWidth.of(resolution)
+    books = book_columns(frame, width)
     price, size = books.levels()
     found = _digits(price), _digits(size)
     for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
         if needed > most:
             raise ConfigError(f"digits={digits!r}: some {name} needs more than {most} decimals.")
-    return digits or found
+    return books, width, digits or found
 
 
-def _texts(
-    books: Books, width: BucketWidth, venue: str, places: tuple[int, int]
-) -> Iterator[tuple[str, int, Pairs, Pairs]]:
+def _texts(books: Books, width: BucketWidth, places: tuple[int, int], venue: str) -> Iterator[Written]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
     named: dict[str | None, Token] = {}
     for token in books.tokens:
@@ -210,17 +207,13 @@ def _texts(
                 f"token_id {token.token_id!r} is of several markets, and an instrument has one name; "
                 "filter by market_id and give each market a venue."
             )
-    written = [[f"{v:.{n}f}" for v in values.tolist()] for values, n in zip(books.levels(), places, strict=True)]
-    pairs = list(zip(*written, strict=True))
+    texts = ([f"{v:.{n}f}" for v in values.tolist()] for values, n in zip(books.levels(), places, strict=True))
+    pairs = list(zip(*texts, strict=True))
     ends = np.concatenate(([0], np.cumsum(books.counts))).tolist()
     for i in np.argsort(books.ts, kind="stable").tolist():
         a, b, c = ends[2 * i : 2 * i + 3]
-        yield (
-            f"{books.tokens[books.token[i]].token_id}.{venue}",
-            int(books.ts[i] + width.micros) * 1000,
-            pairs[a:b],
-            pairs[b:c],
-        )
+        name = f"{books.tokens[books.token[i]].token_id}.{venue}"
+        yield name, int(books.ts[i] + width.micros) * 1000, pairs[a:b], pairs[b:c]
 
 
 def _digits(values: Floats) -> int:
