@@ -22,6 +22,8 @@ from marketdata.points.resample import run_ends
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.times import to_micros
 
+# Fewer texts are cast before their runs are found.
+_FEW = 10_000
 Raw = Any  # a polars Series, or a list of objects
 
 
@@ -213,6 +215,8 @@ INTEGERS: dict[str, Callable[[Raw, str], pl.Series]] = {
 
 def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
     """A cast of texts, unknown ones to null, once per run of equal ones: in most frames neighbours are of one token."""
+    if len(raw) < _FEW:
+        return raw.cast(dtype, strict=False)
     whole = raw.to_physical()
     starts = np.append(0, whole.slice(1).ne_missing(whole.head(-1)).arg_true().to_numpy() + 1)
     if 2 * len(starts) > len(raw):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from archive.test_faults import books, held, prices
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.storage.commits import link_commit
 from marketdata.archive.storage.tables import Table
+from marketdata.errors import ArchiveError
 from marketdata.points.columns import joined
 from marketdata.points.views import empty
 from marketdata.wire.arrow import to_table
@@ -49,6 +52,45 @@ def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
     archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.fault("AR32")
+def test_of_many_commits_of_one_number_one_is_made(archive: Archive) -> None:
+    """Threads that commit on one version: one wins, the others get an error and leave nothing; the library reads it."""
+    from deltalake import DeltaTable
+
+    archive.add(prices=prices(M, 0, 5))
+    table = archive._store.points["prices"]
+    version, log = table.version(), Path(table.uri, "_delta_log")
+
+    def commit(n: int) -> bool:
+        file = version.files[0]._replace(path=f"{n:032x}.parquet")
+        try:
+            link_commit(log, version.number + 1, [file], version.files, {"n": str(n)}, data_change=True)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        won = [n for n, is_made in enumerate(threads.map(commit, range(32))) if is_made]
+    assert len(won) == 1
+    assert not list(log.glob("*#*"))
+    handle = DeltaTable(table.uri)
+    assert handle.version() == version.number + 1
+    assert [Path(path).name for path in handle.file_uris()] == [f"{won[0]:032x}.parquet"]
+    assert handle.history(1)[0]["n"] == str(won[0])
+
+
+def test_what_another_program_asks_of_writers_is_kept(archive: Archive) -> None:
+    """A table that is set to be appended to only takes new points, and refuses to drop files."""
+    from deltalake import DeltaTable
+
+    archive.add(prices=prices(M, 0, 5))
+    DeltaTable(f"{archive.location}/prices").alter.set_table_properties({"delta.appendOnly": "true"})
+    archive.add(prices=prices(M, 5, 5))
+    with pytest.raises(ArchiveError, match="append"):
+        archive.add(prices=prices(M, 0, 5, 0.9))
+    assert set(held(archive, "prices").values()) == {0.5}
 
 
 @pytest.mark.fault("AR36")

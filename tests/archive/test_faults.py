@@ -147,7 +147,7 @@ def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch
 
 @pytest.mark.fault("AR5")
 def test_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every data file is flushed, then its folder, and only then does the commit appear, which is flushed too."""
+    """Every data file is flushed, then its folder, then the commit, and only then does that appear, flushed too."""
     archive.add(books=books(M, 0, 5))
     folder = data_files(archive)[0].parent
     seen: list[tuple[str, int]] = []
@@ -163,8 +163,8 @@ def test_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch:
     commits = len(list((folder / "_delta_log").glob("*.json")))
     archive.add(books=books(M, 10, 5))
     mine = [(Path(path), count) for path, count in seen if Path(path).is_relative_to(folder)]
-    assert [path.suffix for path, _ in mine] == [".parquet", "", ".json", ""]
-    assert [count - commits for _, count in mine] == [0, 0, 1, 1]
+    assert [path.suffix.partition("#")[0] for path, _ in mine] == [".parquet", "", ".json", ""]
+    assert [count - commits for _, count in mine] == [0, 0, 0, 1]
     assert mine[1][0] == folder
     assert mine[3][0] == folder / "_delta_log"
 

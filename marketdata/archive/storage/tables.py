@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive.storage import errors
+from marketdata.archive.storage.commits import is_plain, link_commit
 from marketdata.archive.storage.format import check, marked, outdated
 from marketdata.archive.storage.parquet import (
     FAR,
@@ -58,8 +59,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.004, 0.5
 _MANY, _SMALL = 64, 250_000
 # A log is read so often before it counts as damaged.
 _MOST_READS = 3
-# After so many commits the state of the table is written as one file: opening it reads this and the commits since.
-_CHECKPOINT = 10
+# After so many commits, in a folder or an object store, the state of the table is written as one file: opening it reads
+# this and the commits since, each of which is a request.
+_CHECKPOINT, _CHECKPOINT_REMOTE = 50, 10
 # A shorter log has none.
 _FEWEST = 5
 _REBUILD = "Run archive.rebuild() to make it again from the data files."
@@ -124,11 +126,11 @@ class Table:
         options: dict[str, str] | None = None,
         *,
         as_of: int | None = None,
-        interval: int = _CHECKPOINT,
+        interval: int = _CHECKPOINT_REMOTE,
     ) -> None:
         self.uri = uri
-        self._interval = interval
         self.remote = is_url(uri)
+        self._interval = interval if self.remote else _CHECKPOINT
         self._nothing = Version(-1, (), schema)
         self._version = self._nothing
         self._options = options
@@ -136,6 +138,8 @@ class Table:
         self._log = Path(uri) / LOG_FOLDER
         self._opened: Store | None = None
         self._handle: Any = None
+        # Whether commits are made without the library.
+        self._is_plain = False
         # The mark of the newest known commit.
         self._seen: Mark | None = None
         # What is known of the files that were read or written last, which never change.
@@ -325,6 +329,7 @@ class Table:
             self._damaged("a commit has other files than were committed")
             return
         self._handle, self._version = handle, found
+        self._is_plain = not self.remote and is_plain(handle)
         self._seen = self._look()[0]
 
     def _is_whole(self, version: Version) -> bool:
@@ -443,7 +448,7 @@ class Table:
                     return version
                 verb, arguments = found
                 alter = getattr(self._handle.alter, verb)
-                if not self._send(version, lambda properties: alter(*arguments, commit_properties=properties)):
+                if not self._send(version, lambda info: alter(*arguments, commit_properties=_properties(info))):
                     return None
                 self._load(self._handle)
                 return self._version
@@ -465,16 +470,21 @@ class Table:
 
         gone = {file.path for file in drops}
         after = Version(version.number + 1, (*(f for f in version.files if f.path not in gone), *adds), version.schema)
-        now = int(time.time() * 1000)
-        actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
-        actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in version.files if f.path in gone]
+        dropped = [file for file in version.files if file.path in gone]
 
-        def send(properties: Any) -> None:
+        def send(info: dict[str, str]) -> None:
+            if self._is_plain:
+                link_commit(self._log, after.number, adds, dropped, info, data_change=data_change)
+                return
+            now = int(time.time() * 1000)
+            actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
+            actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in dropped]
             # A failure of the library's hooks would look like one of the commit.
             hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
             self._handle.create_write_transaction(
-                actions, "append", self._handle.schema(), commit_properties=properties, post_commithook_properties=hooks
-            )
+                actions, "append", self._handle.schema(),
+                commit_properties=_properties(info), post_commithook_properties=hooks,
+            )  # fmt: skip
 
         with errors.writing(f"Committing to {self.uri}"), self._lock:
             said = {_FILES: after.fingerprint, _NOTE: note}
@@ -494,26 +504,26 @@ class Table:
     def _send(
         self,
         version: Version,
-        send: Callable[[Any], None],
+        send: Callable[[dict[str, str]], None],
         files: frozenset[str] = frozenset(),
         said: Mapping[str, str] | None = None,
     ) -> bool:
         """Make the commit after a version; False if another came first."""
-        from deltalake import CommitProperties
         from deltalake.exceptions import DeltaError
 
         if self._handle is None or self._version.number != version.number:
             return False
-        if self._handle.version() < version.number:
-            self._handle.update_incremental()  # to the last commit of its own, or beyond
-        if self._handle.version() != version.number:
-            return False
+        is_linked = self._is_plain and said is not None
+        if not is_linked:
+            if self._handle.version() < version.number:
+                self._handle.update_incremental()  # to the last commit of its own, or beyond
+            if self._handle.version() != version.number:
+                return False
         number = version.number + 1
         identity = f"{number}-{uuid.uuid4().hex}"
         self._offered |= files
         try:
-            # No retries: the library would commit on a newer version than the plan was made on.
-            send(CommitProperties(custom_metadata={**(said or {}), _COMMIT: identity}, max_commit_retries=0))
+            send({**(said or {}), _COMMIT: identity})
         except (DeltaError, OSError):
             # If the answer of an object store was lost, the commit may be made, or the request still be under way.
             found = self._info(number)
@@ -525,7 +535,10 @@ class Table:
             if found.get(_COMMIT) != identity:
                 return False
         self._offered -= files
-        self._flush(number)
+        if is_linked:
+            flush(self._log)
+        else:
+            self._flush(number)
         return True
 
     def _flush(self, number: int) -> None:
@@ -678,15 +691,17 @@ class Table:
             return
         self.before_checkpoint()
         with errors.writing(f"Writing a checkpoint of {self.uri}"), self._lock:
-            self._handle.update_incremental()
-            self._handle.create_checkpoint()
             if self.remote:
+                self._handle.update_incremental()
+                self._handle.create_checkpoint()
                 return
-            flush(self._log / f"{self._handle.version():020d}.checkpoint.parquet")
-            flush(self._log)
-            self._handle.cleanup_metadata()
             # A handle lists all commits since it was opened, at each of its own.
-            self._load(DeltaTable(self.uri, storage_options=self._options))
+            handle = DeltaTable(self.uri)
+            handle.create_checkpoint()
+            flush(self._log / f"{handle.version():020d}.checkpoint.parquet")
+            flush(self._log)
+            handle.cleanup_metadata()
+            self._load(handle)
 
     def reopen(self) -> None:
         """Forget what was read of the table."""
@@ -696,6 +711,13 @@ class Table:
             self._spans.clear()
             self._notes.clear()
             self._written.clear()
+
+
+def _properties(info: dict[str, str]) -> Any:
+    from deltalake import CommitProperties
+
+    # No retries: the library would commit on a newer version than the plan was made on.
+    return CommitProperties(custom_metadata=info, max_commit_retries=0)
 
 
 def _version_of(handle: Any, uri: str) -> Version:
