@@ -28,7 +28,9 @@ from marketdata.tidy import (
 )
 from marketdata.tidy.export import pivot
 
+# The frame that has the accessor.
 F = TypeVar("F")
+# The further arguments of a function of frames.
 P = ParamSpec("P")
 
 

@@ -54,4 +54,5 @@ class Clock:
             self.slept += seconds
 
 
+# The clock of the whole process.
 SYSTEM = Clock()

@@ -22,6 +22,7 @@ _FIRST = -62_135_596_800 * SECOND  # 0001-01-01
 _LAST = 253_402_300_800 * SECOND  # 10000-01-01
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
 _MILLISECONDS_FROM = 100_000_000_000
+# The year from which on a number is refused [microseconds].
 TOO_FAR = _MILLISECONDS_FROM * SECOND
 
 # An hour alone needs its T: after a space it may be an offset whose plus was lost; and a date of 8 digits, which alone
@@ -31,6 +32,7 @@ _ISO = re.compile(
     r"(?:[Tt ](?!24)\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?(?:[Zz]|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?",
     re.ASCII,
 )
+# Unix seconds as a text.
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
 # What is a time, for hints of errors.

@@ -8,6 +8,7 @@ from marketdata import errors
 
 Problem = errors.MarketDataError | errors.MarketDataWarning
 
+# Exit codes by error, as the help lists them; 1 for others.
 _CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
     ((errors.AuthenticationError, errors.PlanError), 3),
     ((errors.NotFoundError, errors.NotArchivedError), 4),
@@ -26,6 +27,7 @@ _OPTIONS = {
     "view": "VIEW",
     "views": "--view",
 }
+# The hint of every time that is refused.
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
 # What to do on the command line, where the library has a hint for Python.
 _HINTS: dict[tuple[type[Problem], str | None], str] = {

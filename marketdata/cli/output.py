@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Format = Literal["table", "csv", "json", "ndjson"]
-# Rows of a table, and characters of its columns and ids, in a terminal that is narrow or not.
+# Rows of a table.
 _ROWS = 10
-_WIDEST = 60
-_NARROWEST = 20
-_NARROW = 100
-_ID_WIDTH, _ID_WIDTH_NARROW = 16, 9
+# Characters of a text that is cut, at most and at least.
+_WIDEST, _NARROWEST = 60, 20
+# A terminal is narrow below so many characters; ids in a wide and in a narrow one.
+_NARROW, _ID_WIDTH, _ID_WIDTH_NARROW = 100, 16, 9
 # Columns where nobody reads, and decimals beyond which numbers have exponents; digits of a number.
 _UNSIZED, _HEIGHT, _DECIMALS = 200, 50, 8
+# Digits of a number that a table shows.
 _DIGITS = 5
+# Colours of sides, and of what is missing.
 _STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 

@@ -11,8 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from marketdata.fetch.http.workers import STOP, Stop, start
 
+# The client.
 S = TypeVar("S")
+# The arguments of the method.
 P = ParamSpec("P")
+# The result of the method.
 T = TypeVar("T")
 
 

@@ -36,12 +36,15 @@ from marketdata.wire.models import LARGEST_LIMIT
 
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000
+# Parts that may be in memory where rows are given market by market, as they come.
 _BUFFERED = 64
 # Shorter fetches show no bar [s].
 _WORTH_A_BAR = 1.0
 # At most so many markets are named that have nothing in a range.
 _FEW = 3
+# Errors after which the same request may succeed.
 _MAY_PASS = (NetworkError, ContractError, ServerError, RateLimitError)
+# What the message then adds.
 _GO_ON = "The rows that came are in .partial; client.resume(error.resume) fetches the rest."
 
 

@@ -24,6 +24,7 @@ READINGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "empty": ("what an empty bucket has", ("absent", "null", "previous")),
     "limit": ("what limit counts", ("points", "times")),
 }
+# Readings of the interface in words.
 MEANINGS = {
     "start": "the start of the bucket",
     "end": "the end of the bucket",

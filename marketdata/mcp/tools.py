@@ -36,10 +36,13 @@ Answer = dict[str, Any]
 _MOST_BUCKETS = 100_000
 # An answer is read by a program that pays for each row.
 _MOST_ROWS = 5_000
+# Missing ranges that are listed, the first ones.
 _MOST_GAPS = 20
 # Of a mean: further ones are of the order in which it was added up.
 _DIGITS = 12
+# Units that several columns have.
 _PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
+# The unit of each column.
 UNITS = {
     "ts": "start of the bucket, UTC",
     "level": "0 is the best",
@@ -51,6 +54,7 @@ UNITS = {
     "imbalance": "-1 to 1: difference of the depths of both sides over their sum",
     **dict.fromkeys(("bid_fill_price", "ask_fill_price"), f"{_PRICE}, average of all levels"),
 }
+# Those of metrics, whose spread is another number than that of a book.
 _METRIC_UNITS = dict(zip(METRICS, (_AMOUNT, _AMOUNT, "probability, of the market and not of a book"), strict=True))
 
 

@@ -52,6 +52,7 @@ THEMES = {
 }  # fmt: skip
 
 
+# The theme of charts that are given none, for the length of a block.
 _THEME: ContextVar[str] = ContextVar("theme", default="light")
 
 

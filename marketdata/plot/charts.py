@@ -67,6 +67,7 @@ class LookOverTime(Look, total=False):
 
 # Panels of a chart: more cannot be read.
 _MOST_PANELS = 60
+# Borders of the cells of a heat map, a cent each [probability].
 _EDGES = np.linspace(0.0, 1.0, 101)
 _STATES = {
     "final": BID,
@@ -75,6 +76,7 @@ _STATES = {
     "unproven": "#8957e5",
     "missing": ASK,
 }
+# Columns of best prices that charts of books draw.
 _TOUCH = ("mid", "best_bid", "best_bid_size", "best_ask", "best_ask_size")
 # Rows that are named on an axis; of more, every n-th.
 _MOST_NAMED = 150
@@ -82,9 +84,13 @@ _NARROWEST = 400
 """Part of a chart of coverage that can be seen, one to two pixels of it."""
 _TALLEST = 40
 """Inches."""
+# Words of an axis.
 _SHARES = "shares at the price (bar) and up to it (line)"
+# Columns that a chart of an account needs.
 _ACCOUNT = ("profit", "profit_sold", "drawdown")
+# Columns that a chart of coverage needs.
 _COVERAGE = ("view", "market_id", "start", "end", "state")
+# Units of metrics that a simulation makes; the service names none.
 _SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
 
 

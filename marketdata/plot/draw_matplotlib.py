@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 # Pixels per inch of a chart in a notebook, and entries of a legend inside of a panel.
 _SCREEN_DPI = 80
+# More would hide what a panel shows.
 _MOST_ENTRIES = 8
 
 

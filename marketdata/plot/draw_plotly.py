@@ -43,6 +43,7 @@ _MOST_POINTS = 4_000
 """Points of a line, some for each pixel of a wide screen: a month of minutes has ten times as many."""
 _MOST_TOGETHER = 8
 """Lines of a panel up to which one box shows the values of all."""
+# Fonts that systems have, so that none is loaded.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 

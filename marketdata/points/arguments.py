@@ -8,6 +8,7 @@ from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from marketdata.errors import ConfigError
 
+# One of the values that an argument may have.
 T = TypeVar("T")
 
 

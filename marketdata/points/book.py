@@ -21,6 +21,7 @@ Values = Mapping[str, NDArray[np.float64] | NDArray[np.bool_]]
 Measure = Callable[[Books], Values]
 
 
+# The columns of bbo, each a measure by itself.
 TOP: dict[str, Callable[[Books], Floats]] = {
     "best_bid": lambda books: books.bids.best,
     "best_bid_size": lambda books: books.bids.best_size,
@@ -128,6 +129,7 @@ def sweep(
     }
 
 
+# What users call the sides that are taken from.
 SIDES: dict[str, Literal["asks", "bids"]] = {"ask": "asks", "buy": "asks", "bid": "bids", "sell": "bids"}
 
 
@@ -189,6 +191,7 @@ OF_TOP: dict[str, Callable[..., Values]] = {
     "locked": locked,
     "crossed": crossed,
 }
+# Measures that look at every level.
 OF_LEVELS: dict[str, Callable[..., Values]] = {
     "depth": depth,
     "imbalance": imbalance,

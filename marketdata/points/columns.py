@@ -311,6 +311,7 @@ class Books(Columns):
 
 
 Data = Books | Series
+# Columns of one kind.
 D = TypeVar("D", bound=Columns)
 # The columns of every metrics frame, and the fields of its points: pages, archive, service and charts follow.
 METRICS = ("volume", "liquidity", "spread")

@@ -18,6 +18,7 @@ from marketdata.points.schema import TOLERANCE
 # Rows of a token, on average, from which on a look at each token is cheaper than a sort.
 _WORTH = 100
 Counts = int | Mapping[str, int] | None
+# Columns of sums over the tokens of a market, and the columns of bbo that are added up.
 SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 
 

@@ -20,6 +20,7 @@ from marketdata.points.columns import Books, Floats, Ints
 Formula = Callable[[Floats, Floats], Floats]
 # The same, and the book that each trade is of.
 Charge = Callable[[Floats, Floats, Ints], Floats]
+# What an argument ``fees`` may be, for messages.
 ALLOWED = (
     "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"

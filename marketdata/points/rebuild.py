@@ -21,17 +21,21 @@ from marketdata.points.schema import TOLERANCE
 from marketdata.resolution import BucketWidth
 
 Bools = NDArray[np.bool_]
-# Codes of events, and of sides.
+# Codes of events.
 CHANGE, SNAPSHOT, GAP = 0, 1, 2
+# Events by their code.
 EVENTS = ("change", "snapshot", "gap")
+# Codes of sides.
 BIDS, ASKS = 0, 1
 # Prices are told apart to a millionth, the finest tick of a venue being a ten-thousandth.
 _TICKS = 1_000_000
+# Bits of a price in millionths, up to 1.
 _TICK_BITS = 20
 # Levels that are made at a time.
 _LEVELS = 1 << 21
 # By how much clocks differ; times that go back further are those of another recording.
 _BACK = 30 * 10**6
+# Bounds of books that are yet to be given tokens.
 _NO_BOUNDS = np.zeros(1, np.int64)
 # Rows that are sorted at a time.
 _ROWS = 1 << 18

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from marketdata.points.columns import Token
 
 RecordKind = Literal["series", "events", "markets"]
+# Kinds of records, from the whole to its parts.
 KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 
 
@@ -34,12 +35,16 @@ class Field(NamedTuple):
     answer: bool = False
 
 
+# Fields that records of several kinds have: the name of series and events,
 _TITLE = Field("title", "text", "its name", searched=True, stored=True)
+# and that of markets;
 _QUESTION = Field("question", "text", "what it asks", searched=True, stored=True)
+# the series of an event or a market;
 _SERIES = (
     Field("series_id", "id", "id of its series", "archive"),
     Field("series_slug", "id", "slug of its series", "archive", stored=True),
 )
+# topics, of events and some markets.
 _TAGS = Field("tags", "texts", "its topics")
 
 
@@ -54,6 +59,7 @@ def _common(title: Field) -> tuple[Field, ...]:
     )
 
 
+# The fields of each kind of record, in their order in frames.
 FIELDS: dict[RecordKind, tuple[Field, ...]] = {
     "series": _common(_TITLE),
     "events": (*_common(_TITLE), *_SERIES, _TAGS),
@@ -77,6 +83,7 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
 }
 # Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
 ID_NAMES: dict[RecordKind, str] = {"series": "series_id", "events": "event_id", "markets": "market_id"}
+# The columns of the field ``tokens``.
 TOKEN_LISTS = ("token_ids", "token_labels")
 
 
@@ -94,7 +101,7 @@ def _all() -> Iterator[tuple[RecordKind, Field]]:
     return ((kind, field) for kind in KINDS for field in FIELDS[kind])
 
 
-# The columns that every frame of records has, in this order; those with dates, with lists, and the fields searched.
+# The columns that every frame of records has, in this order.
 COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     **{
         kind: tuple(name for field in FIELDS[kind] if field.of == "listing" for name in columns(kind, field))
@@ -102,13 +109,18 @@ COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     },
     "tokens": Token._fields,
 }
+# Columns with dates.
 DATES = frozenset(field.name for _, field in _all() if field.type == "date")
+# Columns with lists of texts.
 TEXT_LISTS = tuple(
     dict.fromkeys(n for kind, field in _all() if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
+# Columns with lists of numbers.
 NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
+# The fields that a search looks at.
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
 
+# Whether a field of the table was known later.
 _ANSWERS = {field.name: field.answer for _, field in _all()}
 # Of fields that are not in the table: words of which each says that the field was known later.
 _LATER_WORDS = {

@@ -19,6 +19,7 @@ _BLOCK = 1 << 17
 _ROWS_WORTH_A_SEARCH = 2_000
 # Of so many edges one is searched, those between are interpolated; and by how much an interpolated row may be rounded.
 _EDGES_PER_SEARCH = 64
+# By how much an interpolated row may miss a whole number [rows].
 _ROUNDING = 1e-3
 
 

@@ -30,23 +30,30 @@ from marketdata.points.views import VIEWS, View
 # A series has a time, a market or a token, and any columns beside them.
 Kind = View | Literal["bbo", "quotes", "series", "nested"]
 
+# Columns that say what a row is about.
 ID_COLUMNS = Token._fields
+# The columns of best prices.
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 # What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
 # The list columns of nested books: one row per snapshot.
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
+# The columns of tidy frames by kind.
 COLUMNS: dict[Kind, tuple[str, ...]] = {view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()}
 COLUMNS |= {"bbo": BBO, "nested": ("ts", *ID_COLUMNS, *LISTS)}
+# Columns of level rows.
 BOOKS = COLUMNS["books"]
 
+# Values of the column ``side``.
 BID, ASK = "bid", "ask"
+# What the name of a column of counts ends with.
 COUNT = "_count"
 
 TOLERANCE = 1e-9
 """By how much prices [probability], and shares of a size, may differ and be equal: sums differ with their order."""
 ROUNDING = 1e-6
 """By how much sums and means of probabilities may be outside of 0 to 1."""
+# What messages say of a price in cents.
 NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
 
 

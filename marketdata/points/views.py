@@ -37,6 +37,7 @@ class ViewSpec(NamedTuple):
         return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
 
 
+# Every view: pages, frames, archives and the service follow this table.
 VIEWS: dict[View, ViewSpec] = {
     "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700),
     "prices": ViewSpec(Series, Token._fields, ("price",), {"p": "price"}, 40),

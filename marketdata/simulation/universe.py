@@ -13,12 +13,16 @@ SERIES = (
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
+# What events of a topic are called.
 _TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
-# Events of a series after each other; tokens of a market that no page can serve.
+# Events of a series after each other.
 EVENTS_PER_SERIES = 2
+# Tokens of a market that no page can serve.
 MANY_TOKENS = 210
 _FIRST_ID = 0x100000  # ids rise with event and market: listings start with a pair of the first event
+# Names of outcomes.
 _TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Kites", "Höganäs BK", "Port 17")
+# Names of outcomes of votes.
 _PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
 
 

@@ -12,6 +12,7 @@ from marketdata.testing.samples import books, markets, metrics, prices
 
 # The headers of an answer that a replay needs; no other is stored.
 _HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-days", "x-simulated"})
+# Recorded answers are sent one after the other: a cassette is not made for threads.
 _ONE = threading.Lock()
 
 

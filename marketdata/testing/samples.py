@@ -14,8 +14,9 @@ from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import to_micros, to_text
 
-# The first time [microseconds UTC], and the ids of markets.
+# The first time [microseconds UTC].
 _START = to_micros("2026-01-01", "start")
+# The ids of markets.
 _NAMES = ("rain", "snow", "wind", "frost")
 # How the mid of the first token moves, in cents, and then again.
 _MOVES = (0, 1, 3, 2, 4, 2, 1)

@@ -23,8 +23,11 @@ from marketdata.tidy.answers import answers_of_records
 from marketdata.tidy.grids import warn_of_grid
 from marketdata.times import to_duration
 
+# The frame that is joined to.
 F = TypeVar("F")
+# The column that says when a row was known.
 KNOWN = "available_at"
+# What joins take.
 _KINDS: tuple[Kind, ...] = ("books", "series")
 
 

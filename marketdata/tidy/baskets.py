@@ -21,7 +21,9 @@ from marketdata.tidy.returns import probability_of
 
 # The names that the venue's own records have for the same.
 _EXCLUSIVE = ("exclusive", "negRisk", "neg_risk")
+# Whether markets may be added to the event.
 _OPEN = ("open_list", "negRiskAugmented", "neg_risk_augmented")
+# Ids of an event.
 _EVENT = ("event_id", "event_slug")
 
 

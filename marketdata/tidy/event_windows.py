@@ -19,7 +19,9 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
 
+# Frames that have windows.
 _KINDS: tuple[Kind, ...] = ("books", "series")
+# Columns that are added.
 _LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
 
 

@@ -15,6 +15,7 @@ from marketdata.points.columns import Books
 from marketdata.tidy.measures import of_levels, of_top
 
 Feature = str | tuple[str, Mapping[str, Any]]
+# Every measure by name.
 MEASURES: dict[str, Callable[..., Values]] = OF_TOP | OF_LEVELS
 
 

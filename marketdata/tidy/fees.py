@@ -14,9 +14,11 @@ from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_micros
 
-# Fields of market records: a schedule of fees, whether there are any; and the columns of a table of rates.
+# Fields of market records that have a schedule of fees.
 _SCHEDULES = ("feeSchedule", "fee_schedule", "fd")
+# Whether there are fees.
 _SWITCHES = ("feesEnabled", "fees_enabled")
+# The columns of a table of rates.
 _TABLE = ("category", "since", "rate", "source")
 
 

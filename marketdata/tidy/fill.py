@@ -20,6 +20,7 @@ from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
+# Values of ``fill``.
 _FILLS = ("null", "forward")
 
 

@@ -33,9 +33,11 @@ By = str | Iterable[str] | None
 Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None
 Payoff = dict[tuple[str, str], float]
 Counted = Callable[[Tokens], Payoff]
+# Frames that have a probability: a price, or a mid.
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 # Columns of forecasts beside their market, on the way from where the frame is.
 _REST = ("group", "p", "paid", "points")
+# What a mean score is made of.
 _PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 

@@ -17,6 +17,7 @@ from marketdata.times import to_datetime
 _ENOUGH, _CHANCES = 3, 4**3
 # So many minutes are on a grid of 10m by chance once in a million.
 _SURE = 6
+# Times that are looked at first, which tell most grids, and rows at a time of a look at all.
 _SAMPLE, _BLOCK = 64, 1 << 17
 # The finest width that the service aggregates to.
 COARSE = Resolution.M10.micros

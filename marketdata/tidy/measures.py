@@ -13,6 +13,7 @@ from marketdata.points.book import Measure, bbo
 from marketdata.points.columns import Series
 from marketdata.points.schema import BBO, Kind
 
+# Frames that have best prices.
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 

@@ -22,12 +22,15 @@ from marketdata.times import to_datetime, to_micros
 # A frame of outcomes or of market records, or what each market resolved to.
 Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
-# Columns of market records: what all have, of which one says the outcome, and when markets ended.
+# Columns that all market records have.
 _RECORDS = ("market_id", "token_ids", "token_labels")
+# Which say the outcome; one is enough.
 _RESOLVED = ("resolved_token_id", "resolved_token_label", "payoffs")
+# When markets ended.
 _TIMES = ("ends_at", "closed_at", "resolved_at")
-_IDS = ID_COLUMNS[:2]
+# What ``outcomes`` may be, for messages.
 _ALLOWED = "what md.outcomes(markets) gives, frames of market records"
+# What is read of a frame of outcomes or records.
 _FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", *_TIMES, "end_date")
 
 
@@ -165,7 +168,7 @@ class Payoffs:
         if "token_ids" in data:
             data = _of_records(data)
         if "payoff" in data:
-            require("A frame of outcomes", _IDS, data)
+            require("A frame of outcomes", ID_COLUMNS[:2], data)
             for market, token in zip(data["market_id"], data["token_id"], strict=True):
                 self.first.setdefault(market, token)
             self.resolved_at = _resolved(data)
@@ -253,7 +256,7 @@ def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     """(market_id, token_id, token_label) of each token of a frame of any kind; a lazy frame is queried for them."""
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
-    require("A tidy frame", _IDS, names)
+    require("A tidy frame", ID_COLUMNS[:2], names)
     own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
     rows, _ = frames.distinct_ids(own, ids)
     texts = (own.texts(c, rows) if c in ids else [None] * len(rows) for c in ID_COLUMNS)

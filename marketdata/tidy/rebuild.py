@@ -25,10 +25,10 @@ from marketdata.times import to_duration, to_text
 # Messages of a market channel, one or several.
 Messages = Mapping[str, object] | list[Mapping[str, object]] | tuple[Mapping[str, object], ...]
 Clock = Literal["timestamp", "received"]
-# Columns of a frame of changes: those that it must have, and others that it may have.
+# Columns that a frame of changes must have.
 _WANTED = ("ts", "token_id", "side", "price", "size")
-_STATED = ("best_bid", "best_ask")
-_RECEIVED, _EVENT, _IS_SNAPSHOT = "received_at", "event", "is_snapshot"
+# Columns that it may have.
+_STATED, _RECEIVED, _EVENT, _IS_SNAPSHOT = ("best_bid", "best_ask"), "received_at", "event", "is_snapshot"
 
 
 def rebuild(

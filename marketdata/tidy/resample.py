@@ -22,7 +22,9 @@ from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
+# Frames that have an aggregation rule.
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+# A column that is in no frame of a user.
 _LAST = "__last"
 
 

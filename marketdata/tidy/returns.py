@@ -17,6 +17,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import warn_of_grid, widths
 from marketdata.tidy.measures import top
 
+# Frames that have values over time.
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 
 

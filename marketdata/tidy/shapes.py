@@ -22,8 +22,11 @@ from marketdata.points.order import same_as_before
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
 from marketdata.times import to_micros
 
+# Columns that name a snapshot.
 KEYS = ("ts", *ID_COLUMNS)
+# A lazy frame is not read to count its levels.
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
+# Columns of wide books, from which levels are counted.
 _WIDE = re.compile(r"bid_px_(\d\d+)")
 
 

@@ -13,8 +13,11 @@ from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, 
 from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
+# The type of times.
 TS = pa.timestamp("us", "UTC")
+# A side of a book.
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
+# Sides in the order of columns.
 _SIDES = ("bid", "ask")
 # Chunks, and rows of one, from and up to which they are joined before they are read.
 _MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
@@ -25,6 +28,7 @@ def _schema(spec: ViewSpec) -> pa.Schema:
     return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
 
 
+# The Arrow schema of each view, which tables of archives have too.
 SCHEMAS: dict[View, pa.Schema] = {view: _schema(spec) for view, spec in VIEWS.items()}
 
 

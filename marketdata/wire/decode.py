@@ -26,6 +26,7 @@ from marketdata.wire import reference_decoder
 from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope, parse
 from marketdata.wire.validation import check
 
+# The parser of each thread.
 _THREAD = threading.local()
 Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
@@ -33,6 +34,7 @@ Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 # The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page is compared,
 # without the characters of numbers, pairs of them and commas, with the text of as many snapshots as the parser counts.
 _OF_NUMBERS = b"0123456789.+-eE"
+# A snapshot without them.
 _SNAPSHOT = b'{"t":"T::Z""bids":[]"asks":[]}'
 _is_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
 

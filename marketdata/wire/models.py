@@ -19,6 +19,7 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
 
+# A model.
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -111,6 +112,7 @@ class PricePoint(Body):
     p: float | None
 
 
+# Fields of a point of metrics: numbers that may be null or absent.
 _METRICS: dict[str, Any] = dict.fromkeys(METRICS, (float | None, None))
 
 
@@ -118,6 +120,7 @@ class MetricPoint(create_model("Metrics", __base__=Body, t=(str, ...), **_METRIC
     """One point of a market's metrics (readings: metric point): `METRICS`, each a number or null."""
 
 
+# The model of a point.
 P = TypeVar("P")
 
 
@@ -158,6 +161,7 @@ class TokenRecord(Body):
     label: StrictStr | None = None
 
 
+# Types of fields of records, by that in the table of `FIELDS`.
 _RECORD_TYPES: dict[str, tuple[Any, Any]] = {
     "id": (str | None, None),
     "text": (str | None, None),
@@ -169,6 +173,7 @@ _RECORD_TYPES: dict[str, tuple[Any, Any]] = {
         Field(default_factory=list),
     ),
 }
+# Fields of a market that the service answers with.
 _MARKET: dict[str, Any] = {
     field.name: _RECORD_TYPES[field.type] for field in FIELDS["markets"] if field.of in ("listing", "market")
 }

@@ -16,12 +16,15 @@ from marketdata.points.columns import Books, Data, Floats, Ints, Series, Token
 from marketdata.points.views import VIEWS, View, ViewSpec
 from marketdata.times import Range, parse_iso
 
+# The type that a value is to have.
 T = TypeVar("T")
 # A loaded object.
 Json = dict[str, Any]
-# Numbers and times that are texts: with a zone, and with digits that microseconds do not hold.
+# A number as text.
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+# A time with a zone.
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
+# A time with digits that microseconds do not hold.
 _BELOW_MICRO = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
 # An escape of a text: two surrogates that are one character, one alone (the group), or any other.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.ASCII | re.DOTALL)

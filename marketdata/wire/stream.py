@@ -13,6 +13,7 @@ from marketdata.wire import reference_decoder
 from marketdata.wire.arrow import TS, from_tables, to_table
 from marketdata.wire.decode import envelope_of, page_of
 
+# The key of the schema under which the JSON beside points stands.
 _ENVELOPE = b"marketdata"
 
 

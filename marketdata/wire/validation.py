@@ -12,8 +12,9 @@ from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
 
-# Resolutions of the interface; and the notes that say that a value was changed.
+# Resolutions of the interface.
 _NAMES = frozenset(str(r) for r in Resolution)
+# Notes that say that a value was changed.
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
 
 

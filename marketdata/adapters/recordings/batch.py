@@ -11,6 +11,7 @@ import numpy as np
 from marketdata.points.columns import Ints, Token
 from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes
 
+# No best prices are stated, or there is no level.
 _NAN = (float("nan"), float("nan"))
 
 

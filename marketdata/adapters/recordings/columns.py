@@ -12,18 +12,23 @@ from marketdata.points.columns import Codes, Floats, Ints, Token
 from marketdata.points.order import distinct
 from marketdata.times import parse_iso
 
-# What publishers call these, the first that is there counts.
+# What publishers call tokens; of these names and those below the first that is there counts.
 TOKEN = ("token_id", "asset_id", "clob_token_id", "token", "instrument_id", "symbol", "ticker", "market_ticker")
+# Markets.
 MARKET = ("market_id", "condition_id", "market", "market_slug", "slug")
+# Outcomes.
 LABEL = ("token_label", "token_side", "outcome")
+# When the venue made it, and when it was received.
 VENUE_TIME = (
     "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "ts", "time", "snapshot_time",
     "snapshot_ts", "snapshot_at", "created_at", "datetime",
 )  # fmt: skip
+# When it was received.
 SEEN_TIME = (
     "timestamp_received", "received_at", "recv_ts", "receive_ts", "local_timestamp", "collected_at", "captured_at",
     "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
 )  # fmt: skip
+# What a market asks, and its slug.
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
 # The first magnitude of Unix times in ms, us and ns, by which each is told from the one before.
 _UNITS = ((10**17, 1, 1000), (10**14, 1, 1), (10**11, 1000, 1), (10**8, 1_000_000, 1))

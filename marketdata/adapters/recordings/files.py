@@ -20,16 +20,21 @@ if TYPE_CHECKING:
     import polars as pl
 
 Form = Literal["json", "csv", "parquet"]
+# The form that the end of a name says.
 _FORMS: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
 }  # fmt: skip
+# Ends of compressed files, behind that of the form.
 _PACKED = (".gz", ".zst", ".zstd")
+# Names that are read, for messages.
 ENDS = f"{', '.join(end for end in _FORMS if end != '.pq')}; of all but Parquet also with .gz or .zst"
 # Rows of a table that are read at a time.
 _ROWS = 1 << 19
 # Columns of few different texts.
 _REPEATED = ("asset_id", "event_type", "side")
+# Bytes of a CSV file that are read at a time.
 _CSV_BLOCK = 1 << 24
+# What a message says of a file that ends early.
 _CUT = "ends in the middle of its data: fetch it again. What came before the end was read."
 
 

@@ -75,6 +75,7 @@ def _is_incremental(file: RecordingFile) -> bool:
     return {"is_snapshot", "side", "price"} <= names and bool({*tables.SIZE_NAMES} & names)
 
 
+# All formats by name; one that fits several is refused, so their order says nothing.
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (

@@ -16,19 +16,24 @@ from marketdata.points.columns import Token
 from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.times import parse_iso, unix_micros
 
-# Names that recorders give to the raw message, and to the time of its arrival.
+# Names that recorders give to the raw message.
 _INNER = ("raw", "message", "msg", "data", "payload", "event")
+# What recorders call the time of arrival.
 RECEIVED = (
     "recv_ts", "received_at", "receive_ts", "recv_time", "timestamp_received", "local_timestamp", "collected_at_utc",
     "received_ts", "recv_ts_ns", "recv_timestamp", "local_ts", "ts_recv", "ts",
 )  # fmt: skip
+# What messages call the token.
 _TOKENS = ("asset_id", "token_id")
+# Events after which books are unknown.
 _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
+# Sides as venues write them.
 _SIDES = {"BUY": BIDS, "SELL": ASKS, "BID": BIDS, "ASK": ASKS}
-_BOOK, _CHANGE = "book", "price_change"
-_DAMAGED = "damaged"
+# Kinds of messages: those with levels, and what cannot be read.
+_BOOK, _CHANGE, _DAMAGED = "book", "price_change", "damaged"
 # Fields of a book message in the order in which venues have hashed them.
 _HASHED = ("market", "asset_id", "timestamp", "hash", "bids", "asks")
+# By how much a price over its tick may miss a whole number: floats are off by far less, another tick by more.
 _TICK_ROUNDING = 1e-6
 
 

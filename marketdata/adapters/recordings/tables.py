@@ -30,13 +30,21 @@ from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token, ranges
 from marketdata.points.rebuild import ASKS, BIDS, CHANGE, SNAPSHOT, Changes
 
+# Columns by which event files are known.
 EVENT_COLUMNS = ("timestamp_received", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
+# Those that are read of event files.
 _EVENT_READ = (*EVENT_COLUMNS, "timestamp", "market", "best_bid", "best_ask")
+# What publishers call sides; of these names and those below the first that is there counts.
 BIDS_NAMES, ASKS_NAMES = ("bids", "bid_levels", "buys"), ("asks", "ask_levels", "sells")
+# Whole books in one column.
 BOOK_NAMES = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book")
+# The bids of both outcomes.
 YES_NAMES, NO_NAMES = ("yes_levels", "yes_bids", "yes"), ("no_levels", "no_bids", "no")
+# Sizes.
 SIZE_NAMES = ("size", "amount", "quantity", "qty")
+# A column of a level of a side.
 WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
+# What publishers call the sides.
 _SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
 # Books of JSON lines that are read at a time.
 _ROWS = 1 << 14

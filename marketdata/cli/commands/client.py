@@ -31,6 +31,7 @@ from marketdata.times import SECOND, to_datetime
 
 # Columns of a table of markets: what it asks first; ids are long.
 LISTED = sorted((name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)), key="question".__ne__)
+# Markets of a table, about a screen, unless more are asked for.
 _LISTED_ROWS = 50
 
 

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 _RATE = 1_000_000  # requests a minute: no plan limits this service
 # Rows of a table.
 _ROWS = 12
+# Microseconds.
 _DAY = Resolution.D1.micros
 _MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
+# Endings of files that charts are written to.
 _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 

@@ -31,7 +31,9 @@ HFT_EVENT = np.dtype(
 )
 # Flags of an event as hftbacktest names them.
 _CLEAR, _SNAPSHOT = 3, 4
+# The side.
 _BUY, _SELL = 1 << 29, 1 << 28
+# Seen by the exchange and here.
 _SEEN_BY_BOTH = (1 << 31) | (1 << 30)
 
 
