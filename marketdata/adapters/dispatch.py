@@ -22,6 +22,7 @@ from narwhals.stable.v2.dependencies import (
 
 from marketdata.adapters import engines, frames, partitions
 from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.polars import ArrowFrame, table_of
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
@@ -61,11 +62,12 @@ def run(
     times of a frame in memory first, for warnings that all rows decide.
     """
     kinds = tuple(kinds)
-    own_frame = frames.of_native(frame)
-    if own_frame is not None:
+    library = frames.library_of(frame)
+    if library is not None:
+        own_frame = library(frame)
         own_frame.kind = kind_of(own_frame.names, kinds)
         if watch is not None:
-            watch(own_frame.integers("ts"))
+            watch(*own_frame.read("ts"))
         return function(own_frame)  # type: ignore[no-any-return]
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
@@ -134,9 +136,10 @@ def in_query(
 
 def opened(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     """The columns of a native frame in memory; NotTidyError if its library is unknown, or it is none of ``kinds``."""
-    frame = frames.of_native(native)
-    if frame is None:
+    library = frames.library_of(native)
+    if library is None:
         raise _unknown(native)
+    frame = library(native)
     if kinds is None:
         check_names(frame.names)
     else:
@@ -188,7 +191,7 @@ def selected(native: Native, names: Sequence[str]) -> Native:
 def read(frame: F) -> F:
     """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
     refuse_narwhals(frame)
-    return frames.table_of(frame) if frames.is_arrow(frame) else frame
+    return table_of(frame) if frames.library_of(frame) is ArrowFrame else frame
 
 
 def refuse_narwhals(frame: object) -> None:
@@ -199,16 +202,13 @@ def refuse_narwhals(frame: object) -> None:
 
 def names_of(native: Native) -> list[str]:
     """Names of the columns of a frame of any kind, nothing computed; NotTidyError if its library is unknown."""
-    if frames.is_arrow(native):
-        return list(native.schema.names)
     if is_lazy(native):
         return native.collect_schema().names()  # type: ignore[no-any-return]
     if is_dask_dataframe(native) or engines.is_engine(native):
         return list(native.columns)
-    frame = frames.of_native(native)
-    if frame is None:
-        raise _unknown(native)
-    return list(frame.names)
+    # A reader of Arrow is read once, so it is not opened here.
+    is_arrow = frames.library_of(native) is ArrowFrame
+    return list(native.schema.names) if is_arrow else list(opened(native).names)
 
 
 def is_lazy(frame: object) -> bool:
@@ -222,8 +222,8 @@ def is_dask(frame: object) -> bool:
 
 
 def is_in_memory(frame: object) -> bool:
-    """Whether a frame is one of pandas, polars or Arrow."""
-    return is_pandas_dataframe(frame) or isinstance(frame, pl.DataFrame) or frames.is_arrow(frame)
+    """Whether a frame is one in memory, as those of pandas, polars and Arrow."""
+    return frames.library_of(frame) is not None
 
 
 def has_grid(frame: object) -> bool:
@@ -233,8 +233,8 @@ def has_grid(frame: object) -> bool:
 
 def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
     """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
-    own = frames.of_native(native)
-    out = build(frames.new("polars") if own is None else own)
+    library = frames.library_of(native)
+    out = build(frames.new("polars") if library is None else library(native))
     return out.lazy() if is_lazy(native) else out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -33,10 +33,11 @@ class Lists(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """A column of texts: entry i is ``texts[codes[i]]``, null where the code is -1."""
+    """A column of texts: entry i is ``texts[codes[i]]``, null where the code is -1; each ``lengths`` times over."""
 
     codes: NDArray[np.integer]
     texts: list[str | None]
+    lengths: Ints | None = None
 
     @classmethod
     def of(cls, values: list[str | None]) -> Texts:
@@ -70,19 +71,28 @@ class Passed(NamedTuple):
 
 # Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
 Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
-Rule = Callable[[normalization.Raw, str], pl.Series]
 
 
 class Frame:
-    """Some rows of a native frame; a library says how its columns are read and made in a class of its own."""
+    """Some rows of a native frame.
 
-    def __init__(self, native: Native, names: list[str], kind: Kind = "series") -> None:
-        self.native, self.names, self.kind = native, names, kind
-        self.ids = [c for c in ID_COLUMNS if c in names]
+    A library says in a class of its own how a column is read (`raw`) and a frame is made (`build`), and to be faster
+    which columns are as those of tidy frames (`is_tidy`), which have arrays already (`fast`, `texts`).
+    """
+
+    def __init__(self, native: Native) -> None:
+        self.native, self.kind = native, "series"
+        self.names: list[str] = [str(c) for c in native.columns]
+        self.ids = [c for c in ID_COLUMNS if c in self.names]
         self.keys = [c for c in self.ids if c != "token_label"]
         """The columns that identify tokens (markets)."""
         self.rows: Ints | None = None
-        self._converted: dict[tuple[str, Rule], NDArray[Any]] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
+        """What was read, so that no column is converted twice."""
+        self.taken: tuple[Frame, Ints] | None = None
+        """The frame that this is some rows of, and which."""
+
+    kind: Kind
 
     def __len__(self) -> int:
         return len(self.native) if self.rows is None else len(self.rows)
@@ -91,19 +101,19 @@ class Frame:
 
     @abstractmethod
     def raw(self, name: str) -> normalization.Raw:
-        """A column as a polars Series, or as a list of objects."""
-
-    @abstractmethod
-    def fast(self, name: str) -> NDArray[Any] | None:
-        """`integers` of a column of a tidy type, without a copy; a missing time or code is the least."""
-
-    @abstractmethod
-    def is_tidy(self, name: str) -> bool:
-        """Whether rows of a column can be passed on as a column of tidy frames."""
+        """A column as a polars Series, or as a list of objects; only ``rows`` of it, if they are given."""
 
     @abstractmethod
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """A native frame; texts of a column that this one has come in its type."""
+
+    def is_tidy(self, name: str) -> bool:  # noqa: ARG002 a library may know better
+        """Whether rows of a column can be passed on as a column of tidy frames."""
+        return False
+
+    def fast(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002 a library may know better
+        """`read` of those of the columns that are of tidy types, for all rows, without a copy."""
+        return {}
 
     def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
         """A native frame of a row per time with a column of numbers per name; of pandas indexed by ``ts``."""
@@ -112,11 +122,29 @@ class Frame:
 
     # What follows
 
+    def read(self, *names: str) -> list[NDArray[Any]]:
+        """Columns by the rules of their names, without a copy where they are of tidy types.
+
+        ``ts`` in microseconds UTC (a missing time is `NO_TIME`), ``side`` (0 for a bid, 1 for an ask), ``level`` (0
+        where null), ids as codes (-1 where one is missing), others as numbers (NaN where one is missing).
+        """
+        if self.taken is not None:
+            (whole, rows), known = self.taken, self.arrays
+            known |= {c: whole.arrays[c][rows] for c in names if c in whole.arrays and c not in known}
+        new = [name for name in names if name not in self.arrays]
+        found = self.fast(new) if new else {}
+        for name in new:
+            if name in found:
+                self.arrays[name] = found[name] if self.rows is None else found[name][self.rows]
+            else:
+                rule = normalization.RULES.get(name, normalization.numbers)
+                self.arrays[name] = rule(self.raw(name), name).to_numpy()
+        return [self.arrays[name] for name in names]
+
     def take(self, rows: Ints) -> Self:
         """The rows at these positions, in this order."""
         out = copy.copy(self)
-        out.rows = self.native_rows(rows)
-        out._converted = {key: values[rows] for key, values in self._converted.items()}  # noqa: SLF001 of this class
+        out.rows, out.taken, out.arrays = rows if self.rows is None else self.rows[rows], (self, rows), {}
         return out
 
     def without(self, name: str) -> Self:
@@ -131,28 +159,22 @@ class Frame:
             return self.rows if rows is None else rows
         return np.where(rows < 0, -1, self.rows[rows]) if len(self.rows) else rows
 
-    def integers(self, name: str) -> NDArray[Any]:
-        """``ts``, ``side`` (0 for a bid, 1 for an ask), ``level`` (0 where null), or an id of any name as codes.
-
-        A missing time or code is the least.
-        """
-        found = self.fast(name)
-        return self._read(name, normalization.INTEGERS.get(name, normalization.codes)) if found is None else found
-
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
-        found = self.integers(name) if name == "ts" else self._read(name, normalization.micros)
+        found = self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name).to_numpy()
         return _present(found, name, NO_TIME, "a time: drop")
 
-    def codes(self, name: str) -> NDArray[np.integer]:
-        """A column of ids as integers, equal where the texts are; NotTidyError if one but of a label is missing."""
-        found = self.integers(name)
-        return found if name == "token_label" else _present(found, name, -1, "one: fill or drop")
+    def codes(self, name: str, *, nullable: bool = False) -> NDArray[np.integer]:
+        """A column as integers, equal where its texts are; -1 where one is missing, or NotTidyError but for a label."""
+        ids = name in ID_COLUMNS
+        found = self.read(name)[0] if ids else normalization.codes(self.raw(name), name).to_numpy()
+        return found if nullable or name == "token_label" else _present(found, name, -1, "one: fill or drop")
 
-    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+    def texts(self, name: str) -> list[str | None]:
         """Ids as Python texts."""
-        some = self if rows is None else self.take(rows)
-        return normalization.ids(some.raw(name), name, nullable=True).cast(pl.String).to_list()
+        raw = self.raw(name)
+        whole = normalization.ids(raw, name, nullable=True) if isinstance(raw, list) or raw.dtype.is_float() else raw
+        return whole.cast(pl.String).to_list()
 
     def missing_levels(self) -> NDArray[np.bool_]:
         """Where the column ``level`` is null."""
@@ -160,7 +182,9 @@ class Frame:
 
     def numbers(self, name: str) -> Floats:
         """A column of numbers, NaN where one is missing."""
-        return self._read(name, normalization.numbers)
+        if name not in normalization.RULES:
+            return self.read(name)[0]
+        return normalization.numbers(self.raw(name), name).to_numpy()
 
     def lists(self, name: str) -> Lists:
         """A column of lists of numbers; a missing list is empty."""
@@ -174,14 +198,12 @@ class Frame:
 
     def check_numbers(self) -> None:
         """NotTidyError for texts in a column of numbers of tidy frames."""
-        for name in self.names:
-            if name in _NUMBERS:
-                self.numbers(name)
+        self.read(*(name for name in self.names if name in _NUMBERS))
 
     def comparable(self, name: str) -> NDArray[Any]:
         """A column of any type as an array whose values are equal where those of the column are."""
-        if name in ("ts", *ID_COLUMNS) or (self.kind == "books" and name in ("side", "level")):
-            return self.integers(name)
+        if name in normalization.RULES and (self.kind == "books" or name not in ("side", "level")):
+            return self.read(name)[0]
         raw = self.raw(name)
         if name in LISTS and self.kind == "nested":
             raw = normalization.lists(raw, name)
@@ -196,15 +218,8 @@ class Frame:
 
     def shown(self, at: int) -> str:
         """Time and ids of a row, for a message."""
-        one = np.array([at], np.int64)
-        return " ".join([to_text(int(self.integers("ts")[at])), *(str(self.texts(c, one)[0]) for c in self.ids)])
-
-    def _read(self, name: str, rule: Rule) -> NDArray[Any]:
-        """A column of a foreign type, converted once."""
-        key = name, rule
-        if key not in self._converted:
-            self._converted[key] = rule(self.raw(name), name).to_numpy()
-        return self._converted[key]
+        one = self.take(np.array([at], np.int64))
+        return " ".join([to_text(int(self.read("ts")[0][at])), *(str(one.texts(c)[0]) for c in self.ids)])
 
 
 def _present(values: NDArray[Any], name: str, missing: int, needs: str) -> NDArray[Any]:

@@ -9,11 +9,11 @@ the columns finds out, are sorted.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,19 +21,13 @@ from numpy.typing import NDArray
 
 from marketdata.adapters.frame import Column, Frame, Levels, Lists, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ArrowFrame, PolarsFrame, from_arrow, made
+from marketdata.adapters.polars import ARROW, ArrowFrame, PolarsFrame, made
 from marketdata.errors import NotTidyError
 from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, check_names
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_PAIRS = (LISTS[:2], LISTS[2:])
-S = TypeVar("S", bound=np.generic)
+from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS
 
 
 class Rows(NamedTuple):
@@ -49,43 +43,27 @@ class Rows(NamedTuple):
     asks: Side
 
 
-def of_native(native: object) -> Frame | None:
-    """The adapter of a native frame in memory; None for a frame of an engine, and for what is no frame."""
-    if isinstance(native, pl.DataFrame):
-        return PolarsFrame(native, native.columns)
-    # Who passes a frame of pandas has imported it.
-    pandas: Any = sys.modules.get("pandas")
-    if pandas is not None and isinstance(native, pandas.DataFrame):
-        return PandasFrame(native, [str(c) for c in native.columns])
-    if not is_arrow(native):
-        return None
-    table = table_of(native)
-    check_names(table.column_names)
-    return ArrowFrame(from_arrow(table), table.column_names)
+# The class of each kind of frame in memory, by the package and the name of its type. To support a library is to write
+# its class, see `Frame`, and to add it here.
+LIBRARIES: dict[str, type[Frame]] = {
+    "pandas.DataFrame": PandasFrame,
+    "polars.DataFrame": PolarsFrame,
+    **dict.fromkeys(map("pyarrow.{}".format, ARROW), ArrowFrame),
+}
+
+
+def library_of(native: object) -> type[Frame] | None:
+    """The class for a native frame in memory; None for a frame of an engine, and for what is no frame."""
+    for kind in type(native).__mro__:
+        library = LIBRARIES.get(f"{kind.__module__.partition('.')[0]}.{kind.__name__}")
+        if library is not None:
+            return library
+    return None
 
 
 def new(library: str) -> Frame:
     """The adapter of an empty frame of pandas or polars, to make new ones."""
-    if library == "polars":
-        return PolarsFrame(pl.DataFrame(), [])
-    import pandas as pd
-
-    return PandasFrame(pd.DataFrame(), [])
-
-
-def is_arrow(value: object) -> bool:
-    """Whether a value is a table of Arrow, a batch, or a reader of batches."""
-    known = type(value).__name__ in ("Table", "RecordBatch") or hasattr(value, "read_all")
-    return known and type(value).__module__.partition(".")[0] == "pyarrow"
-
-
-def table_of(arrow: Native) -> pa.Table:
-    """A table of Arrow, a batch, or all batches of a reader, as a table."""
-    import pyarrow as pa
-
-    if isinstance(arrow, pa.RecordBatch):
-        return pa.Table.from_batches([arrow])
-    return arrow if isinstance(arrow, pa.Table) else arrow.read_all()
+    return LIBRARIES[f"{library}.DataFrame"](import_module(library).DataFrame())
 
 
 # Frames to columns
@@ -93,21 +71,25 @@ def table_of(arrow: Native) -> pa.Table:
 
 def rows(frame: Frame) -> Columns:
     """An entry for each row, by token and time; rows of one token and time may be several."""
-    return _entries(frame, strictly=False) or _sorted(frame)[1]
+    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
+    entries = _entries(frame, starts) if order.rises(ts, starts, strictly=False) else None
+    return _sorted(frame)[1] if entries is None else entries
 
 
 def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
     """An entry for each token (market) and time with these numbers; ``same``: columns in which equal rows are equal."""
-    found = _entries(frame, strictly=True)
-    if found is None:
-        found = _sorted(frame, ("ts",), values if same is None else same)[1]
-    return with_values(frame, found, values)
+    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
+    entries = _entries(frame, starts) if order.rises(ts, starts, strictly=True) else None
+    if entries is None:
+        entries = _sorted(frame, ("ts",), values if same is None else same)[1]
+    return with_values(frame, entries, values)
 
 
 def with_values(frame: Frame, entries: Columns, values: Sequence[str]) -> Series:
     """Entries with columns of numbers of their rows."""
-    numbers = {name: _at(frame.numbers(name), entries.place) for name in values}
-    return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=entries.place)
+    place = entries.place
+    numbers = {c: found if place is None else found[place] for c in values for found in [frame.numbers(c)]}
+    return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=place)
 
 
 def books(frame: Frame, *, whole: bool = True) -> Books:
@@ -115,24 +97,20 @@ def books(frame: Frame, *, whole: bool = True) -> Books:
     if frame.kind == "books":
         entries, _, ts, bids, asks = level_rows(frame, whole=whole)
         starts = bids.begins
-        bounds = np.searchsorted(starts, entries.bounds)
-        return Books(
-            entries.tokens,
-            bounds,
-            ts,
-            *map(_without_markers, (bids, asks)),
-            place=starts if entries.place is None else entries.place[starts],
-        )
-    if frame.kind == "nested":
+        place = starts if entries.place is None else entries.place[starts]
+        snapshots = Columns(entries.tokens, np.searchsorted(starts, entries.bounds), ts, place=place)
+    elif frame.kind == "nested":
         snapshots = series(frame, same=LISTS)
-        sides = _sides_of_lists(frame, snapshots, whole=whole)
+        bids, asks = _sides_of_lists(frame, snapshots, whole=whole)
     else:
         snapshots = series(frame, BBO[4:])
         at, one = np.arange(len(snapshots)), np.ones(len(snapshots), np.int64)
-        price, size, other, shares = (snapshots.values[c] for c in BBO[4:8])  # noqa: PD011 no frame
-        sides = Side(at, one, price, size), Side(at, one, other, shares)
-    bids, asks = map(_without_markers, sides)
-    return Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks, place=snapshots.place)
+        bids, asks = (Side(at, one, *(snapshots.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
+    sides = []
+    for side in (bids, asks):
+        marker = np.isnan(side.top[0]) & (side.counts > 0)  # the row of an empty side is no level
+        sides.append(replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side)
+    return Books(snapshots.tokens, snapshots.bounds, snapshots.ts, *sides, place=snapshots.place)
 
 
 def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = None) -> Rows:
@@ -142,70 +120,56 @@ def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = No
     """
     if frame.kind == "nested":
         return expanded(books(frame, whole=whole))
-    ordered, levels = frame, _levels(frame)
-    groups = _groups(frame) if entries is None else entries.starts
-    sides = order.snapshots(levels, groups)
-    if sides is not None and entries is None:
-        entries = _tokens(frame, groups)
-    if sides is None or entries is None:
+    ordered, levels = frame, LevelRows(*frame.read(*LevelRows._fields))
+    starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.starts
+    found = order.snapshots(levels, starts, whole=whole)
+    if found is not None and entries is None:
+        entries = _entries(frame, starts)
+    if found is None or entries is None:
         ordered, entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
-        levels = _levels(ordered)
-        sides = order.snapshots(levels, entries.starts)
-    if sides is None:
-        new = ~order.same_as_before(*(ordered.comparable(c) for c in (*frame.keys, "ts", "side")))
+        levels = LevelRows(*ordered.read(*LevelRows._fields))
+        found = order.snapshots(levels, entries.starts, whole=whole)
+    if found is None:
+        new = ~order.same_as_before(*ordered.read(*frame.keys, "ts", "side"))
         raise order.wrong_numbers(levels, new, ordered.missing_levels(), ordered.shown)
-    half, worse = order.wrong_rows(levels) if whole else order.wrong_tops(*sides[1:])
-    if len(half) or len(worse):
-        raise order.wrong_levels(levels, half, worse, ordered.shown)
-    return Rows(entries, levels, *sides)
+    if len(found.wrong):
+        raise order.wrong_level(levels, int(found.wrong[0]), ordered.shown)
+    return Rows(entries, levels, found.ts, found.bids, found.asks)
 
 
 def is_in_order(frame: Frame) -> bool:
     """Whether rows are by token and time already, each with ids and a time."""
     if "ts" not in frame.names or not frame.keys:
         return False
-    groups = _groups(frame)
-    missing = any(None in frame.texts(c, groups) for c in frame.keys)
-    return (
-        not (missing or order.NO_TIME in frame.integers("ts")[groups]) and _entries(frame, strictly=False) is not None
-    )
+    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
+    missing = any(None in frame.take(starts).texts(c) for c in frame.keys) or order.NO_TIME in ts[starts]
+    return not missing and order.rises(ts, starts, strictly=False) and _entries(frame, starts) is not None
 
 
-def _groups(frame: Frame) -> Ints:
-    """Where tokens begin, if they are beside each other."""
-    codes = [frame.integers(c) for c in frame.keys]
-    return group_starts(*codes) if codes else np.zeros(min(len(frame), 1), np.int64)
+def _entries(frame: Frame, starts: Ints) -> Columns | None:
+    """The rows as they are, of tokens that begin at these positions; None if the ids do not rise.
 
-
-def _entries(frame: Frame, *, strictly: bool) -> Columns | None:
-    """The rows as they are, if they are in tidy order."""
-    groups = _groups(frame)
-    return _tokens(frame, groups) if order.rises(frame.integers("ts"), groups, strictly=strictly) else None
-
-
-def _tokens(frame: Frame, groups: Ints) -> Columns | None:
-    """Rows whose tokens begin at these positions, if the ids rise; NotTidyError if one is missing.
-
-    Times rise within tokens and ids are equal there, so one that is missing is the first. Where labels differ within
-    a token, ``place`` is written out: a row is no longer one of its token in all columns.
+    NotTidyError if an id or a time is missing: times rise within tokens and ids are equal there, so it is the first.
+    Where labels differ within a token, ``place`` is written out: a row is no longer one of its token in all columns.
     """
-    ts, place = frame.integers("ts"), None
-    texts = {c: frame.texts(c, groups) for c in frame.keys}
+    (ts,), place = frame.read("ts"), None
+    first = frame.take(starts)
+    texts = {c: first.texts(c) for c in frame.keys}
     lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
-    if lacks_id or (len(groups) and ts[groups].min() == order.NO_TIME):
+    if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
         _check(frame)
-    keys = [[(t is None, t or "") for t in some] for some in texts.values()]
-    if not all(a < b for a, b in pairwise(zip(*keys, strict=True))):
+    keys = [*zip(*([(t is None, t or "") for t in some] for some in texts.values()), strict=True)]
+    if any(a >= b for a, b in pairwise(keys)):
         return None
     if "token_label" in frame.names and "token_label" not in texts:
-        labels, newest = frame.integers("token_label"), groups
-        if not order.within(group_starts(labels), groups):
-            newest, place = order.newest(labels, groups), np.arange(len(ts))
-        texts["token_label"] = frame.texts("token_label", newest)
-    none: list[str | None] = [None] * len(groups)
+        (labels,) = frame.read("token_label")
+        if not np.isin(group_starts(labels), starts).all():
+            first, place = frame.take(order.newest(labels, starts)), np.arange(len(ts))
+        texts["token_label"] = first.texts("token_label")
+    none: list[str | None] = [None] * len(starts)
     ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
-    return Columns(tokens, np.append(groups, len(ts)), ts, place=place)
+    return Columns(tokens, np.append(starts, len(ts)), ts, place=place)
 
 
 def _check(frame: Frame) -> None:
@@ -219,10 +183,13 @@ def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) 
     """The rows in tidy order and their entries; of equal ``keys`` one, if there are any."""
     _check(frame)
     ids = [ranks(frame, c) for c in frame.keys]
-    more = [frame.integers("side"), _nulls_last(frame)] if "level" in keys else []
+    more = []
+    if "level" in keys:
+        side, level = frame.read("side", "level")
+        more = [side, np.where(frame.missing_levels(), level.max(initial=0) + np.int64(1), level)]  # nulls last
     place = order.sorted_by(*ids, frame.times("ts"), *more)
     ordered = frame.take(place)
-    entries = _tokens(ordered, _groups(ordered))
+    entries = _entries(ordered, group_starts(*ordered.read(*frame.keys)))
     assert entries is not None
     kept = _kept(ordered, keys, values) if keys else np.arange(len(place))
     if len(kept) < len(place):
@@ -230,17 +197,11 @@ def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) 
     return ordered, replace(entries, place=place)
 
 
-def _nulls_last(frame: Frame) -> Ints:
-    level = frame.integers("level").astype(np.int64)
-    level[frame.missing_levels()] = int(level.max(initial=0)) + 1
-    return level
-
-
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
     """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
     if not names:
         return np.zeros(min(len(frame), 1), np.int64), np.zeros(len(frame), np.int64)
-    codes = [frame.codes(name) if name in ID_COLUMNS else frame.integers(name) for name in names]
+    codes = [frame.codes(name, nullable=name not in ID_COLUMNS) for name in names]
     starts = group_starts(*codes)
     first, which = order.distinct(codes[0][starts])
     for more in codes[1:]:
@@ -251,8 +212,8 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
 
 def ranks(frame: Frame, name: str) -> NDArray[np.integer]:
     """Integers in the order of the texts of an id, a missing one last."""
-    first, which = order.distinct(frame.integers(name))
-    texts = frame.texts(name, first)
+    first, which = order.distinct(frame.codes(name, nullable=True))
+    texts = frame.take(first).texts(name)
     rank = np.empty(len(texts), np.min_scalar_type(len(texts)))
     rank[sorted(range(len(texts)), key=lambda i: (texts[i] is None, texts[i] or ""))] = np.arange(len(texts))
     return rank[which]
@@ -281,36 +242,27 @@ def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
     return np.flatnonzero(~same)
 
 
-def _levels(frame: Frame) -> LevelRows:
-    numbers = frame.numbers("price"), frame.numbers("size")
-    return LevelRows(frame.integers("ts"), frame.integers("side"), frame.integers("level"), *numbers)
-
-
-def _without_markers(side: Side) -> Side:
-    missing = np.isnan(side.best) & (side.counts > 0)
-    return replace(side, counts=np.where(missing, 0, side.counts)) if missing.any() else side
-
-
 def _sides_of_lists(frame: Frame, snapshots: Columns, *, whole: bool) -> tuple[Side, Side]:
-    own = frame if snapshots.place is None else frame.take(snapshots.place)
-    sides = []
-    for names in _PAIRS:
+    own, sides = frame if snapshots.place is None else frame.take(snapshots.place), []
+    for names in (LISTS[:2], LISTS[2:]):
         price, size = (own.lists(name) for name in names)
         differs = np.flatnonzero(price.counts != size.counts)
         if len(differs):
             at = int(differs[0])
             raise NotTidyError(
                 f"{names[0]} has {price.counts[at]} entries and {names[1]} has {size.counts[at]}, first "
-                f"{own.shown(at)}; the two lists of a side have one entry per level."
+                f"{frame.shown(int(snapshots.rows[at]))}; the two lists of a side have one entry per level."
             )
         sides.append(Side(np.cumsum(price.counts) - price.counts, price.counts, price.values, size.values))
     bids, asks = sides
     if not (_is_sound(bids, -1, whole=whole) and _is_sound(asks, 1, whole=whole)):
         # The error of the rule that is broken; a list of one null is an empty side.
-        rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
-        half, worse = order.wrong_rows(rows.levels) if whole else order.wrong_tops(rows.bids, rows.asks)
-        if len(half) or len(worse):
-            raise order.wrong_levels(rows.levels, half, worse, lambda at: own.shown(int(rows.entries.rows[at])))
+        rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks, place=snapshots.place))
+        found = order.snapshots(rows.levels, rows.entries.starts, whole=whole)
+        if found is not None and len(found.wrong):
+            raise order.wrong_level(
+                rows.levels, int(found.wrong[0]), lambda at: frame.shown(int(rows.entries.rows[at]))
+            )
     return bids, asks
 
 
@@ -370,9 +322,36 @@ def to_frame(
 
     ``names``: columns in their order, by default time, ids and values; further columns of the frame are as they are.
     """
-    names = ["ts", *frame.ids, *(c for c in values if c not in ("ts", *frame.ids))] if names is None else names
-    own: dict[str, Column] = {c: values[c] if c in values else column(frame, columns, c) for c in names}
-    return frame.build(own, len(columns))
+    place, tokens, out = columns.place, ids(columns), dict[str, Column]()
+    for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
+        if name in values:
+            out[name] = values[name]
+        elif name == "ts":
+            out[name] = columns.ts.view("M8[us]")
+        elif name in tokens and not (place is None and frame.is_tidy(name)):
+            out[name] = tokens[name]
+        elif name in COLUMNS.get(frame.kind, BBO) and not frame.is_tidy(name):
+            out[name] = _converted(frame, name, place)
+        else:
+            out[name] = Passed(frame, name, place)
+    return frame.build(out, len(columns.ts))
+
+
+def ids(columns: Columns) -> dict[str, Column]:
+    """The columns of ids: those of the tokens of entries."""
+    lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
+    return {name: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, name in enumerate(ID_COLUMNS)}
+
+
+def _converted(frame: Frame, name: str, place: Ints | None) -> Column:
+    """A column of the kind of a frame in the type of tidy frames."""
+    own = frame if place is None else frame.take(place)
+    if name in LISTS:
+        return own.lists(name)
+    (values,) = own.read(name)
+    if name == "level":
+        return Levels(values, own.missing_levels())
+    return Texts(values, [BID, ASK]) if name == "side" else values
 
 
 def rows_to_frame(
@@ -385,29 +364,6 @@ def rows_to_frame(
     return frame.build(own, len(frame) if rows is None else len(rows))
 
 
-def column(frame: Frame, columns: Columns, name: str) -> Column:
-    """A column of a frame at the rows of entries: ids are those of their tokens, others are passed on where tidy."""
-    place, is_tidy = columns.place, frame.is_tidy(name)
-    if name in ID_COLUMNS and not (is_tidy and place is None):
-        at = ID_COLUMNS.index(name)
-        return Texts(columns.token, [token[at] for token in columns.tokens])
-    if is_tidy or name not in COLUMNS.get(frame.kind, BBO):
-        return Passed(frame, name, place)
-    if name == "ts":
-        return times(columns.ts)
-    if name == "side":
-        return Texts(_at(frame.integers("side"), place), [BID, ASK])
-    if name == "level":
-        return Levels(_at(frame.integers("level"), place), _at(frame.missing_levels(), place))
-    if name in LISTS:
-        return (frame if place is None else frame.take(place)).lists(name)
-    return _at(frame.numbers(name), place)
-
-
-def _at(values: NDArray[S], place: Ints | None) -> NDArray[S]:
-    return values if place is None else values[place]
-
-
 def times(ts: Ints) -> NDArray[np.datetime64]:
     """Microseconds as a column of times."""
     return np.asarray(ts, np.int64).view("M8[us]")
@@ -415,7 +371,7 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
 
 def of_another(frame: Frame, name: str, rows: Ints) -> Passed:
     """Rows of a column of a frame that may be of another library, in the type that polars has for it."""
-    return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))}), [name]), name, None)
+    return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))})), name, None)
 
 
 def lists_are_tidy(frame: Frame, books: Books) -> bool:

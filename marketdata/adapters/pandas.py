@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -16,8 +16,7 @@ from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Nativ
 from marketdata.adapters.normalization import Raw, from_codes, of_runs
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import NO_TIME
-from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BID
+from marketdata.points.schema import ASK, BID, ID_COLUMNS
 
 # Types of Python values; lists have none.
 _TYPES = {"text": "str", "bool": "boolean", "int": "Int64"}
@@ -33,7 +32,7 @@ class PandasFrame(Frame):
 
         column, rows = self.native[name], self.rows
         if isinstance(column.dtype, pd.ArrowDtype) and rows is not None:
-            whole = PandasFrame(self.native[[name]], [name]).raw(name)  # some types of Arrow have no gather
+            whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no gather
             return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
         column = column if rows is None else pd.Series(column.array.take(rows), copy=False)
         if isinstance(column.dtype, pd.SparseDtype):
@@ -62,34 +61,27 @@ class PandasFrame(Frame):
             return values.set(missing, None) if missing.any() else values
         return column.astype(object).tolist()
 
-    def numbers(self, name: str) -> Floats:
-        """See `Frame`; those of numpy as they are."""
-        array = self.native[name].array
-        if str(array.dtype) != "float64":
-            return super().numbers(name)
-        plain = np.asarray(array)
-        return _plain(plain) if self.rows is None else plain[self.rows]
-
-    def fast(self, name: str) -> NDArray[np.integer] | None:
+    def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """See `Frame`."""
-        if name not in (*TEXTS, "ts", "level") or not self.is_tidy(name):
-            return None
-        array = self.native[name].array
-        if name == "level":
-            return np.asarray(
-                (array if self.rows is None else array.take(self.rows)).to_numpy(dtype="int32", na_value=0)
-            )
-        whole = array.asi8 if name == "ts" else array.codes
-        found = whole if self.rows is None else whole[self.rows]
-        return None if name == "side" and len(found) and found.min() < 0 else found
+        found = {}
+        for name in filter(self.is_tidy, names):
+            array = self.native[name].array
+            if name == "ts":
+                found[name] = array.asi8
+            elif name == "level":
+                found[name] = np.asarray(array.to_numpy(dtype="int32", na_value=0))
+            elif name not in TEXTS:
+                found[name] = np.ascontiguousarray(array)
+            elif name != "side" or array.codes.min(initial=0) >= 0:
+                found[name] = array.codes
+        return found
 
-    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+    def texts(self, name: str) -> list[str | None]:
         """See `Frame`; those of categories are there already."""
-        if name not in TEXTS or not self.is_tidy(name):
-            return super().texts(name, rows)
-        array, rows = self.native[name].array, self.native_rows(rows)
-        texts = [*array.categories.tolist(), None]
-        return [texts[code] for code in (array.codes if rows is None else array.codes[rows]).tolist()]
+        if name not in ID_COLUMNS or not self.is_tidy(name):
+            return super().texts(name)
+        texts = [*self.native[name].array.categories.tolist(), None]
+        return [texts[code] for code in self.read(name)[0].tolist()]
 
     def is_tidy(self, name: str) -> bool:
         """See `Frame`."""
@@ -137,7 +129,7 @@ def _column(name: str, column: Column, wanted: Any) -> Any:
             return pd.array(column, dtype="str")
         column = Texts.of(column)
     if isinstance(column, Texts):
-        return _texts(*column, wanted)
+        return _texts(column, wanted)
     if isinstance(column, Values):
         return pd.Series(column.values, dtype=_TYPES.get(column.type, "object"))
     if isinstance(column, Lists):
@@ -157,7 +149,7 @@ def _of_polars(column: pl.Series, wanted: Any) -> Any:
     if isinstance(dtype, pl.Enum | pl.Categorical) or (dtype == pl.String and column.name in TEXTS):
         texts = column.unique().cast(pl.String).drop_nulls().sort()
         codes = column.cast(pl.String).cast(pl.Enum(texts)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        return _texts(codes, texts.to_list(), wanted)
+        return _texts(Texts(codes, texts.to_list()), wanted)
     if isinstance(dtype, pl.Datetime):
         instants = column.to_physical()
         instants = instants.fill_null(NO_TIME) if instants.null_count() else instants
@@ -184,30 +176,25 @@ def _lists(column: pl.Series, wanted: Any) -> Any:
     return pd.Series(column.to_list(), dtype=object)
 
 
-def _texts(codes: NDArray[np.integer], texts: list[str | None], wanted: Any) -> Any:
+def _texts(column: Texts, wanted: Any) -> Any:
     import pandas as pd
 
-    if isinstance(wanted, pd.CategoricalDtype) and wanted.categories.tolist() == texts:
-        return pd.Categorical.from_codes(codes.copy(), dtype=wanted, validate=False)
-    # Entries may be equal, missing or in no order, as those of tokens are.
-    present = sorted({text for text in texts if text is not None})
-    side = texts == [BID, ASK]
-    place = {text: i for i, text in enumerate(texts if side else present)}
-    if wanted is None:
-        wanted = pd.CategoricalDtype(pd.Index([*place], dtype="str"))
-    if isinstance(wanted, pd.CategoricalDtype):
+    codes, texts, lengths = column
+    if wanted is None or isinstance(wanted, pd.CategoricalDtype):
+        # Entries may be equal, missing or in no order, as those of tokens are.
+        present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
+        wanted = wanted or pd.CategoricalDtype(pd.Index(present, dtype="str"))
         # Values of another frame, such as orders for a token without books, have categories of their own.
-        more = [text for text in place if text not in wanted.categories]
+        more = [text for text in present if text not in wanted.categories]
         wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
-        known = wanted.categories.get_indexer([text for text in texts if text is not None])
-        at = iter(known.tolist())
-        width = np.int8 if len(wanted.categories) < 128 else np.int16 if len(wanted.categories) < 32_768 else np.int32
-        lookup = np.array([-1 if text is None else next(at) for text in [*texts, None]], width)
-        if codes.dtype == width and (lookup[:-1] == np.arange(len(texts))).all():
-            return pd.Categorical.from_codes(codes.copy(), dtype=wanted, validate=False)
-        starts = group_starts(codes)  # those of tokens come in long runs
-        rows = np.repeat(lookup[codes[starts]], run_ends(starts, len(codes)) - starts)
-        return pd.Categorical.from_codes(rows, dtype=wanted, validate=False)
+        some = [i for i, text in enumerate(texts) if text is not None]
+        lookup = np.full(len(texts) + 1, -1, np.min_scalar_type(-1 - len(wanted.categories)))
+        lookup[some] = wanted.categories.get_indexer([texts[i] for i in some])
+        is_same = codes.dtype == lookup.dtype and (lookup[:-1] == np.arange(len(texts))).all()
+        found = codes.copy() if is_same else lookup[codes]
+        found = found if lengths is None else np.repeat(found, lengths)
+        return pd.Categorical.from_codes(found, dtype=wanted, validate=False)
+    codes = codes if lengths is None else np.repeat(codes, lengths)
     if isinstance(wanted, pd.ArrowDtype):  # some types of Arrow have no gather
         return pd.array(np.array([*texts, None], dtype=object)[codes], dtype=wanted)
     return pd.Series([*texts, None], dtype=object if wanted.kind not in "OU" else wanted).array.take(codes)

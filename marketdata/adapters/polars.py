@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import Raw, from_codes
+from marketdata.adapters.normalization import RULES, Raw, from_codes
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Floats
 from marketdata.points.order import NO_TIME
-from marketdata.points.resample import group_starts
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TYPES: dict[str, pl.DataType] = {
     "text": pl.String(),
@@ -25,8 +26,9 @@ _TYPES: dict[str, pl.DataType] = {
     "numbers": pl.List(pl.Float64()),
 }
 _SIDES = pl.Enum([BID, ASK])
-_INTEGERS = ("ts", *ID_COLUMNS, "side", "level")
 _TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
+# The types that are read as Arrow; of readers the second is of files.
+ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
 # Runs of one id as long as this are filled faster than their rows are looked up one by one.
 _LONG_RUN = 4_000
 
@@ -35,33 +37,18 @@ class PolarsFrame(Frame):
     """A polars DataFrame."""
 
     native: pl.DataFrame
-    _integers: dict[str, NDArray[np.integer]] | None = None
 
     def raw(self, name: str) -> Raw:
         """See `Frame`."""
         column = self.native[name] if self.rows is None else self.native[name].gather(self.rows)
         return column.to_list() if column.dtype == pl.Object else column
 
-    def numbers(self, name: str) -> Floats:
-        """See `Frame`; float64 as they are."""
-        if self.native.schema[name] != pl.Float64:
-            return super().numbers(name)
-        found = self.native[name].to_numpy()
-        return found if self.rows is None else found[self.rows]
-
-    def fast(self, name: str) -> NDArray[np.integer] | None:
-        """See `Frame`."""
-        if self._integers is None:
-            # All in one step, for each step of polars costs as much as a look at 100,000 rows.
-            columns = [
-                pl.col(c).fill_null(0) if c == "level" else pl.col(c)
-                for c in _INTEGERS
-                if c in self.names and self.is_tidy(c)
-            ]
-            table = self.native.select(column.to_physical() for column in columns)
-            self._integers = {c.name: c.to_numpy() for c in table if not c.null_count()}
-        found = self._integers.get(name)
-        return found if found is None or self.rows is None else found[self.rows]
+    def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """See `Frame`; all in one step, for each step of polars costs as much as a look at 100,000 rows."""
+        numbers = [c for c in names if c not in RULES and self.native.schema[c] == pl.Float64]
+        tidy = [pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in names if c in RULES and self.is_tidy(c)]
+        table = self.native.select(*numbers, *(column.to_physical() for column in tidy))
+        return {c.name: c.to_numpy() for c in table if c.name in numbers or not c.null_count()}
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
@@ -80,7 +67,12 @@ class PolarsFrame(Frame):
 
 
 class ArrowFrame(PolarsFrame):
-    """A pyarrow Table, its columns read as those of polars."""
+    """A table of Arrow, a batch, or all batches of a reader, its columns read as those of polars."""
+
+    def __init__(self, native: Native) -> None:
+        table = table_of(native)
+        check_names(table.column_names)
+        super().__init__(from_arrow(table))
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""
@@ -114,7 +106,7 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
 
 
 def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
-    codes, texts = column
+    codes, texts, lengths = column
     if name == "side" and wanted in (None, _SIDES) and texts == [BID, ASK]:
         return from_codes(codes.astype(np.uint8), _SIDES)
     dtype: Any = pl.Categorical()
@@ -124,12 +116,11 @@ def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
         dtype = wanted
     # The last entry is the null of code -1.
     lookup = pl.Series([*texts, None], dtype=pl.String).cast(dtype)
-    starts = group_starts(codes)
-    if not 0 < len(starts) <= len(codes) // _LONG_RUN:
-        return lookup.gather(codes.astype(np.int64) % len(lookup))
-    lengths = np.diff(np.append(starts, len(codes))).tolist()
-    runs = zip(codes[starts].tolist(), lengths, strict=True)
-    return pl.concat([lookup.new_from_index(c % len(lookup), n) for c, n in runs], rechunk=True)
+    codes = codes.astype(np.int64) % len(lookup)
+    if lengths is None or lengths.sum() <= len(codes) * _LONG_RUN:
+        return lookup.gather(codes if lengths is None else np.repeat(codes, lengths))
+    runs = zip(codes.tolist(), lengths.tolist(), strict=True)
+    return pl.concat([lookup.new_from_index(code, length) for code, length in runs], rechunk=True)
 
 
 def _lists(column: Lists) -> pl.Series:
@@ -155,6 +146,15 @@ def _passed(column: Passed) -> pl.Series:
         return native if rows is None else native.gather(rows)
     at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
     return native.gather(at)
+
+
+def table_of(arrow: Native) -> pa.Table:
+    """A table of Arrow, a batch, or all batches of a reader, as a table."""
+    import pyarrow as pa
+
+    if isinstance(arrow, pa.RecordBatch):
+        return pa.Table.from_batches([arrow])
+    return arrow if isinstance(arrow, pa.Table) else arrow.read_all()
 
 
 def from_arrow(table: Any) -> pl.DataFrame:

@@ -22,19 +22,13 @@ Measure = Callable[[Books], Values]
 
 
 # The columns of bbo, each a measure by itself.
-TOP: dict[str, Callable[[Books], Floats]] = {
-    "best_bid": lambda books: books.bids.best,
-    "best_bid_size": lambda books: books.bids.best_size,
-    "best_ask": lambda books: books.asks.best,
-    "best_ask_size": lambda books: books.asks.best_size,
-    "mid": lambda books: books.mid,
-    "spread": lambda books: books.spread,
-}
+TOP = ("best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 
 
 def bbo(books: Books) -> dict[str, Floats]:
     """Best bid and offer."""
-    return {name: column(books) for name, column in TOP.items()}
+    (bid, bid_size), (ask, ask_size) = books.bids.top, books.asks.top
+    return dict(zip(TOP, (bid, bid_size, ask, ask_size, (bid + ask) / 2, ask - bid), strict=True))
 
 
 def microprice(books: Books) -> Values:
@@ -179,7 +173,7 @@ def _ratio(a: Floats, b: Floats) -> Floats:
 
 
 def _top(name: str, books: Books) -> Values:
-    return {name: TOP[name](books)}
+    return {name: bbo(books)[name]}
 
 
 # The measures by the names of the functions for frames: those of best prices and sizes, and those of all levels.

@@ -178,14 +178,25 @@ class Side:
         return len(self.begins)
 
     @cached_property
+    def top(self) -> tuple[Floats, Floats]:
+        """Price and size of the best level of each book, NaN where there is none."""
+        empty, levels = self.counts == 0, (self.price, self.size)
+        if not empty.any():
+            return self.price[self.begins], self.size[self.begins]
+        at = np.minimum(self.begins, len(self.price) - 1)
+        none = np.full(len(self), np.nan)
+        price, size = (np.where(empty, none, values[at]) if len(values) else none for values in levels)
+        return price, size
+
+    @property
     def best(self) -> Floats:
         """Best price of each book [probability]."""
-        return self._first(self.price)
+        return self.top[0]
 
-    @cached_property
+    @property
     def best_size(self) -> Floats:
         """Shares at the best price."""
-        return self._first(self.size)
+        return self.top[1]
 
     @cached_property
     def depth(self) -> Floats:
@@ -224,14 +235,6 @@ class Side:
         """Whether levels do not lie book after book, or others lie among them."""
         ends = np.cumsum(self.counts)
         return int(self.counts.sum()) != len(self.price) or not (self.begins == ends - self.counts).all()
-
-    def _first(self, values: Floats) -> Floats:
-        if not len(values):
-            return np.full(len(self), np.nan)
-        empty = self.counts == 0
-        if not empty.any():
-            return values[self.begins]
-        return np.where(empty, np.nan, values[np.minimum(self.begins, len(values) - 1)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,18 +30,14 @@ class LevelRows(NamedTuple):
     size: Floats
 
 
-def within(some: Ints, every: Ints) -> bool:
-    """Whether each of these positions is one of the others; both rise."""
-    at = np.searchsorted(every, some)
-    return bool(len(some) == 0 or (at[-1] < len(every) and (every[at] == some).all()))
-
-
 def rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
     """Whether times rise within groups, which begin at these positions."""
+    new = np.zeros(len(ts), bool)
+    new[groups] = True
     for first in range(1, len(ts), _BLOCK):
         a, b = ts[first - 1 : first + _BLOCK - 1], ts[first : first + _BLOCK]
         falls = np.flatnonzero(b <= a[: len(b)] if strictly else b < a[: len(b)])
-        if len(falls) and not within(falls + first, groups):
+        if not new[falls + first].all():
             return False
     return True
 
@@ -115,51 +111,74 @@ def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
     return same
 
 
-def snapshots(rows: LevelRows, groups: Ints) -> tuple[Ints, Side, Side] | None:
-    """Time, bids and asks of each snapshot of tokens that begin at ``groups``; None where rows are in no tidy order.
+class Snapshots(NamedTuple):
+    """Times and sides of the snapshots of level rows, a marker row as a level, and the rows that are wrong.
 
-    The marker row of an empty side is a level. Snapshots begin with their bids, be there any or none.
+    Those are first the rows with a price or a size alone, then those whose price is better than that of the level
+    before, or no number.
     """
-    found = _tops(rows)
+
+    ts: Ints
+    bids: Side
+    asks: Side
+    wrong: Ints
+
+
+def snapshots(rows: LevelRows, groups: Ints, *, whole: bool = True) -> Snapshots | None:
+    """The snapshots of tokens that begin at ``groups``; None where rows are in no tidy order.
+
+    All prices and sizes are looked at, or those of the best two levels of each side. Snapshots begin with their bids,
+    be there any or none.
+    """
+    ts, side, level, price, size = rows
+    tops, half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for a in range(0, len(level), _BLOCK):
+        b = min(a + _BLOCK, len(level))
+        first = max(a, 1)
+        here, before = slice(first, b), slice(first - 1, b - 1)
+        begins = np.ones(b - a, bool)
+        inner = begins[first - a :]
+        np.not_equal(level[here] - level[before], 1, out=inner)
+        inner |= side[here] != side[before]
+        inner |= ts[here] != ts[before]
+        tops.append(np.flatnonzero(begins) + a)
+        # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
+        if level[tops[-1]].any():
+            return None
+        if whole:
+            # A sum is NaN where a number is: most blocks need no second look.
+            if np.isnan(price[a:b].sum() + size[a:b].sum()):
+                half.append(np.flatnonzero(np.isnan(price[a:b]) != np.isnan(size[a:b])) + a)
+            # The price of an ask rises from level to level, that of a bid falls.
+            with np.errstate(invalid="ignore"):
+                step = price[here] - price[before]
+            fine = np.where(side[here] != 0, step >= 0, step <= 0)
+            worse.append(np.flatnonzero(~(fine | inner)) + first)
+    starts = np.concatenate(tops)
+    times, is_ask = ts[starts], side[starts] != 0
     # Each row at level 0 opens a side, so tokens begin with one.
-    if found is None or rows.level[groups].any():
+    if level[groups].any():
         return None
-    tops, times, is_ask = found
-    owner = np.searchsorted(tops, groups)
     step = np.diff(times, prepend=0)
-    step[owner] = 1
+    step[np.searchsorted(starts, groups)] = 1
     # A side follows that opens a snapshot, or is the asks behind the bids.
     if (step < 0).any() or not (step[1:].astype(bool) | (is_ask[1:] & ~is_ask[:-1])).all():
         return None
     opens = np.flatnonzero(step)
-    starts = tops[opens]
     # The next side is the asks, or the next snapshot; or the first one was.
-    after = np.append(tops, len(rows.ts))[1:][opens]
-    asks = np.where(is_ask[opens], starts, after) if is_ask[opens].any() else after
-    ends = run_ends(starts, len(rows.ts))
-    levels = rows.price, rows.size
-    return times[opens], Side(starts, asks - starts, *levels), Side(asks, ends - asks, *levels)
-
-
-def _tops(rows: LevelRows) -> tuple[Ints, Ints, NDArray[np.bool_]] | None:
-    """Where sides begin, their times, and whether they are asks; None where a row does not follow the one before."""
-    ts, side, level = rows.ts, rows.side, rows.level
-    found = [(np.arange(0), ts[:0], side[:0] != 0)]
-    for a in range(0, len(level), _BLOCK):
-        b = min(a + _BLOCK, len(level))
-        here, before = slice(max(a, 1), b), slice(max(a, 1) - 1, b - 1)
-        begins = np.ones(b - a, bool)
-        inner = begins[here.start - a :]
-        np.not_equal(level[here] - level[before], 1, out=inner)
-        inner |= side[here] != side[before]
-        inner |= ts[here] != ts[before]
-        at = np.flatnonzero(begins) + a
-        # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
-        if level[at].any():
-            return None
-        found.append((at, ts[at], side[at] != 0))
-    tops, times, is_ask = (np.concatenate(part) for part in zip(*found, strict=True))
-    return tops, times, is_ask
+    after = np.append(starts, len(ts))[1:][opens]
+    begins, ends = starts[opens], np.append(starts[opens], len(ts))[1:]
+    middle = np.where(is_ask[opens], begins, after) if is_ask[opens].any() else after
+    bids, asks = Side(begins, middle - begins, price, size), Side(middle, ends - middle, price, size)
+    for one, sign in () if whole else ((bids, -1), (asks, 1)):
+        best, shares = one.top
+        half.append(one.begins[np.isnan(best) != np.isnan(shares)])
+        two = one.counts > 1
+        at, best = (one.begins, best) if two.all() else (one.begins[two], best[two])
+        with np.errstate(invalid="ignore"):
+            worse.append(at[~((price[at + 1] - best) * sign >= 0)] + 1)
+    wrong = [np.sort(np.concatenate(found)) for found in (half, worse)]
+    return Snapshots(times[opens], bids, asks, np.concatenate(wrong))
 
 
 def wrong_numbers(
@@ -178,53 +197,17 @@ def wrong_numbers(
     )
 
 
-def wrong_levels(rows: LevelRows, half: Ints, worse: Ints, shown: Callable[[int], str]) -> NotTidyError:
-    """NotTidyError about what `wrong_rows` found."""
-    if len(half):
+def wrong_level(rows: LevelRows, at: int, shown: Callable[[int], str]) -> NotTidyError:
+    """NotTidyError about a row that `snapshots` found to be wrong."""
+    if np.isnan(rows.price[at]) != np.isnan(rows.size[at]):
         return NotTidyError(
-            f"A level has a price and no size, or a size and no price, first {shown(int(half.min()))}; give "
+            f"A level has a price and no size, or a size and no price, first {shown(at)}; give "
             "both, or neither for the marker row of an empty side."
         )
-    first = int(worse.min())
     return NotTidyError(
-        f"Level {rows.level[first]} of {shown(first)} has a better price than the one before, or one of them "
+        f"Level {rows.level[at]} of {shown(at)} has a better price than the one before, or one of them "
         "is missing or infinite; level 0 is the best price of its side: number the levels again."
     )
-
-
-def wrong_tops(bids: Side, asks: Side) -> tuple[Ints, Ints]:
-    """`wrong_rows` of the best two levels of each side alone."""
-    half, worse = [], []
-    for side, sign in ((bids, -1), (asks, 1)):
-        half.append(side.begins[np.isnan(side.best) != np.isnan(side.best_size)])
-        two = side.counts > 1
-        rows, best = (side.begins, side.best) if two.all() else (side.begins[two], side.best[two])
-        with np.errstate(invalid="ignore"):
-            step = (side.price[rows + 1] - best) * sign
-        worse.append(rows[~(step >= 0)] + 1)
-    return np.concatenate(half), np.concatenate(worse)
-
-
-def wrong_rows(rows: LevelRows) -> tuple[Ints, Ints]:
-    """Rows with a price or a size alone, and rows whose price is better than that of the level before, or no number."""
-    price, size, level, side = rows.price, rows.size, rows.level, rows.side
-    half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for first in range(0, len(price), _BLOCK):
-        block = slice(first, first + _BLOCK)
-        # A sum is NaN where a number is: most blocks need no second look.
-        if np.isnan(price[block].sum() + size[block].sum()):
-            half.append(np.flatnonzero(np.isnan(price[block]) != np.isnan(size[block])) + first)
-        start, last = max(first, 1), min(first + _BLOCK, len(price))
-        here = slice(start, last)
-        with np.errstate(invalid="ignore"):
-            step = price[here] - price[start - 1 : last - 1]
-        # The price of an ask rises from level to level, that of a bid falls.
-        is_ask = side[here] != 0
-        fine = (step >= 0) & is_ask
-        fine |= (step <= 0) & ~is_ask
-        fine |= level[here] == 0
-        worse.append(np.flatnonzero(~fine) + start)
-    return np.concatenate(half), np.concatenate(worse)
 
 
 def newest(codes: NDArray[np.integer], groups: Ints) -> Ints:

@@ -91,9 +91,9 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
 
     Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
     """
-    present = list(columns)
-    check_names(present)
-    wanted = tuple(wanted)
+    present, wanted = list(columns), tuple(wanted)
+    if len({*present}) < len(present):
+        check_names(present)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
     if {"side", "level"} & set(present):
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.

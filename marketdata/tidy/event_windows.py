@@ -48,7 +48,7 @@ def _with_time_left(frame: Frame, ends: dict[str, int]) -> Native:
     require("A tidy frame", ["market_id"], frame.names)
     names = [c for c in frame.names if c != _LEFT]
     first, market = distinct(frame.codes("market_id"))
-    at = np.array([ends.get(str(name), np.nan) for name in frame.texts("market_id", first)], float)
+    at = np.array([ends.get(str(name), np.nan) for name in frame.take(first).texts("market_id")], float)
     left = (at[market] - frame.times("ts")) / SECOND
     return frames.rows_to_frame(frame, None, {_LEFT: left}, [*names, _LEFT])
 

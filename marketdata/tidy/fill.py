@@ -111,7 +111,8 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
 
 def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
     """Times and ids of entries that may have no row."""
-    return {"ts": frames.times(entries.ts), **{c: frames.column(frame, entries, c) for c in frame.ids}}
+    ids = frames.ids(entries)
+    return {"ts": frames.times(entries.ts), **{name: ids[name] for name in frame.ids}}
 
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:

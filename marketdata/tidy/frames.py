@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
@@ -34,13 +35,9 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
         bounds, values = np.append(bids.begins, len(rows.ts))[bounds], frames.level_values(rows)
     else:
         values = {"ts": frames.times(columns.ts), **columns.values}
-    # Small codes are written and looked up in fewer bytes.
-    numbers = np.arange(len(columns.tokens)).astype(np.min_scalar_type(len(columns.tokens)))
-    codes = np.repeat(numbers, np.diff(bounds))
-    ids: dict[str, Column] = {
-        name: Texts(codes, [token[i] for token in columns.tokens]) for i, name in enumerate(VIEWS[view_of(columns)].ids)
-    }
-    return like.build({"ts": values.pop("ts"), **ids, **values}, len(codes))
+    ids = frames.ids(replace(columns, bounds=bounds))
+    own = {name: ids[name] for name in VIEWS[view_of(columns)].ids}
+    return like.build({"ts": values.pop("ts"), **own, **values}, int(bounds[-1]))
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
@@ -68,4 +65,4 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
 
 def _lacks_ids(frame: Frame) -> bool:
     """Whether an id is to be looked up, and until then the label tells tokens apart."""
-    return "token_id" not in frame.keys or any(frame.integers(c).min(initial=0) < 0 for c in frame.keys)
+    return "token_id" not in frame.keys or any(codes.min(initial=0) < 0 for codes in frame.read(*frame.keys))

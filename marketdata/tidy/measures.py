@@ -46,5 +46,6 @@ def _best_rows(frame: Frame) -> Native:
     """The best two levels of each side, which measures of the top look at, and every marker row."""
     rows = np.arange(len(frame))
     if frame.kind == "books":
-        rows = np.flatnonzero((frame.integers("level") <= 1) | np.isnan(frame.numbers("price")))
+        level, price = frame.read("level", "price")
+        rows = np.flatnonzero((level <= 1) | np.isnan(price))
     return frames.rows_to_frame(frame, rows)

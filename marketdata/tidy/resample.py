@@ -96,7 +96,7 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     if frame.kind not in ("prices", "metrics"):
         rows = frames.rows(frame)
         kept = rows.take(rules.last_of(rows, width))
-        labels = {c: frames.column(frame, kept, c) for c in frame.ids if c == "token_label"}
+        labels = {c: frames.ids(kept)[c] for c in frame.ids if c == "token_label"}
         return frames.rows_to_frame(frame, kept.place, labels)
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
