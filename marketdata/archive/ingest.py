@@ -61,7 +61,7 @@ def _add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, co
         return 0, 0
     if complete:
         _check_tokens(view, columns, markets)
-    ranges = {m: minutes_of(part) for m, part in by_market(columns).items()}
+    ranges = {m: minutes_of(part) for m, part in by_market(columns)}
     coarse = coarse_grid(columns, base)
     if coarse is not None:
         _check_width(store, view, ranges, coarse)
@@ -87,18 +87,18 @@ def _check_values(view: View, columns: Data) -> None:
             f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
             'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
         )
+    checks = []
     if isinstance(columns, Books):
         price, size = columns.levels()
-        row = np.repeat(np.arange(len(columns)), columns.counts.reshape(-1, 2).sum(axis=1))
         checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
     elif view == "prices":
-        row, price = np.arange(len(columns)), columns.price
-        checks = [("price", price, outside_0_1(price), NOT_0_1)]
-    else:
-        return
+        checks = [("price", columns.price, outside_0_1(columns.price), NOT_0_1)]
     for name, values, is_wrong, problem in checks:
         if len(wrong := np.flatnonzero(is_wrong)):
-            at = int(row[wrong[0]])
+            at = int(wrong[0])
+            if isinstance(columns, Books):
+                levels = columns.counts.reshape(-1, 2).sum(axis=1)
+                at = int(np.searchsorted(np.cumsum(levels), at, side="right"))
             raise NotTidyError(
                 f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, at)}), {problem}"
                 + (f" {len(wrong)} values are so." if len(wrong) > 1 else "")
@@ -197,13 +197,13 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
     import narwhals.stable.v2 as nw
 
     from marketdata.adapters.dispatch import collected, names_of
-    from marketdata.tidy.frames import to_columns
+    from marketdata.tidy.frames import is_tidy, to_columns
 
     if not VIEWS[view].has_tokens:
         data = _with_market_id(data, markets)
     elif view != "books" and any(own <= set(names_of(data)) for own in ({"side", "level"}, set(LISTS))):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
-    if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION:
+    if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION or is_tidy(data):
         columns = to_columns(view, data, lookup=True)
     else:
         # Some rows at a time: on the way they take several times the memory of their points.

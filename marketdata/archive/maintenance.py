@@ -187,7 +187,7 @@ def _compare(
 ) -> Iterator[Damage]:
     markets = sorted(records)
     try:
-        parts = by_market(read(table, view, markets, version=version))
+        parts = dict(by_market(read(table, view, markets, version=version)))
     except ArchiveCorruptError:
         # One file of many: find out which market's.
         if len(markets) > 1:
@@ -408,7 +408,7 @@ def _add_again(store: ArchiveStore, view: View, files: Iterable[DataFile]) -> No
     table = store.points[view]
     for file in files:
         columns = from_tables(view, [table.read(file)]).sort()
-        known = {market: store.coverage.records(view, market) for market in by_market(columns)}
+        known = {market: store.coverage.records(view, market) for market, _ in by_market(columns)}
         store.upsert(view, columns, CoverageState.UNPROVEN)
         # Their rows tell which ranges are as they were written; others become missing.
         store.record(view, lambda _, known=known: known)  # type: ignore[misc]
@@ -419,7 +419,7 @@ def _record_unknown(store: ArchiveStore, view: View) -> None:
     table = store.points[view]
     known = set(store.coverage.markets(view))
     for file in table.version().files:
-        for market, part in by_market(from_tables(view, [table.read(file)]).sort()).items():
+        for market, part in by_market(from_tables(view, [table.read(file)]).sort()):
             if market not in known:
                 unknown = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, 0, 0)
                 store.record(view, lambda _, market=market, unknown=unknown: {market: [unknown]})  # type: ignore[misc]

@@ -79,7 +79,6 @@ class Change:
         return record._replace(rows=self.count(self.new, record) + self.count(self.stay, record))
 
 
-_NO_CHANGE = Change()
 Coverage = Mapping[str, Sequence[CoverageRecord]]
 # Which stored rows in the ranges stay; the records of a market after a write.
 Keep = Callable[[Rows, Coverage], Any]
@@ -231,7 +230,7 @@ class ArchiveStore:
         Complete ranges stay so; the rest of each market, from its first to its last minute, gets ``state``.
         """
         columns = columns.sort()
-        hulls = {market: minutes_of(part) for market, part in by_market(columns).items()}
+        hulls = {market: minutes_of(part) for market, part in by_market(columns)}
         spans = _spans(columns)
         places = {_identity(token): code for code, token in enumerate(columns.tokens)}
         now = time.time_ns() // 1000
@@ -289,18 +288,18 @@ class ArchiveStore:
         table = self.points[view]
         self.fix_base(self.base)  # what cannot be recorded is not written
         table.create(self.metadata_of(self.base))
-        parts = {market: np.sort(part.ts) for market, part in by_market(columns).items()}
+        new_times = {market: part.ts for market, part in by_market(columns)}
         growth = 0
 
         def plan(version: Version) -> Plan | None:
             nonlocal growth
             before = {market: self.coverage.records(view, market) for market in ranges}
             drops, left, changes = self._changes(view, version, ranges, keep, before)
-            for market, times in parts.items():
-                changes.setdefault(market, Change()).new = times
             records = {}
             for market in ranges:
-                change = changes.get(market, _NO_CHANGE)
+                change = changes.get(market) or Change()
+                if market in new_times:
+                    change.new = np.sort(new_times[market])
                 records[market] = [change.counted(r) for r in after(market, before[market], change)]
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
             if not (new or drops or any(records.values())):
@@ -424,12 +423,16 @@ def _membership(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], 
     places = {_identity(token): code for code, token in enumerate(columns.tokens)}
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
-    mine = columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
+
+    @functools.cache
+    def mine() -> Any:
+        """A number for each of the points, only if others are compared with them: it takes as much memory."""
+        return columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
     def is_one(tokens: Sequence[Token], codes: Any, ts: Any) -> Any:
         same = np.array([places.get(_identity(token), -1) for token in tokens] or [-1])[codes]
         out = (same >= 0) & (ts >= first) & (ts <= last)
-        out[out] = np.isin(same[out] * reach + (ts[out] - first) // base.micros, mine)
+        out[out] = np.isin(same[out] * reach + (ts[out] - first) // base.micros, mine())
         return out
 
     return is_one
@@ -457,10 +460,9 @@ def minutes_of(columns: Data) -> Range:
     return Range(int(columns.ts.min()) // MINUTE * MINUTE, int(columns.ts.max()) // MINUTE * MINUTE + MINUTE)
 
 
-def by_market(columns: Data) -> dict[str, Data]:
-    """Sorted columns cut where the market changes; no copies of levels."""
-    if not len(columns):
-        return {}
-    names = [t.market_id for t in columns.tokens]
+def by_market(columns: Data) -> Iterator[tuple[str, Data]]:
+    """Sorted columns cut where the market changes; no copies."""
+    names = [t.market_id for t in columns.tokens] if len(columns) else []
     first = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
-    return {names[a]: columns.part(a, b) for a, b in itertools.pairwise([*first, len(names)])}
+    for a, b in itertools.pairwise([*first, len(names)]):
+        yield names[a], columns.part(a, b)

@@ -80,11 +80,10 @@ class Columns:
         return self._at(index).of_tokens(self.tokens, bounds)
 
     def part(self, first: int, last: int) -> Self:
-        """The entries of some tokens, from the ``first`` to the one before the ``last``."""
+        """The entries of some tokens, from the ``first`` to the one before the ``last``; no copies of their values."""
         edges = self.bounds[first : last + 1]
-        return replace(
-            self._at(np.arange(edges[0], edges[-1])), tokens=self.tokens[first:last], bounds=edges - edges[0]
-        )
+        entries = self._at(slice(edges[0], edges[-1]))
+        return replace(entries, tokens=self.tokens[first:last], bounds=edges - edges[0])
 
     def of_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
         """The same entries as those of other tokens; a token without an entry is left out."""
@@ -142,9 +141,13 @@ class Columns:
         """Time and token of an entry, for a message."""
         return " ".join([to_text(int(self.ts[at])), *(str(text) for text in self.token_at(at) if text is not None)])
 
-    def _at(self, index: Ints) -> Self:
+    def _at(self, index: Ints | slice) -> Self:
         """Entries in another order, whose tokens are yet to be set."""
-        return replace(self, ts=self.ts[index], place=index if self.place is None else self.place[index])
+        if self.place is not None:
+            place = self.place[index]
+        else:
+            place = np.arange(index.start, index.stop) if isinstance(index, slice) else index
+        return replace(self, ts=self.ts[index], place=place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +161,7 @@ class Series(Columns):
         """The values of prices [probability]."""
         return self.values["price"]
 
-    def _at(self, index: Ints) -> Self:
+    def _at(self, index: Ints | slice) -> Self:
         return replace(super()._at(index), values={name: v[index] for name, v in self.values.items()})
 
 
@@ -208,7 +211,7 @@ class Side:
         """Positions of all levels, book after book."""
         return ranges(self.begins, self.counts)
 
-    def take(self, index: Ints) -> Side:
+    def take(self, index: Ints | slice) -> Side:
         """The books at these positions."""
         return replace(self, begins=self.begins[index], counts=self.counts[index])
 
@@ -309,7 +312,7 @@ class Books(Columns):
         """Best ask - best bid."""
         return self.asks.best - self.bids.best
 
-    def _at(self, index: Ints) -> Self:
+    def _at(self, index: Ints | slice) -> Self:
         return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index))
 
 

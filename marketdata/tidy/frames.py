@@ -63,6 +63,12 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     return Series(series.tokens, series.bounds, series.ts, whole, place=series.place).sort()
 
 
+def is_tidy(frame: Native) -> bool:
+    """Whether the times of a frame are read as they are, by token in their order."""
+    own = in_memory(frame)
+    return "ts" in own.names and own.is_tidy("ts") and frames.is_in_order(own)
+
+
 def _lacks_ids(frame: Frame) -> bool:
     """Whether an id is to be looked up, and until then the label tells tokens apart."""
     return "token_id" not in frame.keys or any(codes.min(initial=0) < 0 for codes in frame.read(*frame.keys))
