@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -9,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subtract, within
@@ -17,24 +19,23 @@ from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, file_of, flush
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, Group, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
-from marketdata.points.columns import Data
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 from marketdata.wire.arrow import from_tables, to_table
 
-# About a byte per level: a compacted file has some eight million levels.
+# Of a compacted file, about a byte per level: it has some eight million levels [bytes].
 _FILE_BYTES = 8_000_000
-# What `verify` reads at once.
-_READ_BYTES = 16_000_000
+# The name of the table of coverage, beside those of views and records.
 _COVERAGE = "coverage"
 # A younger file that no commit names may belong to a write in progress [s].
 _IN_PROGRESS = 3_600.0
+# Longest retention: a thousand years, as the library counts in 64 bits of milliseconds [h].
 _LONGEST = 24 * 365 * 1000
 
 
@@ -128,105 +129,64 @@ def _sweep(table: Table) -> list[str]:
 
 def verify(store: ArchiveStore) -> list[Damage]:
     """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
-    lost = [damage for name in (*KINDS, _COVERAGE) for damage in _unreadable(name, store.tables[name])]
-    lost += [damage for view in VIEWS for damage in _unreadable_notes(store, view)]
+    lost = []
+    for name in (*KINDS, _COVERAGE):
+        table = store.tables[name]
+        broken = [found for file in table.version().files for _, found in _pieces(table, file)]
+        lost += [Damage(name, "", None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
+    for view in VIEWS:
+        try:
+            store.coverage.refresh(view)
+        except ArchiveCorruptError as problem:
+            lost.append(Damage(_COVERAGE, "", None, problem.problem))
     is_known = all(one.view != _COVERAGE for one in lost)
     return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
 
 
-def _unreadable(name: str, table: Table) -> Iterator[Damage]:
-    """The files of a table of records or of the coverage that cannot be read."""
-    for file in table.version().files:
-        try:
-            table.read(file)
-        except ArchiveCorruptError as problem:
-            yield Damage(name, "", None, problem.problem)
-
-
-def _unreadable_notes(store: ArchiveStore, view: View) -> Iterator[Damage]:
-    """A note of coverage that cannot be read."""
+def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile | Group, pa.Table | ArchiveCorruptError]]:
+    """The rows of a file as they are stored now; of a damaged one those of each row group, or what is wrong there."""
     try:
-        store.coverage.refresh(view)
+        footer = table.footer(file, fresh=True, whole=True)
     except ArchiveCorruptError as problem:
-        yield Damage(_COVERAGE, "", None, problem.problem)
+        yield file, problem
+        return
+    try:
+        yield file, table.read(file)
+    except ArchiveCorruptError:
+        for group in footer.groups:
+            try:
+                yield group, table.read(file, [group.number])
+            except ArchiveCorruptError as problem:
+                yield group, problem
 
 
 def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
-    """Compare the files and, where the coverage is known, the points of a view, some markets at a time."""
+    """Compare the files and, where the coverage is known, the numbers of points of a view."""
     table = store.points[view]
-    version = table.version()
     markets = store.coverage.markets(view) if is_known else []
     records = {market: store.coverage.records(view, market) for market in markets}
-    broken: dict[DataFile, str] = {}
-    for file in version.files:
-        try:
-            table.footer(file, fresh=True)
-        except ArchiveCorruptError as problem:
-            broken[file] = str(problem)
-            yield Damage(view, file.market_min, file.span, str(problem))
-    for markets in _portions(version, sorted(records)):
-        yield from _compare(table, view, version, {m: records[m] for m in markets}, broken)
-
-
-def _portions(version: Version, markets: Sequence[str]) -> Iterator[list[str]]:
-    """Markets in portions whose files are together small enough to be read at once."""
-    if not markets:
-        return
-    per_market = sum(file.size for file in version.files) / len(markets)
-    step = max(1, min(int(_READ_BYTES / max(per_market, 1.0)), 10_000))
-    for first in range(0, len(markets), step):
-        yield list(markets[first : first + step])
-
-
-def _compare(
-    table: Table,
-    view: View,
-    version: Version,
-    records: dict[str, list[CoverageRecord]],
-    broken: dict[DataFile, str],
-) -> Iterator[Damage]:
-    markets = sorted(records)
-    try:
-        parts = dict(by_market(read(table, view, markets, version=version)))
-    except ArchiveCorruptError:
-        # One file of many: find out which market's.
-        if len(markets) > 1:
-            half = len(markets) // 2
-            for some in (markets[:half], markets[half:]):
-                yield from _compare(table, view, version, {m: records[m] for m in some}, broken)
-            return
-        yield from _compare_records(table, view, version, markets[0], records[markets[0]])
-        return
-    nothing = empty(view)
-    for market in markets:
-        part = parts.get(market, nothing)
-        for record in records[market]:
-            found = _difference(record, part.between(record.start, record.end))
-            if found is not None:
-                yield Damage(view, market, record.range, found)
-
-
-def _compare_records(
-    table: Table, view: View, version: Version, market: str, records: Sequence[CoverageRecord]
-) -> Iterator[Damage]:
-    """The ranges of a market one by one, where some of its files are damaged."""
-    for record in records:
-        if record.state == CoverageState.MISSING:
-            continue
-        try:
-            found = _difference(record, read(table, view, market, record.range, version=version))
-        except ArchiveCorruptError as problem:
-            found = str(problem)
-        if found is not None:
-            yield Damage(view, market, record.range, found)
-
-
-def _difference(record: CoverageRecord, found: Data) -> str | None:
-    if record.state == CoverageState.MISSING:
-        return None
-    if record.rows is not None and len(found) != record.rows:
-        return f"{len(found)} points are stored where {record.rows} were written"
-    return None
+    counts = {market: np.zeros(len(some), dtype=np.int64) for market, some in records.items()}
+    broken = list[tuple[DataFile | Group, str]]()
+    for file in table.version().files:
+        for part, found in _pieces(table, file):
+            if isinstance(found, ArchiveCorruptError):
+                broken.append((part, str(found)))
+                if part is file:
+                    yield Damage(view, file.market_min, file.span, str(found))
+                continue
+            with errors.parsing(f"The {view} table"):
+                points = dict(by_market(from_tables(view, [found]).sort()))
+            for market in points.keys() & records.keys():
+                edges = np.array([record.range for record in records[market]]).reshape(-1, 2)
+                places = np.searchsorted(np.sort(points[market].ts), edges)
+                counts[market] += places[:, 1] - places[:, 0]
+    for market, some in records.items():
+        for record, count in zip(some, counts[market].tolist(), strict=True):
+            wrong = [text for part, text in broken if holding([part], [market], record.range)]
+            if record.rows not in (None, count):
+                wrong.append(f"{count} points are stored where {record.rows} were written")
+            if wrong and record.state != CoverageState.MISSING:
+                yield Damage(view, market, record.range, wrong[0])
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
@@ -260,34 +220,17 @@ def repair(store: ArchiveStore) -> list[Damage]:
 
 def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
     """Replace a damaged file by those of its row groups that can still be read."""
-    table, kept, damaged = store.tables[name], list[pa.Table](), False
-    try:
-        count = len(table.footer(file, fresh=True).groups)
-    except ArchiveCorruptError:
-        count, damaged = 0, True
-    for group in range(count):
-        try:
-            kept.append(table.read(file, [group]))
-        except ArchiveCorruptError:
-            damaged = True
-    if not damaged:
-        return
+    table = store.tables[name]
+    found = [rows for _, rows in _pieces(table, file)]
+    kept = [rows for rows in found if isinstance(rows, pa.Table)]
 
     def make(version: Version) -> Plan | None:
-        made: list[DataFile] = []
-        if file not in version.files:
-            return None
-        if name in store.points:
-            view = choice("view", name, VIEWS)
-            rows = to_table(from_tables(view, kept).sort())
-            made = table.put(rows) if rows.num_rows else []
-        elif kept:
-            rows = pa.concat_tables(kept)
-            made = table.put(rows)
-        return made, [file]
+        made = table.put(pa.concat_tables(kept).unify_dictionaries()) if kept else []
+        return (made, [file]) if file in version.files else None
 
-    with store.writer(name):
-        table.plan(make)
+    if len(kept) < len(found):
+        with store.writer(name):
+            table.plan(make)
 
 
 def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
@@ -313,22 +256,31 @@ def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
     return sorted(found)
 
 
-def _record_again(store: ArchiveStore, view: View, market: str, *, only_empty: bool = False) -> None:
-    """Record the points as added where there is no record, or one (``only_empty``: of no points) that is wrong."""
+def _record_again(
+    store: ArchiveStore,
+    view: View,
+    market: str,
+    state: CoverageState = CoverageState.RECORDED,
+    *,
+    only_empty: bool = False,
+) -> None:
+    """Give the points a record where there is none, or one (``only_empty``: of no points) that is wrong."""
 
     def make(version: Version) -> dict[str, list[CoverageRecord]]:
         points = read(store.points[view], view, market, version=version)
         wrong, lost, right = list[Range](), list[Range](), list[Range]()
         for record in store.coverage.records(view, market):
-            inside = points.between(record.start, record.end)
-            if (record.rows == 0 or not only_empty) and _difference(record, inside) is not None:
-                (wrong if len(inside) else lost).append(record.range)
-            elif record.state != CoverageState.MISSING:
+            count = len(points.between(record.start, record.end))
+            if record.state == CoverageState.MISSING:
+                continue
+            if record.rows in (None, count) or (only_empty and record.rows):
                 right.append(record.range)
+            else:
+                (wrong if count else lost).append(record.range)
         now = time.time_ns() // 1000
         new = [CoverageRecord(*one, CoverageState.MISSING, None, now, 0) for one in lost]
         added = subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost])
-        new += [CoverageRecord(*r, CoverageState.RECORDED, len(points.between(*r)), now, 0) for r in added]
+        new += [CoverageRecord(*r, state, len(points.between(*r)), now, 0) for r in added]
         return {market: new}
 
     store.record(view, make)
@@ -336,36 +288,44 @@ def _record_again(store: ArchiveStore, view: View, market: str, *, only_empty: b
 
 def rebuild(store: ArchiveStore) -> None:
     """Recreate damaged or missing commit logs of a folder from the data files; old logs are set aside."""
-    rebuilt, metadata = dict[str, list[DataFile]](), store.metadata_of(store.base)
+    unnamed, metadata = dict[str, list[DataFile]](), store.metadata_of(store.base)
     for name, table in store.tables.items():
         if table.remote:
             raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
-        table.version()
-        if table.damage is not None:
-            with errors.writing(f"Rebuilding {table.uri}"):
-                files = _data_files(table)
-                if (
-                    name in VIEWS
-                    and not store.is_made
-                    and any(t % store.base.micros for f, _ in files for t in (f.ts_min, f.ts_max))
-                ):
-                    raise ArchiveError(
-                        f"No commit log of {store.root} says at which base its points are, and some lie between "
-                        "minutes. Open it with base='1s' to rebuild it."
-                    )
-                named = {file.path for file in table.version().files}
-                rebuilt[name] = [file for file, _ in files if file.path not in named]
-                # Each file of records has all of them, and the order of records of coverage does not matter.
-                first = files[-1:] if name in KINDS else [f for f in files if name not in VIEWS or f[0].path in named]
-                _new_log(table, first, metadata if name not in KINDS else {})
-    if not rebuilt:
+        version = table.version()
+        if table.damage is None:
+            continue
+        with errors.writing(f"Rebuilding {table.uri}"):
+            files = _data_files(table)
+            times = [at for file, _ in files for at in (file.ts_min, file.ts_max)]
+            if name in VIEWS and not store.is_made and any(at % store.base.micros for at in times):
+                raise ArchiveError(
+                    f"No commit log of {store.root} says at which base its points are, and some lie between "
+                    "minutes. Open it with base='1s' to rebuild it."
+                )
+            # The order of records of coverage does not matter; others are added again, the oldest first.
+            named = {file.path for file in version.files}
+            first = [one for one in files if name == _COVERAGE or one[0].path in named]
+            unnamed[name] = [file for file, _ in files if file.path not in named]
+            _new_log(table, first, metadata if name not in KINDS else {})
+    if not unnamed:
         return
     store.fix_base(store.base)
     # Versions count from the start again, and later records have to be ordered after these.
-    store.coverage.restart([view for view in VIEWS if view in rebuilt])
+    store.coverage.restart([view for view in VIEWS if view in unnamed])
+    for kind in KINDS:
+        for file in unnamed.get(kind, ()):
+            texts = store.tables[kind].read(file, names=["record"])["record"].to_pylist()
+            store.catalog[kind].upsert(json.loads(text) for text in texts)
     for view in VIEWS:
-        _add_again(store, view, rebuilt.get(view, ()))
-        _record_unknown(store, view)
+        for file in unnamed.get(view, ()):
+            columns = from_tables(view, [store.points[view].read(file)]).sort()
+            known = {market: store.coverage.records(view, market) for market, _ in by_market(columns)}
+            store.upsert(view, columns, CoverageState.UNPROVEN)
+            # What is known stays: its rows tell which ranges are as they were written; others become missing.
+            store.record(view, lambda _, known=known: known)  # type: ignore[misc]
+        for market in sorted({*_stored_markets(store, view)} - {*store.coverage.markets(view)}):
+            _record_again(store, view, market, CoverageState.UNPROVEN)  # a pull fetches them
 
 
 def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
@@ -401,25 +361,3 @@ def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], metadata
     flush(root)
     shutil.rmtree(beside)
     table.reopen()
-
-
-def _add_again(store: ArchiveStore, view: View, files: Iterable[DataFile]) -> None:
-    """Add the points of files that no log names, the oldest first, so that the newest stay; what is known stays too."""
-    table = store.points[view]
-    for file in files:
-        columns = from_tables(view, [table.read(file)]).sort()
-        known = {market: store.coverage.records(view, market) for market, _ in by_market(columns)}
-        store.upsert(view, columns, CoverageState.UNPROVEN)
-        # Their rows tell which ranges are as they were written; others become missing.
-        store.record(view, lambda _, known=known: known)  # type: ignore[misc]
-
-
-def _record_unknown(store: ArchiveStore, view: View) -> None:
-    """Points without a coverage record become unproven, so that a pull fetches them."""
-    table = store.points[view]
-    known = set(store.coverage.markets(view))
-    for file in table.version().files:
-        for market, part in by_market(from_tables(view, [table.read(file)]).sort()):
-            if market not in known:
-                unknown = CoverageRecord(*minutes_of(part), CoverageState.UNPROVEN, None, 0, 0)
-                store.record(view, lambda _, market=market, unknown=unknown: {market: [unknown]})  # type: ignore[misc]

@@ -250,3 +250,16 @@ def test_coverage_that_was_lost_in_part_is_what_fits_the_points(archive: Archive
     again.pull(source, M, start=parts[0][0], end=parts[2][1], **ask)
     assert points_of("prices", again.columns("prices", M)) == source.points
     assert set(again.coverage()["state"]) == {"final"}
+
+
+@pytest.mark.fault("AR17")
+def test_records_of_several_writes_come_back_without_their_log(archive: Archive) -> None:
+    """Each write has its own file of records; without a log the newest text of each is found again."""
+    for n in range(5):
+        archive.add(markets=[{"market_id": f"m-{n}", "slug": f"s-{n}", "question": "first"}])
+    archive.add(markets=[{"market_id": "m-1", "slug": "s-1", "question": "second"}])
+    before = archive.records("markets")
+    shutil.rmtree(Path(archive.location, "markets", "_delta_log"))
+    with pytest.warns(PartialCoverageWarning, match="it is gone"):
+        Archive(archive.location, frame="polars").rebuild()
+    assert Archive(archive.location).records("markets") == before

@@ -173,7 +173,7 @@ class Footer(NamedTuple):
     groups: Sequence[Group]
 
 
-_Part = TypeVar("_Part", DataFile, Group)
+_Part = TypeVar("_Part", bound=DataFile | Group)
 
 
 def holding(parts: Iterable[_Part], markets: Sequence[str] | None, wanted: Range) -> list[_Part]:
