@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marketdata.archive.coverage.intervals import CoverageRecord, covered, gaps, union, within
-from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
@@ -26,7 +25,7 @@ from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.arrow import from_tables
+from marketdata.wire.arrow import dictionary_of, from_tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,6 +35,8 @@ K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 # Label of a token by its market_id and token_id, as the records of markets have it.
 Labels = Mapping[tuple[str, str], str]
+# No time.
+_NEVER = Range(0, 0)
 # A row group of a file.
 _Place = tuple[DataFile, Group]
 ALL_TIME = Range(-(2**61), 2**61)
@@ -84,15 +85,26 @@ def batches(
     def groups_of(file: DataFile) -> list[_Place]:
         return [(file, group) for group in holding(table.footer(file).groups, markets, wanted)]
 
-    groups = _each(groups_of, files_of(version, markets, wanted))
+    def points(some: Sequence[_Place], first: str, last: str, part: Range) -> Data:
+        """Those of row groups whose market is from the first name to before the last, and whose time is in a part."""
+        files: dict[DataFile, list[int]] = {}
+        for file, group in some:
+            files.setdefault(file, []).append(group.number)
+
+        def range_of(name: str | None) -> Range:
+            if name is None or not first <= name < last or (known is not None and name not in known):
+                return _NEVER
+            own = part if ranges is None else ranges.get(name, _NEVER)
+            return Range(max(own.start, part.start), min(own.end, part.end))
+
+        tables = _each(lambda file: list(_selected(table.read(file, files[file]), range_of, token_id)), list(files))
+        with errors.parsing(f"The {view} table"):
+            return from_tables(view, tables).sort()
+
+    places = _each(groups_of, files_of(version, markets, wanted))
     known = None if markets is None else frozenset(markets)
-    limits = None if ranges is None or len(set(ranges.values())) == 1 else {m: [one] for m, one in ranges.items()}
-    for some, among, span in [(groups, _ALL_NAMES, wanted)] if width is None else _parts(groups, width, wanted):
-        columns = _read(table, view, some, known, among, span, token_id)
-        if limits is not None:
-            chosen = inside(columns.tokens, columns.token, columns.ts, limits)
-            columns = columns if chosen.all() else columns.take(np.flatnonzero(chosen))
-        if len(columns):
+    for some, names, part in [(places, _ALL_NAMES, wanted)] if width is None else _parts(places, width, wanted):
+        if len(columns := points(some, *names, part)):
             yield columns
 
 
@@ -121,31 +133,6 @@ def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K
         total += sum(size for _, size in some)
     if first is not None:
         yield first, end
-
-
-def _read(
-    table: Table,
-    view: View,
-    places: Iterable[_Place],
-    markets: Container[str] | None,
-    among: tuple[str, str],
-    wanted: Range,
-    token_id: str | None,
-) -> Data:
-    """The rows of row groups that are of some markets (None: any) with names in [first, last), in tidy order."""
-    files: dict[DataFile, list[int]] = {}
-    for file, group in places:
-        files.setdefault(file, []).append(group.number)
-
-    def is_wanted(name: str) -> bool:
-        return among[0] <= name < among[1] and (markets is None or name in markets)
-
-    def rows_of(file: DataFile) -> list[pa.Table]:
-        return list(_selected(table.read(file, files[file]), is_wanted, wanted, token_id))
-
-    tables = _each(rows_of, list(files))
-    with errors.parsing(f"The {view} table"):
-        return from_tables(view, tables).sort()
 
 
 def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:
@@ -183,16 +170,20 @@ def inside(
     return out
 
 
-def _selected(
-    rows: pa.Table, is_wanted: Callable[[str], bool], wanted: Range, token_id: str | None
-) -> Iterable[pa.Table]:
-    """The selected rows: they are sorted, so they are a few slices, which cost no copy."""
+def _selected(rows: pa.Table, range_of: Callable[[str | None], Range], token_id: str | None) -> Iterator[pa.Table]:
+    """The rows in the range of their market: they are sorted, so they are a few slices, which cost no copy."""
     for batch in rows.to_batches():
         ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
-        mask = (ts >= wanted.start) & (ts < wanted.end)
-        mask &= _named(batch.column("market_id"), is_wanted)
+        codes, names = dictionary_of(batch.column("market_id"))
+        limits = [range_of(name) for name in names]
+        if len(set(limits[:-1])) == 1 and not batch.column("market_id").null_count:
+            mask = (ts >= limits[0].start) & (ts < limits[0].end)
+        else:
+            start, end = np.array(limits, dtype=np.int64).T
+            mask = (ts >= start[codes]) & (ts < end[codes])
         if token_id is not None:
-            mask &= _named(batch.column("token_id"), token_id.__eq__)
+            codes, names = dictionary_of(batch.column("token_id"))
+            mask &= np.array([name == token_id for name in names])[codes]
         if mask.all():
             yield pa.Table.from_batches([batch])
             continue
@@ -204,31 +195,10 @@ def _selected(
             yield pa.Table.from_batches([batch.filter(pa.array(mask))])
 
 
-def _named(array: pa.Array, is_wanted: Callable[[str], bool]) -> NDArray[np.bool_] | Literal[True]:
-    """Which rows have a name that is wanted."""
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    wanted = np.array([*(is_wanted(name) for name in encoded.dictionary.to_pylist()), False])
-    if wanted[:-1].all() and not encoded.null_count:
-        return True
-    codes = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
-    named: NDArray[np.bool_] = wanted[codes.to_numpy(zero_copy_only=False)]
-    return named
-
-
-def has_counts(base: BucketWidth, width: BucketWidth) -> bool:
-    """Whether means come with the number of their points: those of seconds, whose times may be those of 1m points."""
-    return base.micros < MINUTE and width != base
-
-
 def labelled(columns: Data, labels: Labels) -> Data:
     """The same points, each token with the label of its record: stored ones may be from before the record changed."""
     new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in columns.tokens]
     return columns if tuple(new) == columns.tokens else columns.of_codes(new, columns.token).sort()
-
-
-def clipped(wanted: Range, base: BucketWidth, width: BucketWidth) -> Range:
-    """A range of base points: whole minutes, unless seconds are read as widths below a minute."""
-    return whole_minutes(wanted) if base.micros < MINUTE <= width.micros else wanted
 
 
 def covered_ranges(

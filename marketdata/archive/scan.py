@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
-from marketdata.archive.query import ALL_TIME, Labels, batches, clipped, files_of, has_counts, labelled
+from marketdata.archive.coverage.policy import MINUTE, whole_minutes
+from marketdata.archive.query import ALL_TIME, Labels, batches, files_of, labelled
 from marketdata.archive.storage.parquet import hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
@@ -58,6 +59,11 @@ class Query:
     levels: int | None = None
     counts: bool = False
     nested: bool = False
+
+    def of_files(self) -> Query:
+        """The same query with only the files that may have its rows, as it is sent to workers."""
+        files = files_of(self.version, self.markets, self.wanted)
+        return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
 
     def points(self, *, in_parts: bool = True) -> Iterator[Data]:
         """The points in parts of whole markets, or of whole buckets of a large one."""
@@ -196,35 +202,27 @@ def query_of(
         what = "nested=True" if nested else f"levels={levels}"
         raise ConfigError(f"{what} is refused for {view}; only books have levels.")
     table, width, base = store.points[view], store.width(resolution), store.base
-    ids = None if markets is None else tuple(sorted(set(markets)))
-    ranges = None if isinstance(wanted, Range) else {m: clipped(one, base, width) for m, one in wanted.items()}
-    span = clipped(wanted, base, width) if isinstance(wanted, Range) else hull((ranges or {}).values())
-    labels, options = store.labels(view, ids), store.options if table.remote else None
-    counts = counts and has_counts(base, width)
-    return _of_files(
-        Query(
-            view,
-            table,
-            table.version(),
-            ids,
-            span,
-            width,
-            base,
-            labels,
-            options,
-            ranges,
-            token_id,
-            levels,
-            counts,
-            nested,
-        )
+    # A range of base points is whole minutes, unless seconds are read as widths below a minute.
+    clip = whole_minutes if base.micros < MINUTE <= width.micros else Range._make
+    ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}
+    whole_query = Query(
+        view=view,
+        table=table,
+        version=table.version(),
+        markets=None if markets is None else tuple(sorted(set(markets))),
+        wanted=clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values()),
+        width=width,
+        base=base,
+        labels=store.labels(view, markets),
+        options=store.options if table.remote else None,
+        ranges=ranges,
+        token_id=token_id,
+        levels=levels,
+        # Means of seconds, whose times may be those of 1m points, come with the number of their points.
+        counts=counts and base.micros < MINUTE and width != base,
+        nested=nested,
     )
-
-
-def _of_files(query: Query) -> Query:
-    """The same query with only the files that may have its rows, as it is sent to workers."""
-    files = files_of(query.version, query.markets, query.wanted)
-    return replace(query, version=Version(query.version.number, tuple(files), query.version.schema))
+    return whole_query.of_files()
 
 
 def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
@@ -235,7 +233,7 @@ def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
     for i in range(0, len(ids), step):
         part = set(ids[i : i + step])
         labels = {ids: label for ids, label in query.labels.items() if ids[0] in part}
-        out.append(_of_files(replace(query, markets=tuple(sorted(part)), labels=labels)))
+        out.append(replace(query, markets=tuple(sorted(part)), labels=labels).of_files())
     return out or [query]
 
 

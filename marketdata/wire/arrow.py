@@ -118,7 +118,7 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
     index: dict[Token, int] = {}
     parts = []
     for chunk in chunks:
-        arrays = [_dictionary(chunk.column(name)) for name in id_columns(view)]
+        arrays = [dictionary_of(chunk.column(name)) for name in id_columns(view)]
         change = np.zeros(chunk.num_rows, dtype=bool)
         change[0] = True
         for codes, _ in arrays:
@@ -138,7 +138,7 @@ def tokens_of(view: View, rows: pa.Table) -> tuple[tuple[Token, ...], Codes]:
     return _tokens(view, chunks) if chunks else ((), np.empty(0, np.int32))
 
 
-def _dictionary(array: pa.Array) -> tuple[Any, list[str | None]]:
+def dictionary_of(array: pa.Array) -> tuple[Any, list[str | None]]:
     """Codes and names; a null has the last name, which is None."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     names = encoded.dictionary.to_pylist()
