@@ -50,7 +50,7 @@ def link_commit(
     actions += [
         {"add": {**_named(f), "modificationTime": now, "dataChange": data_change, "stats": statistics(f)}} for f in adds
     ]
-    body = "\n".join(json.dumps(action, ensure_ascii=False) for action in actions).encode()
+    body = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions).encode()
     made = log / f"{number:020d}.json#{uuid.uuid4().hex}"
     try:
         with made.open("xb") as file:
