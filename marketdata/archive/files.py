@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     import polars as pl
 
 FileKind = Literal["markets", "events", "series"] | View
+# Records come first, as points name them.
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 # Digits that every whole number of 64 bits can have.
 _INT64_DIGITS = 18
+# The files that are read.
 ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 # Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.
 _TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
+# Columns of points that have to be numbers.
 _NUMBERS = {name for spec in VIEWS.values() for name in spec.names} - _TEXTS
+# A Unix time as text.
 _UNIX = re.compile(r"\s*\d+([.eE][\d+]*)*\s*", re.ASCII)
-_CSV_BLOCK = 1 << 26  # bytes: the longest row that can be read
+# The longest row that can be read [bytes].
+_CSV_BLOCK = 1 << 26
 # Names that collectors give to the token of a book message, and to its exchange clock.
 _MESSAGE_TOKENS = ("token_id", "asset_id")
 
@@ -43,29 +48,12 @@ class Found(NamedTuple):
     rows: int
 
 
-def found(paths: Iterable[Any], token_id: str | None, clock: str) -> list[Found]:
-    """Read files and folders of files; records first, then points. ConfigError if one is missing or unreadable."""
-    files = [file for path in paths for file in _files(Path(path))]
-    out = [_read(file, token_id, clock) for file in files]
-    return sorted(out, key=lambda one: ORDER.index(one.kind))
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        some = sorted(p for p in path.iterdir() if p.suffix in ENDS and p.is_file())
-        if not some:
-            raise ConfigError(f"{str(path)!r} has no file that ends in {', '.join(ENDS)}.")
-        return some
-    if not path.is_file():
-        raise ConfigError(f"{str(path)!r} does not exist.")
-    if path.suffix not in ENDS:
-        raise ConfigError(f"{path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
-    return [path]
-
-
-def _read(path: Path, token_id: str | None, clock: str) -> Found:
+def read(path: Path, token_id: str | None, clock: str) -> Found:
+    """Read a file; ConfigError if it is not there, or cannot be read."""
     import polars as pl
 
+    if path.suffix not in ENDS:
+        raise ConfigError(f"{path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
     try:
         if path.suffix == ".parquet":
             frame = pl.read_parquet(path)
@@ -128,15 +116,12 @@ def _values(texts: pl.Series) -> pl.Series:
     """A further field of records: truth values or numbers if each text is exactly that of its value, else texts."""
     import polars as pl
 
-    if not texts.null_count() < len(texts):
+    if texts.null_count() == len(texts):
         return texts.cast(pl.Null)
     if texts.drop_nulls().is_in(["true", "false"]).all():
         return texts == "true"
-    for kind in (pl.Int64, pl.Float64):
-        values = texts.cast(kind, strict=False)
-        if (values.cast(pl.String).eq_missing(texts)).all():
-            return values
-    return texts
+    tried = (texts.cast(kind, strict=False) for kind in (pl.Int64, pl.Float64))
+    return next((values for values in tried if values.cast(pl.String).eq_missing(texts).all()), texts)
 
 
 def _json_rows(path: Path) -> list[dict[str, Any]]:

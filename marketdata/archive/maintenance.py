@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
-from marketdata.archive.query import read
+from marketdata.archive.query import ALL_TIME, files_of, read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, Group, file_of, flush, holding
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, Group, cuts, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, by_market, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -50,50 +50,32 @@ class Damage(NamedTuple):
 
 def compact(store: ArchiveStore) -> int:
     """Rewrite small files as large ones in tidy order; returns how many files fewer there are."""
-    gone = 0
+    tables = [*store.points.values(), store.coverage.table]
+    before = sum(len(table.version().files) for table in tables)
     for view, table in store.points.items():
-        for batch in _batches(table.version().files):
-            with store.writer(view):
-                gone += _compact(table, view, batch)
-    coverage = store.coverage.table
-    before = len(coverage.version().files)
+        small = [file for file in files_of(table.version(), None, ALL_TIME) if file.size <= _FILE_BYTES // 2]
+        for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
+            if end - first > 1:
+                with store.writer(view):
+                    _join(table, view, small[first:end])
     store.coverage.fold(VIEWS, whole=True)
-    gone += max(0, before - len(coverage.version().files))
+    after = sum(len(table.version().files) for table in tables)
     for table in store.tables.values():
         table.checkpoint()
-    return gone
+    return max(0, before - after)
 
 
-def _batches(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """Small files whose rows are near each other, each batch as large as one file may be."""
-    batch: list[DataFile] = []
-    size = 0
-    for file in sorted(files, key=lambda f: (f.market_min, f.ts_min)):
-        if file.size > _FILE_BYTES // 2:
-            continue
-        if batch and size + file.size > _FILE_BYTES:
-            if len(batch) > 1:
-                yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += file.size
-    if len(batch) > 1:
-        yield batch
+def _join(table: Table, view: View, some: Sequence[DataFile]) -> None:
+    """Write some files as one, unless another writer has replaced one of them: its rows are newer."""
 
+    def are_there(version: Version) -> bool:
+        return set(some) <= set(version.files)
 
-def _compact(table: Table, view: View, batch: Sequence[DataFile]) -> int:
-    """Join some files; 0 if another writer has replaced one of them, as its rows are newer."""
-
-    def is_there(version: Version) -> bool:
-        return set(batch) <= set(version.files)
-
-    if not is_there(table.version()):
-        return 0
-    rows = to_table(from_tables(view, [table.read(file) for file in batch]).sort())
-    with table.draft():
-        made = table.put(rows, COMPACT_EFFORT)
-        found = table.plan(lambda version: (made, batch) if is_there(version) else None, data_change=False)
-    return len(batch) - len(made) if set(made) <= set(found.files) else 0
+    if are_there(table.version()):
+        rows = to_table(from_tables(view, [table.read(file) for file in some]).sort())
+        with table.draft():
+            made = table.put(rows, COMPACT_EFFORT)
+            table.plan(lambda version: (made, some) if are_there(version) else None, data_change=False)
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
@@ -113,15 +95,12 @@ def _sweep(table: Table) -> list[str]:
     """Remove files of writers that were killed before they committed, or in it. Foreign files stay."""
     if table.remote:
         return []
-    gone = []
+    gone, root = list[str](), Path(table.uri)
     with errors.writing(f"Vacuuming {table.uri}"):
         named = {file.path for file in table.version().files} | set(table.vacuum(0, dry_run=True))
-        root = Path(table.uri)
         files = [path for path in root.iterdir() if OURS.fullmatch(path.name) and path.name not in named]
         for path in (*files, *(root / LOG_FOLDER).glob("*.json#*")):
-            if path.is_symlink():
-                continue
-            if time.time() - path.stat().st_mtime > _IN_PROGRESS:
+            if not path.is_symlink() and time.time() - path.stat().st_mtime > _IN_PROGRESS:
                 path.unlink(missing_ok=True)
                 gone.append(path.name)
     return gone
@@ -163,11 +142,12 @@ def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile | Group, pa
 def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
     """Compare the files and, where the coverage is known, the numbers of points of a view."""
     table = store.points[view]
+    version = table.version()
     markets = store.coverage.markets(view) if is_known else []
     records = {market: store.coverage.records(view, market) for market in markets}
     counts = {market: np.zeros(len(some), dtype=np.int64) for market, some in records.items()}
     broken = list[tuple[DataFile | Group, str]]()
-    for file in table.version().files:
+    for file in version.files:
         for part, found in _pieces(table, file):
             if isinstance(found, ArchiveCorruptError):
                 broken.append((part, str(found)))

@@ -401,7 +401,7 @@ def add_files(
             if chosen is not None:
                 recordings.append((file, chosen))
             else:
-                tidy += files.found([path], token_id, options.clock)
+                tidy.append(files.read(path, token_id, options.clock))
         except ConfigError as problem:
             if path in named:
                 raise

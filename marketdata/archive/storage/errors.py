@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
 
+# Colours and arrows of reports that are drawn for a terminal.
 _DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
+# The number of an error in a message of the storage library; those of a full disk, and of a missing right.
 _OS_ERROR = re.compile(r"os error (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
+# The hint of every damage.
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
 
 
@@ -53,13 +56,6 @@ def is_newer(problem: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def writing(what: str) -> Iterator[None]:
-    """Turn a failed write into an ArchiveFullError (no room or right) or ArchiveError; earlier commits are intact."""
-    with _turned(what, _write_error):
-        yield
-
-
-@contextlib.contextmanager
 def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> Iterator[None]:
     from deltalake.exceptions import DeltaError
 
@@ -75,27 +71,30 @@ def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> It
         raise turn(what, problem) from problem
 
 
+def writing(what: str) -> contextlib.AbstractContextManager[None]:
+    """Turn a failed write into an ArchiveFullError (no room or right) or ArchiveError; earlier commits are intact."""
+    return _turned(what, _write_error)
+
+
 def _write_error(what: str, problem: BaseException) -> ArchiveError:
     code = errno_of(problem)
-    intact = "What was committed before is intact; run it again afterwards."
+    kind = ArchiveFullError if code in _NO_ROOM | _NO_RIGHT else ArchiveError
+    why = f"{what} failed: {one_line(problem)}"
     if code in _NO_ROOM:
-        return ArchiveFullError(f"{what}: no space left to write ({one_line(problem)}). Free some space. {intact}")
-    if code in _NO_RIGHT:
-        return ArchiveFullError(f"{what}: no right to write there ({one_line(problem)}). {intact}")
-    return ArchiveError(f"{what} failed: {one_line(problem)}. {intact}")
+        why = f"{what}: no space left to write ({one_line(problem)}). Free some space"
+    elif code in _NO_RIGHT:
+        why = f"{what}: no right to write there ({one_line(problem)})"
+    return kind(f"{why}. What was committed before is intact; run it again afterwards.")
 
 
-@contextlib.contextmanager
-def reading(what: str) -> Iterator[None]:
+def reading(what: str) -> contextlib.AbstractContextManager[None]:
     """Turn a failed read into an ArchiveError; ArchiveCorruptError only if the storage says that there is no file."""
-    with _turned(what, _read_error):
-        yield
+    return _turned(what, _read_error)
 
 
 def _read_error(what: str, problem: BaseException) -> ArchiveError:
-    return (
-        ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) if is_missing(problem) else unavailable(what, problem)
-    )
+    missing = is_missing(problem)
+    return ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) if missing else unavailable(what, problem)
 
 
 def unavailable(what: str, problem: BaseException) -> ArchiveError:

@@ -14,6 +14,7 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import is_url
 from marketdata.errors import ArchiveBusyError, ArchiveError
 
+# The folder of the lock files, one for each name.
 FOLDER = "_locks"
 # Between two looks at a lock [s].
 _STEP = 0.02
@@ -22,12 +23,7 @@ _STEP = 0.02
 @contextlib.contextmanager
 def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
     """Hold the lock of this name; ArchiveBusyError with the holder's process id after ``wait`` [s]."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        yield
-        return
-    if is_url(root):
+    if is_url(root) or os.name != "posix":  # where there are no such locks
         yield
         return
     path = Path(root, FOLDER, hashlib.blake2b(name.encode(), digest_size=16).hexdigest())
@@ -36,7 +32,7 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         until = time.monotonic() + wait
-        while not _taken(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        while not _taken(handle):
             if time.monotonic() >= until:
                 owner = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
                 raise ArchiveBusyError(
@@ -52,11 +48,11 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _taken(handle: int, how: int) -> bool:
+def _taken(handle: int) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(handle, how)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as problem:
         if problem.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False
