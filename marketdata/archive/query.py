@@ -161,11 +161,9 @@ def inside(
     """Which points lie in a range of their market."""
     merged = {market: union(some) for market, some in ranges.items()}
     out = np.zeros(len(ts), dtype=bool)
-    if not len(ts):
-        return out
     for n in range(max((len(some) for some in merged.values()), default=0)):
-        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else Range(0, 0) for t in tokens]
-        start, end = np.array(limits, dtype=np.int64).reshape(-1, 2).T
+        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else _NEVER for t in tokens]
+        start, end = np.array([*limits, _NEVER], dtype=np.int64).T
         out |= (ts >= start[codes]) & (ts < end[codes])
     return out
 
@@ -244,10 +242,8 @@ def _covered_range(
         raise NotArchivedError(f"no {name} are stored; pull or add them first.")
     first = have[0].start if start is None else to_micros(start, "start")
     last = have[-1].end if end is None else to_micros(end, "end")
-    if start is not None and end is not None:
-        first, last = to_range(start, end)
-    wanted = Range(first, last)
-    missing = gaps(have, wanted) if first < last else [wanted]
+    wanted = Range(first, last) if start is None or end is None else to_range(start, end)
+    missing = gaps(have, wanted) if wanted.start < wanted.end else [wanted]
     if missing == [wanted]:
         raise not_archived(f"{name} are not stored in {wanted}; stored: {_show(have)}.", wanted)
     if on_missing in ("warn", "raise"):
@@ -259,14 +255,13 @@ def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], 
     """Warn or raise for what of a range is missing or uncertain."""
     # What waits to be fetched again, as empty ranges do, is complete as far as anybody knows.
     open_ = [p for p in records if p.state != CoverageState.PROVISIONAL or not p.tries]
-    uncertain = {state: union(p.range for p in open_ if p.state == state) for state in _UNCERTAIN}
-    if not missing and not any(uncertain.values()):
+    found = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in _UNCERTAIN}
+    reasons = {f"are {what} in {_show(some)}": some for what, some in found.items() if some}
+    if not reasons:
         return
-    reasons = [(f"are missing in {_show(missing)}", missing)] if missing else []
-    reasons += [(f"are {state} in {_show(found)}", found) for state, found in uncertain.items() if found]
-    what = " and ".join(text for text, _ in reasons)
+    what = " and ".join(reasons)
     if on_missing == "raise":
-        raise not_archived(f"{name} {what}.", reasons[0][1][0])
+        raise not_archived(f"{name} {what}.", next(iter(reasons.values()))[0])
     warn(
         f"{name} {what}; the answer has what is stored.",
         PartialCoverageWarning,
@@ -288,10 +283,8 @@ def _show(ranges: list[Range]) -> str:
 
 def checked_views(views: object) -> list[View]:
     """The ``views`` argument, one or several; else a ConfigError."""
-    return [
-        choice("view", view, VIEWS)
-        for view in (views if isinstance(views, Iterable) and not isinstance(views, str) else [views])
-    ]
+    some = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
+    return [choice("view", view, VIEWS) for view in some]
 
 
 def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:

@@ -22,11 +22,11 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Data, joined
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
-from marketdata.points.views import View, empty
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
-from marketdata.wire.arrow import id_columns, to_table
+from marketdata.wire.arrow import to_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,10 @@ class Query:
         files = files_of(self.version, self.markets, self.wanted)
         return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
 
+    def without_rows(self) -> Query:
+        """The same query of no file, which tells the columns."""
+        return replace(self, version=Version(-1, (), self.version.schema))
+
     def points(self, *, in_parts: bool = True) -> Iterator[Data]:
         """The points in parts of whole markets, or of whole buckets of a large one."""
         from marketdata.points.resample import resample_columns
@@ -92,13 +96,14 @@ class Query:
         """The columns of the rows."""
         import polars as pl
 
-        ids = dict.fromkeys(id_columns(self.view), pl.String())
-        out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC"), **ids}
+        out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(
+            VIEWS[self.view].ids, pl.String()
+        )
         if self.view == "books" and self.nested:
             return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
         if self.view == "books":
-            numbers = dict.fromkeys(("price", "size"), pl.Float64())
-            return {**out, "side": pl.Enum([BID, ASK]), "level": pl.Int32(), **numbers}
+            levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32()}
+            return out | levels | dict.fromkeys(("price", "size"), pl.Float64())
         values = [name for name in self.version.schema.names if name not in out]
         counts = [v + COUNT for v in uncounted(values)] if self.counts else []
         return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
@@ -254,13 +259,9 @@ def to_dask(parts: Sequence[Query]) -> Any:
     import dask.dataframe as dd
 
     # The index says that a market is in one partition, so that verbs need no shuffle.
-    meta = _at_home(_without_rows(parts[0]), 0)
+    meta = _at_home(parts[0].without_rows(), 0)
     numbers = list(range(len(parts) + 1))
     return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)
-
-
-def _without_rows(part: Query) -> Query:
-    return replace(part, version=Version(-1, (), part.version.schema))
 
 
 def _at_home(part: Query, number: int) -> pd.DataFrame:
@@ -278,7 +279,7 @@ def to_spark(parts: Sequence[Query]) -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ConfigError("engine='spark' needs a running session; make one with SparkSession.builder.getOrCreate().")
-    schema = plain_types(_without_rows(parts[0]).lazy().collect().to_arrow().schema)
+    schema = plain_types(parts[0].without_rows().lazy().collect().to_arrow().schema)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -345,7 +346,7 @@ def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
     bids = pl.col("bid_price").list.len().fill_null(0)
     # Both sides of a snapshot as one list, so that one step makes rows of it; an empty side becomes a null row.
     both = [pl.concat_list(_or_null("bid", what), _or_null("ask", what)).alias(what) for what in ("price", "size")]
-    ids = id_columns("books")
+    ids = VIEWS["books"].ids
     lists = rows.select("ts", *ids, *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
     place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
     levels = lists.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)

@@ -136,7 +136,6 @@ class Table:
         self._options = options
         self._as_of = as_of
         self._log = Path(uri) / LOG_FOLDER
-        self._opened: Store | None = None
         self._handle: Any = None
         # Whether commits are made without the library.
         self._is_plain = False
@@ -167,14 +166,11 @@ class Table:
         """Whether it is known to exist, in this format and whole."""
         return self._version.number >= 0 and self.damage is None and outdated(self._version.schema) is None
 
-    @property
+    @cached_property
     def store(self) -> Store:
         """The files of the table."""
-        with self._lock:
-            if self._opened is None:
-                with errors.reading(f"The storage of {self.uri}"):
-                    self._opened = Store(self.uri, self._options)
-            return self._opened
+        with errors.reading(f"The storage of {self.uri}"):
+            return Store(self.uri, self._options)
 
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
@@ -243,12 +239,8 @@ class Table:
 
         with errors.reading(f"The commit log of {self.uri}"):
             found = DeltaTable(self.uri)
-        number = self._version.number
-        if (
-            found.metadata().id != self._handle.metadata().id
-            or found.version() < number
-            or not self._is_whole(self._version)
-        ):
+        is_same = found.metadata().id == self._handle.metadata().id and found.version() >= self._version.number
+        if not is_same or not self._is_whole(self._version):
             raise ArchiveError(f"{self.uri} was replaced by another table.", hint="Open the archive again.")
         self._load(found)
 
@@ -260,9 +252,9 @@ class Table:
             # A part of the log that a checkpoint replaces may be gone: read from the start.
             self._handle = None
             self._open()
-            return
-        if self._handle.version() != self._version.number:
-            self._load(self._handle)
+        else:
+            if self._handle.version() != self._version.number:
+                self._load(self._handle)
 
     def _open(self) -> None:
         """Open the table; its log is damaged if it is refused again after all of its bytes could be read."""
