@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +16,9 @@ import pyarrow as pa
 import pytest
 
 import marketdata as md
+from marketdata.adapters import frames
+from marketdata.adapters.frame import Column
+from marketdata.adapters.polars import PolarsFrame
 from marketdata.resolution import BucketWidth, Resolution
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -486,7 +490,6 @@ def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
 
 def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
     """Times, numbers and codes that the verbs see are the memory of the frame."""
-    from marketdata.adapters import frames
     from marketdata.adapters.dispatch import opened
 
     frame = md.testing.books("pandas")
@@ -694,3 +697,40 @@ def test_ids_that_are_numbers_are_texts_in_records_too() -> None:
     moments = pd.DataFrame({"ts": [T0], "market_id": ["m"], "note": [big]})
     with pytest.raises(md.NotTidyError, match="note contains a whole number"):
         md.around(frame, moments, before="1m", after="1m")
+
+
+class ToyTable:
+    """A frame of a library that nobody has: lists by name."""
+
+    def __init__(self, columns: dict[str, list[object]]) -> None:
+        self.columns = columns
+
+
+class ToyFrame(PolarsFrame):
+    """What supports it; see "Add a frame kind" of the documentation."""
+
+    def __init__(self, native: ToyTable) -> None:
+        super().__init__(pl.DataFrame(native.columns))
+
+    def build(self, columns: Mapping[str, Column], height: int) -> ToyTable:
+        return ToyTable(super().build(columns, height).to_dict(as_series=False))
+
+
+def test_a_frame_library_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every verb takes frames of a library that is registered, and gives frames of it."""
+    monkeypatch.setitem(frames.LIBRARIES, f"{ToyTable.__module__.partition('.')[0]}.ToyTable", ToyFrame)
+    books, prices = md.testing.books("polars", buckets=3), md.testing.prices("polars", buckets=3)
+    verbs: list[tuple[Callable[[Any], Any], pl.DataFrame]] = [
+        (md.bbo, books),
+        (md.depth, books),
+        (partial(md.resample, resolution="2m"), books),
+        (partial(md.resample, resolution="2m", fill="null"), prices),
+        (md.nest, books),
+        (md.returns, prices),
+        (partial(md.align, resolution="1m"), prices),
+        (md.check, prices),
+    ]
+    for verb, frame in verbs:
+        toy = verb(ToyTable(frame.to_dict(as_series=False)))
+        assert isinstance(toy, ToyTable)
+        assert toy.columns == verb(frame).to_dict(as_series=False)

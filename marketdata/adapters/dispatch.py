@@ -22,7 +22,7 @@ from narwhals.stable.v2.dependencies import (
 
 from marketdata.adapters import engines, frames, partitions
 from marketdata.adapters.frame import Column, Frame, Native
-from marketdata.adapters.polars import ArrowFrame, table_of
+from marketdata.adapters.polars import ArrowFrame, PolarsFrame, table_of
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
@@ -185,7 +185,11 @@ def selected(native: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame of any kind."""
     if is_pandas_dataframe(native) or is_dask_dataframe(native):
         return native[list(names)]
-    return engines.selected(native, names) if engines.is_engine(native) else native.select(names)
+    if engines.is_engine(native):
+        return engines.selected(native, names)
+    if is_lazy(native) or frames.library_of(native) in (PolarsFrame, ArrowFrame):
+        return native.select(names)
+    return frames.rows_to_frame(opened(native), None, names=names)
 
 
 def read(frame: F) -> F:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import RULES, Raw, from_codes
+from marketdata.adapters.normalization import Raw, from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
@@ -45,10 +45,15 @@ class PolarsFrame(Frame):
 
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """See `Frame`; all in one step, for each step of polars costs as much as a look at 100,000 rows."""
-        numbers = [c for c in names if c not in RULES and self.native.schema[c] == pl.Float64]
-        tidy = [pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in names if c in RULES and self.is_tidy(c)]
-        table = self.native.select(*numbers, *(column.to_physical() for column in tidy))
-        return {c.name: c.to_numpy() for c in table if c.name in numbers or not c.null_count()}
+        schema = self.native.schema
+        ready = [
+            pl.col(c).fill_null(0) if c == "level" else pl.col(c)
+            for c in names
+            if schema[c] == _TIDY.get(c, pl.Float64)
+            or (c in ID_COLUMNS and isinstance(schema[c], pl.Categorical | pl.Enum))
+        ]
+        table = self.native.select(column.to_physical() for column in ready)
+        return {c.name: c.to_numpy() for c in table if c.dtype.is_float() or not c.null_count()}
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,17 +33,17 @@ class Widths(NamedTuple):
     later: int
     """How much later than its time a row of wider buckets is known [microseconds]; 0 for one that is not wider."""
 
-    def watch(self, ts: Ints) -> None:
-        """`warn_of_grid` for times of buckets of a width that is not known."""
-        if self.own is None:
-            warn_of_grid(ts, self.width, "resolution_of")
+    watch: Callable[[Ints], None] | None
+    """`warn_of_grid` for times of buckets of a width that is not known."""
 
 
 def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) -> Widths:
     """The arguments of these names; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
     width, own = BucketWidth.of(resolution), None if resolution_of is None else BucketWidth.of(resolution_of)
-    if own is None or own.divides(width):
-        return Widths(width, own, 0)
+    if own is None:
+        return Widths(width, own, 0, partial(warn_of_grid, width=width, argument="resolution_of"))
+    if own.divides(width):
+        return Widths(width, own, 0, None)
     if not width.divides(own):
         raise ConfigError(
             f"resolution={str(width)!r} is refused for rows of {own}, as {own} does not divide {width}: a row would be "
@@ -52,7 +54,7 @@ def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) ->
             f"resolution={str(width)!r} is finer than the rows, which are of {own}; fill='forward' makes finer rows of "
             "them, each value from the end of its own bucket on."
         )
-    return Widths(width, own, own.micros)
+    return Widths(width, own, own.micros, None)
 
 
 def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:

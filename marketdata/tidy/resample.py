@@ -69,7 +69,7 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
 
 def _resampled(frame: Frame, grid: Widths, *, fill: Fill) -> Native:
-    width, own, later = grid
+    width, own, later, _ = grid
     if frame.kind not in ("prices", "metrics"):
         out = _last(frame, frames.rows(frame), width, later)
     else:
@@ -88,7 +88,7 @@ def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
 
 
 def _to_frame(frame: Frame, means: Series, **more: Column) -> Native:
-    return frames.to_frame(frame, means, {"ts": frames.times(means.ts), **means.values, **more})
+    return frames.to_frame(frame, means, {**means.values, **more})
 
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
@@ -132,9 +132,9 @@ def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Na
         values = {} if frames.lists_are_tidy(own, books) else frames.lists(books)
     else:
         found = frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
-    values["ts"] = frames.times(width.floor(found.ts + later))
     # The label of a token may be in a row that is left out.
-    return frames.to_frame(own, replace(found, tokens=kept.tokens, place=found.rows), values, frame.names)
+    last = replace(found, tokens=kept.tokens, ts=width.floor(found.ts + later), place=found.rows)
+    return frames.to_frame(own, last, values, frame.names)
 
 
 def _averaged(frame: Frame) -> list[str]:

@@ -74,7 +74,7 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
 def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Native:
     series, chosen = value_of(frame, value)
     bars = rules.ohlc(series, chosen, width)
-    return frames.to_frame(frame, bars, {"ts": frames.times(bars.ts), **bars.values})
+    return frames.to_frame(frame, bars, bars.values)
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:

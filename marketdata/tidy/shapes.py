@@ -51,7 +51,7 @@ def ladder(frame: F, ts: Any) -> F:
 def _ladder(frame: Frame, moment: int) -> Native:
     entries, columns = rules.ladder(frames.books(frame), moment)
     level = Levels(columns.pop("level").astype(np.int32), np.zeros(len(entries), bool))
-    values: dict[str, Column] = {"ts": frames.times(entries.ts), "level": level, **columns}
+    values: dict[str, Column] = {"level": level, **columns}
     return frames.to_frame(frame, entries, values, [*KEYS, "level", *columns])
 
 
